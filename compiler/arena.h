@@ -1,0 +1,38 @@
+/* arena: memory with one lifetime. The compiler allocates from an arena that its caller made and never frees a piece. */
+#ifndef ARENA_H
+#define ARENA_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+typedef struct Arena Arena;
+
+Arena *arena_new(void);
+void arena_free(Arena *arena);
+
+void *arena_alloc(Arena *arena, size_t bytes);                       /* zeroed; aligned for any type */
+char *arena_copy(Arena *arena, const char *text, size_t length);     /* a terminated copy */
+char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+char *arena_vformat(Arena *arena, const char *format, va_list arguments);
+
+/* A growing list of pointers. An empty list is all zeros. */
+typedef struct List {
+    void **items;
+    int count;
+    int capacity;
+} List;
+
+void list_push(Arena *arena, List *list, void *item);
+
+/* Growing text. An empty one is all zeros; `text` is always terminated once something was added. */
+typedef struct Text {
+    char *text;
+    size_t length;
+    size_t capacity;
+    Arena *arena;
+} Text;
+
+void text_add(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_add_bytes(Text *text, const char *bytes, size_t length);
+
+#endif

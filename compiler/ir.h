@@ -1,0 +1,289 @@
+/* ir: the program in index notation.
+ *
+ * A program is a list of statements. A loop statement says, for every value of its indices,
+ *
+ *     y[b,s,f] = sum[d] x[b,s,d] * up[d,f]            reduction: sum over the indices that are not on the left
+ *     demb[tokens[b,s],d] += dx[b,s,d]                scatter: a subscript on the left that is not a plain index
+ *
+ * A call statement is one of the few operations that are not loops (attention, the choice of the largest, packing of
+ * chosen rows). A repeat statement runs its body `count` times with an index at hand; what differs from turn to turn (weights,
+ * residual stream, saved activations) is a tensor with one axis more, subscripted by that index. So the size of a program
+ * does not depend on depth, and there is no special kind of tensor for it.
+ *
+ * Everything is allocated in program->arena and owned by it. Expressions are immutable trees and may be shared; statements
+ * and tensors may be changed in place by passes.
+ */
+#ifndef IR_H
+#define IR_H
+
+#include "report.h"
+
+#include <stdbool.h>
+
+enum { MAX_RANK = 10, MAX_LOOPS = 14 };
+
+/* ---- axes, indices, tensors ---- */
+
+typedef enum AxisKind {
+    AXIS_PLAIN,
+    AXIS_BATCH,    /* the sequences of a micro-batch */
+    AXIS_SEQUENCE, /* time: what is causal is causal along it */
+    AXIS_REPEAT,   /* depth */
+    AXIS_ROWS,     /* packed rows of a relation (made by route) */
+    AXIS_ELEMENTS  /* all elements of one parameter (update programs); its size is known at run time only */
+} AxisKind;
+
+typedef struct Axis {
+    const char *name;
+    long size;
+    AxisKind kind;
+    Span span;
+} Axis;
+
+/* A loop variable. Two indices are the same only if they are the same pointer. */
+typedef struct Index {
+    const char *name;
+    Axis *axis;
+} Index;
+
+typedef enum Role {
+    ROLE_PARAMETER, /* trained; lives in the weights block */
+    ROLE_STATE,     /* not trained, kept and saved (running statistics; m and v in update programs) */
+    ROLE_INPUT,     /* given by the runtime at each call */
+    ROLE_GRADIENT,  /* adjoint of a parameter; lives in the gradients block; `of` is the parameter. Statements only add to it */
+    ROLE_CACHE,     /* kept between decode steps */
+    ROLE_OUTPUT,    /* handed to the caller: logits, loss, aux and probe values */
+    ROLE_TEMP
+} Role;
+
+typedef enum Type { TYPE_REAL, TYPE_INT } Type; /* float in C (double in eval); int32 */
+
+typedef enum InitKind { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM } InitKind;
+
+/* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
+typedef struct Init {
+    InitKind kind;
+    double a, b;
+} Init;
+
+typedef enum InputKind {
+    INPUT_TOKEN,  /* TYPE_INT, token at that place of the window */
+    INPUT_NEXT,   /* TYPE_INT, the token after it */
+    INPUT_REAL,
+    INPUT_CLASS,  /* TYPE_INT */
+    INPUT_SCALAR  /* rank 0, set by the runtime by name: position, loss_scale, step, steps, rate, ... */
+} InputKind;
+
+typedef struct Tensor {
+    int id;           /* its place in program->tensors */
+    const char *name; /* unique in the program, an identifier: what generated code calls it */
+    const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}" or "{2*i+1}" is the
+                         turn of the repeat, present exactly when axes[0] is an AXIS_REPEAT axis */
+    Role role;
+    Type type;
+    int rank;
+    Axis *axes[MAX_RANK];
+    Init init;           /* parameters and states */
+    InputKind input;     /* inputs */
+    long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
+    struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
+    double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
+    int fan_in, fan_out; /* parameters */
+    Span span;           /* where it is defined */
+} Tensor;
+
+/* ---- expressions ---- */
+
+typedef enum OpCode {
+#define OP(name, text, arity, c, d0, d1, d2, cost) OP_##name,
+#include "op.def"
+#undef OP
+    OP_COUNT
+} OpCode;
+
+typedef struct OpRow {
+    const char *name, *text;
+    int arity;
+    const char *c;
+    const char *derivative[3];
+    int cost;
+} OpRow;
+
+extern const OpRow op_table[OP_COUNT];
+/* The operation spelt `text` with that many arguments, or -1. */
+int op_find(const char *text, int arity);
+
+typedef enum ExprKind {
+    EXPR_NUMBER, /* number */
+    EXPR_INDEX,  /* the value of index, 0 .. size-1 */
+    EXPR_READ,   /* tensor[subs]: count == tensor->rank, every sub an expression of integer value.
+                    A computed sub that falls outside the axis reads 0 (shift). */
+    EXPR_APPLY   /* op(args) */
+} ExprKind;
+
+typedef struct Expr {
+    ExprKind kind;
+    double number;
+    Index *index;
+    Tensor *tensor;
+    OpCode op;
+    int count;
+    struct Expr **args; /* arguments or subscripts */
+    Span span;
+} Expr;
+
+/* ---- statements ---- */
+
+typedef enum StatementKind { STATEMENT_LOOP, STATEMENT_CALL, STATEMENT_REPEAT } StatementKind;
+
+typedef enum Reduction { REDUCE_NONE, REDUCE_SUM, REDUCE_MAX, REDUCE_MIN } Reduction;
+
+typedef enum CallKind {
+    /* Operands are reads whose subscripts are plain indices (or index + constant for a repeat axis), each written out;
+     * the leading dimensions that all operands share ("...") are iterated, the named last ones belong to the operation.
+     *
+     * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|), value head floor(h*|hv|/|h|).
+     *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
+     *   out: o[..., s, h, c]  lse[..., s, h]
+     *   When position (in[3 + sink], a rank-0 int read) is present, query s stands at place position+s of keys 0 ..
+     *   position+s (decoding); otherwise |s| == |t| and query s at place s. */
+    CALL_ATTEND,
+    /* in: q k v (sink) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
+    CALL_ATTEND_GRAD,
+    /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index first) with 1, the rest 0.
+     *   in: p[...]  out: mask[...] of the same axes */
+    CALL_TOP,
+    /* pack (made by route): the true entries of a mask as rows, sorted by key, then by the other coordinates in order.
+     *   in:  mask[axes]; a coordinate of an enclosing relation counts like any other axis
+     *   out: coordinate[rows] (int), one for each dimension of the mask, in order;
+     *        group[key...+1] (int): first row of each key value, flattened row-major, rank 1 with one entry more than keys;
+     *        row_of[axes] (int): row of an entry, -1 when it is not chosen;
+     *        start[others+1], list[rows] (int): the rows of each combination of the non-key dimensions (row-major), ascending
+     *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry exists, because the count of
+     *   true entries is the same in every run (a top with static k). */
+    CALL_PACK
+} CallKind;
+
+typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
+
+typedef struct AttendOptions {
+    MaskKind mask;
+    long window;  /* MASK_WINDOW: query i sees keys i-window+1 .. i */
+    double scale; /* of the scores, applied before cap and softmax */
+    double cap;   /* scores become cap*tanh(score/cap); 0: none */
+    bool sink;    /* one learned logit a head takes part in the normaliser */
+    bool position;
+    long best;    /* read only the `best` largest-weight values when decoding, weights not renormalised; 0: all */
+} AttendOptions;
+
+typedef struct Statement Statement;
+
+typedef struct Block {
+    List statements; /* Statement * */
+} Block;
+
+struct Statement {
+    StatementKind kind;
+    Span span;
+
+    /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value.
+     * `loops` holds every index iterated: first those of the target in its order, then the reduced ones.
+     * An index of an enclosing repeat is in scope but is not iterated, hence not in `loops`.
+     * reduction NONE with a computed subscript in the target is a scatter and always accumulates; two iterations that hit
+     * the same element add up in loop order. A computed sub of the target outside the axis is dropped. */
+    Expr *target; /* EXPR_READ */
+    bool accumulate;
+    Reduction reduction;
+    int loop_count;
+    Index *loops[MAX_LOOPS];
+    Expr *value;
+    bool once; /* an update of a state: run only on the last micro-batch of a step */
+
+    /* STATEMENT_CALL */
+    CallKind call;
+    List inputs, outputs; /* Expr *, reads */
+    AttendOptions attention;
+    struct { long k; int dimension; } top;
+    struct { bool key[MAX_RANK]; } pack;
+
+    /* STATEMENT_REPEAT: for index = 0 .. axis->size-1, or downwards when reverse */
+    Index *index;
+    bool reverse;
+    Block body;
+};
+
+/* ---- programs ---- */
+
+typedef enum Graph {
+    GRAPH_FORWARD, /* outputs (logits), loss when the model has one, aux and probe values */
+    GRAPH_TRAIN,   /* loss, aux, probes, and gradients added to the gradients block */
+    GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and written */
+    GRAPH_UPDATE   /* the optimizer: one parameter, axis ELEMENTS */
+} Graph;
+
+/* A relation found by route; kept for cost, plan and printing. */
+typedef struct Relation {
+    Tensor *mask;
+    Axis *rows;
+    Tensor *coordinate[MAX_RANK]; /* by dimension of the mask */
+    Tensor *group, *row_of, *start, *list;
+    bool key[MAX_RANK];
+    struct Relation *outer; /* a relation on whose rows this one is defined, or NULL */
+} Relation;
+
+typedef struct Program {
+    Arena *arena;
+    Reports *reports;
+    const char *name;
+    Graph graph;
+    List axes;    /* Axis * */
+    List tensors; /* Tensor * */
+    Block body;
+    Axis *batch, *sequence; /* NULL when the model has none */
+    Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
+    List outputs;           /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the spec */
+    List relations;         /* Relation * (after route) */
+    long context;           /* decode: length of the caches */
+    long cache_bytes_per_token;
+} Program;
+
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);
+Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
+/* A tensor whose name is `name`, with a number appended when that is taken. */
+Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank, Axis *const *axes, Span span);
+Index *index_new(Program *program, const char *name, Axis *axis);
+long tensor_elements(const Tensor *tensor);
+
+/* Constructors fold numbers and drop + 0, * 1, * 0, / 1. */
+Expr *expr_number(Program *program, double number);
+Expr *expr_index(Program *program, Index *index);
+Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs); /* copies the array */
+Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices);
+Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c); /* unused arguments NULL */
+bool expr_equal(const Expr *a, const Expr *b);
+bool expr_is_number(const Expr *expr, double number);
+bool expr_uses_index(const Expr *expr, const Index *index);
+bool expr_reads(const Expr *expr, const Tensor *tensor);
+/* Replaces index from[i] by to[i] everywhere, subscripts included. */
+Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count);
+/* Calls visit for the expression and everything below it, subscripts included, parents first. */
+void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data);
+
+/* A loop statement appended to block: loops are the plain indices of target in order, then `reduced`. For a scatter the
+ * remaining indices of value and subscripts are passed as reduced with REDUCE_NONE. */
+Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate, Reduction reduction,
+                          Index *const *reduced, int reduced_count, Expr *value, Span span);
+Statement *statement_call(Program *program, Block *block, CallKind call, Span span);
+Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
+bool statement_is_scatter(const Statement *statement);
+/* All statements, repeats before their bodies. */
+void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
+
+/* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
+char *print_program(Arena *arena, const Program *program);
+char *print_expr(Arena *arena, const Expr *expr);
+char *print_statement(Arena *arena, const Statement *statement);
+/* verify: NULL when the program is well formed, else what is wrong (a mistake of the pass that ran last). */
+char *verify(Arena *arena, const Program *program);
+
+#endif

@@ -1,0 +1,63 @@
+/* moec: the compiler as a library. Text in, checked programs, costs and C text out; it opens no device and reads no weights.
+ *
+ *     MoecCompiler *compiler = moec_open("model.moe", NULL, NULL, 0, NULL);
+ *     if (moec_failed(compiler)) fputs(moec_reports(compiler), stderr);
+ *     ...
+ *     moec_close(compiler);
+ *
+ * Nothing exits or prints. Strings and structs that are returned belong to the compiler and live until moec_close.
+ */
+#ifndef MOEC_H
+#define MOEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct MoecCompiler MoecCompiler;
+typedef struct Program MoecProgram;
+
+typedef enum MoecGraph { MOEC_FORWARD, MOEC_TRAIN, MOEC_DECODE, MOEC_UPDATE } MoecGraph;
+
+/* Reads FILE and what it uses. model: NULL means the only or the last model of the file. search: more folders for `use`,
+ * colon separated, or NULL. sets: "key=value" texts. Errors are collected: see moec_failed. */
+MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count, const char *search);
+/* The same from a spec that was saved with moec_bundle (checkpoints). */
+MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets, int set_count);
+void moec_close(MoecCompiler *compiler);
+
+bool moec_failed(const MoecCompiler *compiler);
+const char *moec_reports(MoecCompiler *compiler);      /* as text with carets */
+const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
+
+const char *moec_model(const MoecCompiler *compiler);
+/* Everything needed to open the same model again without its files: all sources and overrides as one text. */
+const char *moec_bundle(MoecCompiler *compiler);
+/* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
+const char *moec_option(MoecCompiler *compiler, const char *path);
+double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
+
+/* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one decode step.
+ * NULL after an error (see moec_reports). */
+MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context, long tokens);
+/* The program as text after a pass ("elaborate", "gradient", ..., "plan"); NULL when there is no such pass. */
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass);
+const char *const *moec_passes(int *count);
+/* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
+const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone);
+/* What the model costs, as a JSON object: see README, moec check --json. */
+const char *moec_cost_json(MoecCompiler *compiler);
+const char *moec_cost_text(MoecCompiler *compiler);
+/* A file in the one layout, or NULL with reports. */
+const char *moec_format(MoecCompiler *compiler);
+
+/* The meaning: a program in double precision. Tensors are named as in its table of parameters, inputs and outputs:
+ * parameter paths ("block.3.attention.query"), "gradient:" + path, input names, output names, "cache:" + name. */
+typedef struct MoecEval MoecEval;
+MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);
+bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count);
+bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count);
+const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch); /* NULL or a message */
+void moec_eval_free(MoecEval *eval);
+
+#endif

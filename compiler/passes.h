@@ -1,0 +1,77 @@
+/* passes: the way of a program, in order. driver.c holds the list; `moec dump --after NAME` prints after any of them. */
+#ifndef PASSES_H
+#define PASSES_H
+
+#include "ir.h"
+#include "tree.h"
+
+#include <stdint.h>
+
+/* ---- text to program ---- */
+
+/* Everything that a model's file says, with the files it uses. */
+typedef struct Unit {
+    Arena *arena;
+    Reports *reports;
+    List sources;     /* Source *: the file, what it uses in order of reading, then --set texts */
+    List layers;      /* Node * NODE_LAYER, and so on */
+    List optimizers, schedules, models, experiments;
+    List overrides;   /* Node * NODE_ENTRY, from --set */
+} Unit;
+
+/* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in the embedded stdlib). */
+Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search, const char *const *sets, int set_count);
+/* The text of an embedded stdlib file ("decoder"), or NULL. */
+const char *stdlib_text(const char *name, size_t *length);
+
+/* A value of an option after resolution, for the runtime ("train.lr"). */
+typedef enum ValueKind { VALUE_NONE, VALUE_NUMBER, VALUE_FLAG, VALUE_WORD, VALUE_OTHER } ValueKind;
+typedef struct Setting {
+    const char *path, *text;
+    ValueKind kind;
+    double number;
+} Setting;
+
+/* elaborate: one model of a unit as a program, forward only: every layer applied, every option decided, every axis known.
+ * batch and context <= 0 take train.batch and train.context. `settings` (may be NULL) receives Setting *.
+ * GRAPH_UPDATE gives the optimizer's program. NULL after an error. */
+Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context, List *settings);
+
+/* ---- program to program ---- */
+void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
+void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
+void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
+void route(Program *program);                    /* masked statements onto packed rows */
+
+/* ---- what it costs ---- */
+typedef struct LayerCost {
+    const char *path;
+    double parameters, active, flops; /* flops of the forward pass for one token */
+} LayerCost;
+typedef struct Cost {
+    double parameters, active, embedding;
+    double flops_forward, flops_train; /* for one token; a multiply-add is two */
+    double cache_bytes_per_token;
+    List layers; /* LayerCost * */
+} Cost;
+Cost *cost(Arena *arena, Program *forward);
+
+/* ---- what it means ---- */
+
+/* eval: runs any program in double precision, statement by statement. Memory of a tensor is a row-major array, double for
+ * TYPE_REAL and long for TYPE_INT; the caller sets parameters, states, inputs and caches before, and reads anything after. */
+typedef struct Eval Eval;
+Eval *eval_new(Program *program);
+double *eval_real(Eval *eval, const Tensor *tensor);
+long *eval_int(Eval *eval, const Tensor *tensor);
+/* Returns NULL, or a message (a token outside the vocabulary, with its place). */
+const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch);
+void eval_free(Eval *eval);
+
+/* ---- program to text ---- */
+
+/* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported table. */
+typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
+char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
+
+#endif

@@ -1,0 +1,109 @@
+/* abi: what a generated program exports and what it is given. Included by generated code and by the runtime; nothing else is
+ * shared between them.
+ *
+ * Tensors are row-major float (or int32_t) arrays, dimensions in the order of `axes`.
+ */
+#ifndef MOEC_ABI_H
+#define MOEC_ABI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { MOEC_ABI = 1, MOEC_MAX_RANK = 10 };
+
+/* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
+typedef enum MoecBlock {
+    MOEC_WEIGHTS,   /* parameters, shared by all graphs of a table */
+    MOEC_GRADIENTS, /* same layout as MOEC_WEIGHTS */
+    MOEC_STATES,    /* states of layers, shared by all graphs */
+    MOEC_INPUTS,    /* slot number, not an offset: run->inputs[slot] */
+    MOEC_OUTPUTS,   /* slot number: run->outputs[slot] */
+    MOEC_CACHE,     /* decode caches */
+    MOEC_ARENA      /* temporaries of one graph */
+} MoecBlock;
+
+typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
+typedef enum MoecInput { MOEC_INPUT_TOKEN, MOEC_INPUT_NEXT, MOEC_INPUT_REAL, MOEC_INPUT_CLASS, MOEC_INPUT_SCALAR } MoecInput;
+
+typedef struct MoecTensor {
+    const char *name;      /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the turn
+                              i and each turn is a tensor of its own in files */
+    const char *axes;      /* names, comma separated: "block,dim,hidden" */
+    MoecBlock block;
+    size_t offset;
+    int rank;
+    long shape[MOEC_MAX_RANK];
+    int is_int;
+    MoecInit init;         /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
+    double a, b;
+    MoecInput input;
+    long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
+    int matrix;            /* parameters: 1 when it has two axes or more of its own (weight decay applies) */
+} MoecTensor;
+
+/* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand
+ * one of the two inner strides is 1. c_n is always 1. Two batch dimensions, 1 when unused. */
+typedef struct MoecProduct {
+    long m, n, k;
+    long a_m, a_k, b_k, b_n, c_m;
+    long batch[2], a_batch[2], b_batch[2], c_batch[2];
+    int accumulate;
+} MoecProduct;
+
+typedef struct MoecRun MoecRun;
+
+/* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
+typedef struct MoecHost {
+    void *self;
+    /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself */
+    int (*product)(void *self, int index, const float *a, const float *b, float *c);
+} MoecHost;
+
+struct MoecRun {
+    float *weights, *gradients, *states, *cache;
+    unsigned char *arena;        /* 64-byte aligned, graph->arena_bytes */
+    const void *const *inputs;   /* by slot; float or int32_t; scalars too are pointers */
+    float *const *outputs;       /* by slot */
+    uint64_t seed;               /* of the random numbers of this call */
+    int last_micro_batch;        /* updates of layer states run only then */
+    const MoecHost *host;
+};
+
+typedef enum MoecGraphKind { MOEC_GRAPH_FORWARD, MOEC_GRAPH_TRAIN, MOEC_GRAPH_DECODE } MoecGraphKind;
+
+typedef struct MoecGraphEntry {
+    MoecGraphKind kind;
+    void (*run)(const MoecRun *run);
+    long batch, context, tokens; /* context: window length, or length of the caches when decoding; tokens: new ones a step */
+    size_t arena_bytes, cache_bytes;
+    const MoecTensor *inputs, *outputs, *caches; /* by slot; outputs: named ones, then "loss", then aux and probes */
+    int input_count, output_count, cache_count;
+    int first_product, product_count; /* its share of the table's products */
+    double flops;                     /* of matrix products and attention in one call, a multiply-add is two */
+    double product_flops;             /* of the matrix products alone: the floor of the benchmark */
+} MoecGraphEntry;
+
+/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of the table. */
+typedef struct MoecUpdate {
+    void (*run)(float *weight, const float *gradient, float *const *state, long n, const float *scalars);
+    double (*rate)(double step, double steps); /* the schedule's factor of the learning rate */
+    const char *const *state_names;
+    int state_count;
+    const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "matrix", "clip" (factor of the gradient) */
+    int scalar_count;
+} MoecUpdate;
+
+typedef struct MoecTable {
+    int abi;
+    const char *model;
+    const MoecTensor *parameters, *states;
+    int parameter_count, state_count;
+    size_t weight_bytes, state_bytes; /* the gradients block is as large as the weights block */
+    const MoecGraphEntry *graphs;
+    int graph_count;
+    const MoecUpdate *update; /* NULL when not compiled in */
+    const MoecProduct *products;
+    int product_count;
+} MoecTable;
+
+#endif
