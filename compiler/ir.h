@@ -44,6 +44,7 @@ typedef struct Axis {
 typedef struct Index {
     const char *name;
     Axis *axis;
+    bool turn; /* the index of a repeat statement (set by statement_repeat): in scope in its body, never iterated there */
 } Index;
 
 typedef enum Role {
@@ -112,6 +113,11 @@ typedef struct OpRow {
 extern const OpRow op_table[OP_COUNT];
 /* The operation spelt `text` with that many arguments, or -1. */
 int op_find(const char *text, int arity);
+/* Its value in double precision, the definition of every operation but the random ones, which give 0 here.
+ * Remainders have the sign of the divisor; what is true is anything but 0. */
+double op_value(OpCode op, double a, double b, double c);
+/* random operations: never folded, never moved */
+bool op_is_random(OpCode op);
 
 typedef enum ExprKind {
     EXPR_NUMBER, /* number */
@@ -189,8 +195,10 @@ struct Statement {
     /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value.
      * `loops` holds every index iterated: first those of the target in its order, then the reduced ones.
      * An index of an enclosing repeat is in scope but is not iterated, hence not in `loops`.
-     * reduction NONE with a computed subscript in the target is a scatter and always accumulates; two iterations that hit
-     * the same element add up in loop order. A computed sub of the target outside the axis is dropped. */
+     * reduction NONE with a target subscript computed from a loop index is a scatter: two iterations that hit the same
+     * element add up in loop order. With accumulate false it stores instead, and the places must be distinct (a cache
+     * written at position+s); what it does not hit stays. A computed sub of the target outside the axis is dropped.
+     * A subscript made of turns and numbers only, x[i+1,b,s,d], is a fixed place and no scatter. */
     Expr *target; /* EXPR_READ */
     bool accumulate;
     Reduction reduction;
