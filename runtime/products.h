@@ -1,0 +1,23 @@
+/* products: the matrix products that the host lends to generated programs, by oneDNN, and the ceilings of the machine. */
+#ifndef PRODUCTS_H
+#define PRODUCTS_H
+
+#include "abi.h"
+
+/* The products of one table. Primitives are made on first use and kept. */
+typedef struct Products Products;
+
+/* NULL when there is no library in this build or memory is short: the program's own kernels then do the work. */
+Products *products_new(const MoecTable *table);
+void products_free(Products *products);
+
+/* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better one. */
+int products_run(void *self, int index, const float *a, const float *b, float *c);
+
+/* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
+double ceiling_products(void);
+
+/* GB/s of reading memory, all threads. */
+double ceiling_read(void);
+
+#endif
