@@ -90,6 +90,7 @@ typedef struct Tensor {
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
     double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
     int fan_in, fan_out; /* parameters */
+    bool cached;         /* `cache t` was said of it: decode keeps it and computes again what follows */
     Span span;           /* where it is defined */
 } Tensor;
 
@@ -159,12 +160,16 @@ typedef enum CallKind {
     /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index first) with 1, the rest 0.
      *   in: p[...]  out: mask[...] of the same axes */
     CALL_TOP,
-    /* pack (made by route): the true entries of a mask as rows, sorted by key, then by the other coordinates in order.
-     *   in:  mask[axes]; a coordinate of an enclosing relation counts like any other axis
+    /* pack (made by route): the true entries of a mask as rows, sorted by group, then by the coordinates in order.
+     *   in:  mask[axes] (a stacked mask: mask[i, axes], i the index of the enclosing repeat; i is no coordinate);
+     *        then any number of int tensors over one axis of the mask, say pick_of[rows of an outer relation], with
+     *        `vocabulary` values: further parts of the group, by that coordinate of the row
      *   out: coordinate[rows] (int), one for each dimension of the mask, in order;
-     *        group[key...+1] (int): first row of each key value, flattened row-major, rank 1 with one entry more than keys;
+     *        group[groups+1] (int): first row of each group. The group of a row is the row-major number of (values of the
+     *        further inputs in order, then the coordinates of the key dimensions in order);
      *        row_of[axes] (int): row of an entry, -1 when it is not chosen;
-     *        start[others+1], list[rows] (int): the rows of each combination of the non-key dimensions (row-major), ascending
+     *        other[rows] (int): row-major number of the coordinates that are not key dimensions (0 when all are);
+     *        start[others+1], list[rows] (int): the rows with each value of `other`, ascending
      *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry exists, because the count of
      *   true entries is the same in every run (a top with static k). */
     CALL_PACK
@@ -229,14 +234,26 @@ typedef enum Graph {
     GRAPH_UPDATE   /* the optimizer: one parameter, axis ELEMENTS */
 } Graph;
 
-/* A relation found by route; kept for cost, plan and printing. */
+/* A table of rows that takes the place of several subscripts: table[r] is the row-major number of of[0][r], of[1][r], ...
+ * So x[b[r],s[r],d] with of = {b, s} is row table[r] of x seen as a matrix. */
+typedef struct Flat {
+    Tensor *table;
+    Tensor *of[MAX_RANK];
+    int count;
+} Flat;
+
+/* A relation found by route, one for each pack; kept for fusion, cost and printing. Relations packed from one mask (once in
+ * the forward and once in the backward part of a repeat) share their rows axis and differ in their tensors. */
 typedef struct Relation {
     Tensor *mask;
     Axis *rows;
-    Tensor *coordinate[MAX_RANK]; /* by dimension of the mask */
+    Tensor *coordinate[MAX_RANK]; /* by dimension of the mask without its repeat axis */
     Tensor *group, *row_of, *start, *list;
     bool key[MAX_RANK];
-    struct Relation *outer; /* a relation on whose rows this one is defined, or NULL */
+    Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
+    int group_of_count;
+    List flats; /* Flat *; the first (table `other`) is the one that start and list go by */
+    struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
 } Relation;
 
 typedef struct Program {
