@@ -1,0 +1,130 @@
+# moec: a compiler for sequence models.
+#
+#   make              build/moec and build/libmoec.a
+#   make quickstart   install what is missing, build, train a small model on real text, ship it as C
+#   make test         install what is missing, build, run every test
+#   make bench        speed, with its ceilings beside it
+#   make install      to PREFIX (default /usr/local)
+#   make setup        only install what is missing (Debian and its kin)
+#
+#   SAN=1             address and undefined-behaviour sanitizers, in build/san
+#   WERROR=1          warnings are errors
+#   CC=clang          another compiler (give it a BUILD of its own)
+
+, := ,
+SAN ?=
+WERROR ?=
+BUILD ?= $(if $(SAN),build/san,build)
+PREFIX ?= /usr/local
+CC ?= cc
+ifeq ($(origin CC),default)
+CC := cc
+endif
+FLEX ?= flex
+BISON ?= bison
+
+# works SOURCE FLAGS: "yes" when the compiler makes a program of it.
+works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && echo yes)
+
+HAVE_DNNL := $(call works,\#include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
+HAVE_OPENMP := $(call works,\#include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),-Werror)
+CFLAGS ?= -O2 -g
+OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Icompiler -Iruntime -Iruntime/kernels -I$(BUILD) \
+        $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+GENERATED := -std=c11 -D_GNU_SOURCE -w -Icompiler -I$(BUILD)
+SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
+LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm
+
+# The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
+COMPILER := $(filter-out compiler/embed.c,$(wildcard compiler/*.c))
+RUNTIME := $(wildcard runtime/*.c)
+STDLIB := $(sort $(wildcard stdlib/*.moe))
+KERNELS := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h))
+STANDALONE := $(sort $(wildcard runtime/standalone/*))
+UNIT := $(sort $(wildcard tests/unit/test_*.c))
+
+COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/kernels_text.o $(BUILD)/standalone_text.o
+UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
+
+.PHONY: all
+all: $(BUILD)/moec $(BUILD)/libmoec.a
+
+$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
+	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c | $(BUILD)/parser.h
+	@mkdir -p $(@D)
+	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+
+# What flex, bison and the embedder write.
+$(BUILD)/%.o: $(BUILD)/%.c | $(BUILD)/parser.h
+	$(CC) $(GENERATED) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+
+$(BUILD)/parser.c $(BUILD)/parser.h &: compiler/parser.y
+	@mkdir -p $(BUILD)
+	$(BISON) -Wall -Werror --header=$(BUILD)/parser.h -o $(BUILD)/parser.c $<
+
+$(BUILD)/lexer.c: compiler/lexer.l $(BUILD)/parser.h
+	$(FLEX) -o $@ $<
+
+$(BUILD)/embed: compiler/embed.c
+	@mkdir -p $(BUILD)
+	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
+
+$(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB)
+	$(BUILD)/embed stdlib_files $(STDLIB) > $@
+
+$(BUILD)/kernels_text.c: $(BUILD)/embed $(KERNELS)
+	$(BUILD)/embed kernel_files $(KERNELS) > $@
+
+$(BUILD)/standalone_text.c: $(BUILD)/embed $(STANDALONE)
+	$(BUILD)/embed standalone_files $(STANDALONE) > $@
+
+# Unit tests are linked with everything but the command's main.
+$(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/runtime/main.o,$(RUNTIME_OBJECTS)) $(BUILD)/libmoec.a
+	@mkdir -p $(@D)
+	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $^ -lcmocka $(LIBS)
+
+.PHONY: units
+units: $(UNIT_PROGRAMS)
+
+.PHONY: test
+test:
+	@.ci/setup test
+	@$(MAKE) --no-print-directory all units
+	@BUILD=$(BUILD) CC="$(CC)" tests/run
+
+.PHONY: quickstart
+quickstart:
+	@.ci/setup quickstart
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) examples/quickstart.sh
+
+.PHONY: bench
+bench: all
+	$(BUILD)/moec bench models/gpt2_small.moe
+	$(BUILD)/moec bench models/gpt2_small.moe --graph decode
+
+.PHONY: setup
+setup:
+	@.ci/setup build
+
+.PHONY: install
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
+	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
+	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
+	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
+
+.PHONY: clean
+clean:
+	rm -rf build quickstart
+
+-include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
