@@ -79,6 +79,7 @@ typedef struct Node {
     double number;
     struct Node **kids;
     int count;
+    int depth; /* of the tree below; the parser refuses trees deeper than 200, so that walks may recurse */
 } Node;
 
 Node *node_new(Arena *arena, NodeKind kind, Span span);
