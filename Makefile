@@ -33,7 +33,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR)
 CFLAGS ?= -O2 -g
 OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Icompiler -Iruntime -Iruntime/kernels -I$(BUILD) \
         $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
-GENERATED := -std=c11 -D_GNU_SOURCE -w -Icompiler -I$(BUILD)
+GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm
 
@@ -41,13 +41,14 @@ LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm
 COMPILER := $(filter-out compiler/embed.c,$(wildcard compiler/*.c))
 RUNTIME := $(wildcard runtime/*.c)
 STDLIB := $(sort $(wildcard stdlib/*.moe))
-KERNELS := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h))
-STANDALONE := $(sort $(wildcard runtime/standalone/*))
+CARRIED := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/standalone/*))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/kernels_text.o $(BUILD)/standalone_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
+
+.DELETE_ON_ERROR:
 
 .PHONY: all
 all: $(BUILD)/moec $(BUILD)/libmoec.a
@@ -78,14 +79,15 @@ $(BUILD)/embed: compiler/embed.c
 	@mkdir -p $(BUILD)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
+# The standard library, and what generated programs include, travel inside the binary.
 $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB)
-	$(BUILD)/embed stdlib_files $(STDLIB) > $@
+	$(BUILD)/embed stdlib_file stdlib $(STDLIB:stdlib/%=%) > $@
 
-$(BUILD)/kernels_text.c: $(BUILD)/embed $(KERNELS)
-	$(BUILD)/embed kernel_files $(KERNELS) > $@
+$(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED)
+	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
-$(BUILD)/standalone_text.c: $(BUILD)/embed $(STANDALONE)
-	$(BUILD)/embed standalone_files $(STANDALONE) > $@
+$(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler
+$(BUILD)/runtime_text.o: GENERATED += -Iruntime
 
 # Unit tests are linked with everything but the command's main.
 $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/runtime/main.o,$(RUNTIME_OBJECTS)) $(BUILD)/libmoec.a

@@ -1,16 +1,19 @@
 /* embed: writes files as C text, so that they travel inside the binary. A program of the build, not of the library.
  *
- *     embed NAME FILE... > NAME.c
+ *     embed NAME FOLDER FILE... > NAME.c
  *
- * gives `const EmbeddedFile NAME[]` (embedded.h). Bytes are written as numbers because string literals have a length limit.
+ * gives `const EmbeddedFile NAMEs[]` and `const int NAME_count` (embedded.h); FILE is below FOLDER and is named without it.
+ * Bytes are written as numbers because string literals have a length limit.
  */
 #include <stdio.h>
 #include <string.h>
 
-static int write_bytes(const char *path, int number) {
-    FILE *file = fopen(path, "rb");
+static int write_bytes(const char *folder, const char *path, int number) {
+    char full[4096];
+    snprintf(full, sizeof full, "%s/%s", folder, path);
+    FILE *file = fopen(full, "rb");
     if (!file) {
-        perror(path);
+        perror(full);
         return 1;
     }
     printf("static const char text_%d[] = { /* %s */", number, path);
@@ -24,18 +27,17 @@ static int write_bytes(const char *path, int number) {
 }
 
 int main(int count, char **arguments) {
-    if (count < 2) {
-        fputs("usage: embed NAME FILE...\n", stderr);
+    if (count < 3) {
+        fputs("usage: embed NAME FOLDER FILE...\n", stderr);
         return 2;
     }
+    const char *name = arguments[1], *folder = arguments[2];
     printf("#include \"embedded.h\"\n");
-    for (int i = 2; i < count; i++)
-        if (write_bytes(arguments[i], i)) return 1;
-    printf("const EmbeddedFile %s[] = {\n", arguments[1]);
-    for (int i = 2; i < count; i++) {
-        const char *slash = strrchr(arguments[i], '/');
-        printf("    {\"%s\", text_%d, sizeof text_%d - 1},\n", slash ? slash + 1 : arguments[i], i, i);
-    }
-    printf("    {NULL, NULL, 0}};\n");
+    for (int i = 3; i < count; i++)
+        if (write_bytes(folder, arguments[i], i)) return 1;
+    printf("const EmbeddedFile %ss[] = {\n", name);
+    for (int i = 3; i < count; i++)
+        printf("    {\"%s\", text_%d, sizeof text_%d - 1},\n", arguments[i], i, i);
+    printf("    {NULL, NULL, 0}};\nconst int %s_count = %d;\n", name, count - 3);
     return fflush(stdout) ? 1 : 0;
 }
