@@ -1,4 +1,5 @@
-/* ir: how programs are made: constructors of axes, tensors, expressions and statements, and walks over them. */
+/* ir: how programs are made: constructors of axes, tensors, expressions and statements, and walks
+ * over them. */
 #include "ir.h"
 
 #include <ctype.h>
@@ -8,8 +9,7 @@
 
 /* ---- programs, axes, tensors ---- */
 
-Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph)
-{
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph) {
     Program *program = arena_alloc(arena, sizeof *program);
     program->arena = arena;
     program->reports = reports;
@@ -18,24 +18,22 @@ Program *program_new(Arena *arena, Reports *reports, const char *name, Graph gra
     return program;
 }
 
-Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span)
-{
+Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span) {
     Axis *axis = arena_alloc(program->arena, sizeof *axis);
     *axis = (Axis){.name = name, .size = size, .kind = kind, .span = span};
     list_push(program->arena, &program->axes, axis);
     return axis;
 }
 
-Index *index_new(Program *program, const char *name, Axis *axis)
-{
+Index *index_new(Program *program, const char *name, Axis *axis) {
     Index *index = arena_alloc(program->arena, sizeof *index);
     *index = (Index){.name = name, .axis = axis};
     return index;
 }
 
-/* The number behind `base` in `name` ("h_3" of "h" is 3), 1 for `base` itself, 0 for any other name. */
-static long name_number(const char *name, const char *base, size_t length)
-{
+/* The number behind `base` in `name` ("h_3" of "h" is 3), 1 for `base` itself, 0 for any other
+ * name. */
+static long name_number(const char *name, const char *base, size_t length) {
     if (strncmp(name, base, length) != 0) return 0;
     if (!name[length]) return 1;
     if (name[length] != '_' || !isdigit((unsigned char)name[length + 1])) return 0;
@@ -45,8 +43,7 @@ static long name_number(const char *name, const char *base, size_t length)
 }
 
 /* `name` as an identifier that no tensor of the program has. */
-static const char *unique_name(Program *program, const char *name)
-{
+static const char *unique_name(Program *program, const char *name) {
     char *base = arena_copy(program->arena, name, strlen(name));
     for (char *c = base; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
@@ -60,8 +57,8 @@ static const char *unique_name(Program *program, const char *name)
     return last ? arena_format(program->arena, "%s_%ld", base, last + 1) : base;
 }
 
-Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank, Axis *const *axes, Span span)
-{
+Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
+                   Axis *const *axes, Span span) {
     Tensor *tensor = arena_alloc(program->arena, sizeof *tensor);
     tensor->id = program->tensors.count;
     tensor->name = unique_name(program, name);
@@ -75,8 +72,7 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     return tensor;
 }
 
-long tensor_elements(const Tensor *tensor)
-{
+long tensor_elements(const Tensor *tensor) {
     long elements = 1;
     for (int i = 0; i < tensor->rank; i++) elements *= tensor->axes[i]->size;
     return elements;
@@ -84,8 +80,7 @@ long tensor_elements(const Tensor *tensor)
 
 /* ---- expressions ---- */
 
-static Expr *expr_new(Program *program, ExprKind kind, int count)
-{
+static Expr *expr_new(Program *program, ExprKind kind, int count) {
     Expr *expr = arena_alloc(program->arena, sizeof *expr);
     expr->kind = kind;
     expr->count = count;
@@ -93,48 +88,42 @@ static Expr *expr_new(Program *program, ExprKind kind, int count)
     return expr;
 }
 
-Expr *expr_number(Program *program, double number)
-{
+Expr *expr_number(Program *program, double number) {
     Expr *expr = expr_new(program, EXPR_NUMBER, 0);
     expr->number = number;
     return expr;
 }
 
-Expr *expr_index(Program *program, Index *index)
-{
+Expr *expr_index(Program *program, Index *index) {
     Expr *expr = expr_new(program, EXPR_INDEX, 0);
     expr->index = index;
     return expr;
 }
 
-Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs)
-{
+Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs) {
     Expr *expr = expr_new(program, EXPR_READ, tensor->rank);
     expr->tensor = tensor;
     for (int i = 0; i < tensor->rank; i++) expr->args[i] = subs[i];
     return expr;
 }
 
-Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices)
-{
+Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices) {
     Expr *subs[MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) subs[i] = expr_index(program, indices[i]);
     return expr_read(program, tensor, subs);
 }
 
-bool expr_is_number(const Expr *expr, double number)
-{
+bool expr_is_number(const Expr *expr, double number) {
     return expr->kind == EXPR_NUMBER && expr->number == number;
 }
 
-static bool is_apply(const Expr *expr, OpCode op)
-{
+static bool is_apply(const Expr *expr, OpCode op) {
     return expr->kind == EXPR_APPLY && expr->op == op;
 }
 
-/* The value when every argument is a number, else NULL. What is not finite stays as it was written. */
-static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args)
-{
+/* The value when every argument is a number, else NULL. What is not finite stays as it was written.
+ */
+static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
     double values[3] = {0, 0, 0};
     if (op_is_random(op)) return NULL;
     for (int i = 0; i < op_table[op].arity; i++) {
@@ -145,16 +134,15 @@ static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args)
     return isfinite(value) ? expr_number(program, value) : NULL;
 }
 
-static Expr *fold_sum(Program *program, OpCode op, Expr *a, Expr *b)
-{
+static Expr *fold_sum(Program *program, OpCode op, Expr *a, Expr *b) {
     if (expr_is_number(b, 0)) return a;
     if (expr_is_number(a, 0)) return op == OP_ADD ? b : expr_apply(program, OP_NEG, b, NULL, NULL);
-    if (is_apply(b, OP_NEG)) return expr_apply(program, op == OP_ADD ? OP_SUB : OP_ADD, a, b->args[0], NULL);
+    if (is_apply(b, OP_NEG))
+        return expr_apply(program, op == OP_ADD ? OP_SUB : OP_ADD, a, b->args[0], NULL);
     return NULL;
 }
 
-static Expr *fold_product(Program *program, Expr *a, Expr *b)
-{
+static Expr *fold_product(Program *program, Expr *a, Expr *b) {
     if (expr_is_number(a, 0) || expr_is_number(b, 0)) return expr_number(program, 0);
     if (expr_is_number(a, 1)) return b;
     if (expr_is_number(b, 1)) return a;
@@ -163,8 +151,7 @@ static Expr *fold_product(Program *program, Expr *a, Expr *b)
     return NULL;
 }
 
-static Expr *fold_power(Program *program, Expr *a, Expr *b)
-{
+static Expr *fold_power(Program *program, Expr *a, Expr *b) {
     if (b->kind != EXPR_NUMBER) return NULL;
     if (b->number == 0) return expr_number(program, 1);
     if (b->number == 1) return a;
@@ -176,27 +163,31 @@ static Expr *fold_power(Program *program, Expr *a, Expr *b)
 }
 
 /* A simpler expression of the same value, or NULL. */
-static Expr *fold(Program *program, OpCode op, Expr *const *args)
-{
+static Expr *fold(Program *program, OpCode op, Expr *const *args) {
     Expr *number = fold_numbers(program, op, args);
     if (number) return number;
     Expr *a = args[0], *b = args[1];
     switch (op) {
     case OP_ADD:
-    case OP_SUB: return fold_sum(program, op, a, b);
-    case OP_MUL: return fold_product(program, a, b);
+    case OP_SUB:
+        return fold_sum(program, op, a, b);
+    case OP_MUL:
+        return fold_product(program, a, b);
     case OP_DIV:
         if (expr_is_number(a, 0) && b->kind != EXPR_NUMBER) return a;
         return expr_is_number(b, 1) ? a : NULL;
-    case OP_POW: return fold_power(program, a, b);
-    case OP_NEG: return is_apply(a, OP_NEG) ? a->args[0] : NULL;
-    case OP_WHERE: return a->kind != EXPR_NUMBER ? NULL : a->number != 0 ? b : args[2];
-    default: return NULL;
+    case OP_POW:
+        return fold_power(program, a, b);
+    case OP_NEG:
+        return is_apply(a, OP_NEG) ? a->args[0] : NULL;
+    case OP_WHERE:
+        return a->kind != EXPR_NUMBER ? NULL : a->number != 0 ? b : args[2];
+    default:
+        return NULL;
     }
 }
 
-Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c)
-{
+Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c) {
     Expr *args[3] = {a, b, c};
     Expr *folded = fold(program, op, args);
     if (folded) return folded;
@@ -206,8 +197,7 @@ Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c)
     return expr;
 }
 
-bool expr_equal(const Expr *a, const Expr *b)
-{
+bool expr_equal(const Expr *a, const Expr *b) {
     if (a == b) return true;
     if (a->kind != b->kind || a->count != b->count) return false;
     if (a->kind == EXPR_NUMBER) return a->number == b->number;
@@ -219,16 +209,14 @@ bool expr_equal(const Expr *a, const Expr *b)
     return true;
 }
 
-bool expr_uses_index(const Expr *expr, const Index *index)
-{
+bool expr_uses_index(const Expr *expr, const Index *index) {
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
         if (expr_uses_index(expr->args[i], index)) return true;
     return false;
 }
 
-bool expr_reads(const Expr *expr, const Tensor *tensor)
-{
+bool expr_reads(const Expr *expr, const Tensor *tensor) {
     if (expr->kind == EXPR_READ && expr->tensor == tensor) return true;
     for (int i = 0; i < expr->count; i++)
         if (expr_reads(expr->args[i], tensor)) return true;
@@ -236,8 +224,7 @@ bool expr_reads(const Expr *expr, const Tensor *tensor)
 }
 
 /* The same expression over other arguments; an application is folded again. */
-static Expr *rebuild(Program *program, const Expr *expr, Expr *const *args)
-{
+static Expr *rebuild(Program *program, const Expr *expr, Expr *const *args) {
     if (expr->kind == EXPR_READ) {
         Expr *read = expr_read(program, expr->tensor, args);
         read->span = expr->span;
@@ -250,8 +237,8 @@ static Expr *rebuild(Program *program, const Expr *expr, Expr *const *args)
     return apply;
 }
 
-Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count)
-{
+Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to,
+                      int count) {
     if (expr->kind == EXPR_INDEX)
         for (int i = 0; i < count; i++)
             if (expr->index == from[i]) return to[i];
@@ -265,16 +252,14 @@ Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *co
     return changed ? rebuild(program, expr, args) : expr;
 }
 
-void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data)
-{
+void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data) {
     visit(expr, data);
     for (int i = 0; i < expr->count; i++) expr_walk(expr->args[i], visit, data);
 }
 
 /* ---- statements ---- */
 
-static Statement *statement_new(Program *program, Block *block, StatementKind kind, Span span)
-{
+static Statement *statement_new(Program *program, Block *block, StatementKind kind, Span span) {
     Statement *statement = arena_alloc(program->arena, sizeof *statement);
     statement->kind = kind;
     statement->span = span;
@@ -283,17 +268,16 @@ static Statement *statement_new(Program *program, Block *block, StatementKind ki
 }
 
 /* An index iterates once, however often it is named; a turn does not iterate at all. */
-static void add_loop(Statement *statement, Index *index)
-{
+static void add_loop(Statement *statement, Index *index) {
     if (index->turn || statement->loop_count == MAX_LOOPS) return;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;
     statement->loops[statement->loop_count++] = index;
 }
 
-Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate, Reduction reduction,
-                          Index *const *reduced, int reduced_count, Expr *value, Span span)
-{
+Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate,
+                          Reduction reduction, Index *const *reduced, int reduced_count,
+                          Expr *value, Span span) {
     Statement *statement = statement_new(program, block, STATEMENT_LOOP, span);
     statement->target = target;
     statement->accumulate = accumulate;
@@ -305,15 +289,13 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
     return statement;
 }
 
-Statement *statement_call(Program *program, Block *block, CallKind call, Span span)
-{
+Statement *statement_call(Program *program, Block *block, CallKind call, Span span) {
     Statement *statement = statement_new(program, block, STATEMENT_CALL, span);
     statement->call = call;
     return statement;
 }
 
-Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span)
-{
+Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span) {
     Statement *statement = statement_new(program, block, STATEMENT_REPEAT, span);
     statement->index = index;
     statement->reverse = reverse;
@@ -321,8 +303,7 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
     return statement;
 }
 
-bool statement_is_scatter(const Statement *statement)
-{
+bool statement_is_scatter(const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP) return false;
     for (int i = 0; i < statement->target->count; i++) {
         const Expr *sub = statement->target->args[i];
@@ -333,8 +314,7 @@ bool statement_is_scatter(const Statement *statement)
     return false;
 }
 
-void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data)
-{
+void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         visit(statement, data);
