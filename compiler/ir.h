@@ -158,7 +158,8 @@ typedef enum CallKind {
     /* in: q k v (sink) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
     CALL_ATTEND_GRAD,
     /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index first) with 1, the rest 0.
-     *   in: p[...]  out: mask[...] of the same axes */
+     *   in: p[...]  out: mask[...] of the same axes
+     * Dimensions of a call are counted over subscripts that iterate: those made of turns and numbers are fixed places. */
     CALL_TOP,
     /* pack (made by route): the true entries of a mask as rows, sorted by group, then by the coordinates in order.
      *   in:  mask[axes] (a stacked mask: mask[i, axes], i the index of the enclosing repeat; i is no coordinate);
