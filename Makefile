@@ -111,8 +111,8 @@ quickstart:
 
 .PHONY: bench
 bench: all
-	$(BUILD)/moec bench models/gpt2_small.moe
-	$(BUILD)/moec bench models/gpt2_small.moe --graph decode
+	$(BUILD)/moec bench models/gpt2.moe:gpt2_small
+	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --graph decode
 
 .PHONY: setup
 setup:
