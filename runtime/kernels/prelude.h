@@ -11,6 +11,8 @@
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
+#else /* the pragmas are then for nobody, or for -fopenmp-simd */
+#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #endif
 
 /* What a translation unit does not call costs nothing and warns of nothing. */
