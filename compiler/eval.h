@@ -1,0 +1,77 @@
+/* eval: what the files of the interpreter share. eval.c runs statements, eval_expr.c expressions,
+ * eval_calls.c calls. */
+#ifndef EVAL_H
+#define EVAL_H
+
+#include "passes.h"
+
+/* Expressions are computed for up to STRIP values of one loop at a time. */
+enum { STRIP = 64, MAX_TURNS = 8, MAX_SLOTS = MAX_TURNS + MAX_LOOPS };
+
+typedef struct EvalNode EvalNode;
+typedef struct Step Step;
+
+struct Eval {
+    Arena *arena;
+    Program *program;
+    double **real; /* by tensor; NULL for integers */
+    long **ints;   /* by tensor; NULL for reals */
+    Step *steps;   /* the body, prepared */
+    uint64_t seed;
+    bool last_micro_batch;
+    const Index
+        *slots[MAX_SLOTS]; /* the indices in scope: turns, then the loops of one statement */
+    int slot_count;
+    long at[MAX_SLOTS];  /* their values */
+    int running;         /* the slot that a strip runs over, or -1 */
+    const char *message; /* why the run stopped */
+};
+
+/* A subscript that is neither a plain index nor a number. */
+typedef struct EvalSub {
+    EvalNode *value;
+    long stride, size;
+} EvalSub;
+
+/* An element of a tensor: base + sum of stride * at[slot] + sum of stride * value. */
+typedef struct Address {
+    double *real;
+    long *ints;
+    long base;
+    int plain_count, computed_count;
+    int slot[MAX_RANK];
+    long stride[MAX_RANK];
+    EvalSub computed[MAX_RANK];
+} Address;
+
+struct EvalNode {
+    ExprKind kind;
+    OpCode op;
+    int slot; /* of an index */
+    int count;
+    EvalNode *args[3];
+    Address address;
+    double out[STRIP];
+};
+
+EvalNode *eval_prepare(Eval *eval, const Expr *expr);
+void eval_prepare_address(Eval *eval, Address *address, const Expr *read);
+/* The values of a prepared expression at at[running] .. at[running] + count - 1. */
+const double *eval_strip(Eval *eval, EvalNode *node, int count);
+/* The offsets of a prepared element there; -1 when a subscript is outside. */
+void eval_offsets(Eval *eval, Address *address, int count, long *offsets);
+
+/* An operand of a call: the dimensions that iterate, at the present turns. */
+typedef struct View {
+    double *real;
+    long *ints;
+    int rank;
+    const Index *index[MAX_RANK];
+    long size[MAX_RANK], stride[MAX_RANK];
+} View;
+
+View eval_view(Eval *eval, const Expr *operand);
+void eval_call(Eval *eval, const Statement *statement);
+void eval_pack(Eval *eval, const Statement *statement);
+
+#endif
