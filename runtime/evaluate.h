@@ -1,0 +1,20 @@
+/* evaluate: the loss of a model on windows of data. */
+#ifndef EVALUATE_H
+#define EVALUATE_H
+
+#include "call.h"
+#include "data.h"
+
+typedef struct Evaluation {
+    double loss;  /* of the model as written, mean over the calls */
+    double nats;  /* per token: from the logits; the loss itself when the model gives none */
+    uint64_t tokens;
+} Evaluation;
+
+/* `count` windows of context + 1 tokens, the i-th at start + i * stride. forward: a call of the forward graph. False after a
+ * message. */
+bool evaluate(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count, Evaluation *result);
+/* The sequence length of the token input. */
+long call_context(const Call *call);
+
+#endif

@@ -1,0 +1,24 @@
+/* memory: allocation that cannot fail quietly, and what the process uses. */
+#ifndef MEMORY_H
+#define MEMORY_H
+
+#include <stddef.h>
+
+/* Small blocks; the process ends with a message when there is no memory left. */
+void *memory_new(size_t bytes); /* zeroed */
+void *memory_grow(void *block, size_t bytes);
+char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Large zeroed blocks, 64-byte aligned; NULL when the system refuses. Pages are taken when they are touched. */
+void *memory_map(size_t bytes);
+void memory_unmap(void *block, size_t bytes);
+
+/* Resident bytes now, and the most there were since memory_reset_peak. */
+size_t memory_resident(void);
+size_t memory_peak(void);
+void memory_reset_peak(void);
+
+/* "512 B", "1.5 MB", "12.0 GB" into text[16]; returns text. */
+char *memory_text(char text[16], double bytes);
+
+#endif

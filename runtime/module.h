@@ -1,0 +1,24 @@
+/* module: C text from the compiler, made into a loaded program by the system's C compiler. What was made is kept in
+ * $XDG_CACHE_HOME/moec or ~/.cache/moec under a hash of everything that went in, so that a second start needs no compiler. */
+#ifndef MODULE_H
+#define MODULE_H
+
+#include "abi.h"
+
+#include <stdbool.h>
+
+typedef struct Module {
+    void *handle;
+    const MoecTable *table;
+    bool cached;           /* found, not made */
+    double compile_seconds;
+    size_t text_bytes;
+} Module;
+
+/* keep: use the cache. NULL after a message. */
+Module *module_load(const char *text, bool keep);
+void module_free(Module *module);
+/* Writes the embedded headers that hosted programs include into a folder; false after a message. */
+bool module_write_headers(const char *folder);
+
+#endif

@@ -1,0 +1,13 @@
+/* spec: opening what the user named on the command line. */
+#ifndef SPEC_H
+#define SPEC_H
+
+#include "moec.h"
+#include "arguments.h"
+
+/* FILE or FILE:MODEL with --set texts. NULL after the reports were printed. */
+MoecCompiler *spec_open(const char *operand, const TextList *sets);
+/* Prints the reports so far when there are errors; returns true when there are none. */
+bool spec_good(MoecCompiler *compiler);
+
+#endif
