@@ -1,0 +1,112 @@
+/* generate: continues a text, whose bytes are the tokens.
+ *
+ *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin]
+ *
+ * A temperature of 0 takes the likeliest token each time.
+ */
+#include "model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Wishes {
+    const char *prompt, *weights;
+    long tokens;
+    double temperature;
+    uint64_t seed;
+} Wishes;
+
+static int32_t likeliest(const float *logits, long count) {
+    long best = 0;
+    for (long i = 1; i < count; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+/* The next number in [0, 1) of a splitmix64 generator. */
+static double draw(uint64_t *state) {
+    uint64_t z = *state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static int32_t sample(const float *logits, long count, double temperature, uint64_t *state) {
+    int32_t best = likeliest(logits, count);
+    if (temperature <= 0)
+        return best;
+    double total = 0;
+    for (long i = 0; i < count; i++)
+        total += exp((logits[i] - logits[best]) / temperature);
+    double left = draw(state) * total;
+    for (long i = 0; i < count; i++) {
+        left -= exp((logits[i] - logits[best]) / temperature);
+        if (left < 0)
+            return (int32_t)i;
+    }
+    return best;
+}
+
+/* Reads the prompt, then writes tokens until there are enough or the context is full. */
+static int generate(Model *model, const Wishes *wishes) {
+    const float *logits = NULL;
+    for (const unsigned char *byte = (const unsigned char *)wishes->prompt; *byte; byte++) {
+        int error = model_step(model, *byte, &logits);
+        if (error)
+            return error;
+    }
+    uint64_t state = wishes->seed;
+    fputs(wishes->prompt, stdout);
+    for (long i = 0; i < wishes->tokens; i++) {
+        int32_t token = sample(logits, model_vocabulary(model), wishes->temperature, &state);
+        putchar(token < 256 ? token : '?');
+        fflush(stdout);
+        int error = i + 1 < wishes->tokens ? model_step(model, token, &logits) : MODEL_FINE;
+        if (error)
+            return error == MODEL_FULL ? MODEL_FINE : error;
+    }
+    return MODEL_FINE;
+}
+
+static int read_wishes(Wishes *wishes, int count, char **arguments) {
+    for (int i = 1; i < count; i += 2) {
+        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (!value)
+            return 0;
+        if (strcmp(name, "--prompt") == 0)
+            wishes->prompt = value;
+        else if (strcmp(name, "--weights") == 0)
+            wishes->weights = value;
+        else if (strcmp(name, "--tokens") == 0)
+            wishes->tokens = strtol(value, NULL, 10);
+        else if (strcmp(name, "--temperature") == 0)
+            wishes->temperature = strtod(value, NULL);
+        else if (strcmp(name, "--seed") == 0)
+            wishes->seed = strtoull(value, NULL, 10);
+        else
+            return 0;
+    }
+    return wishes->prompt && *wishes->prompt;
+}
+
+int main(int count, char **arguments) {
+    Wishes wishes = {.weights = "weights.bin", .tokens = 100};
+    if (!read_wishes(&wishes, count, arguments)) {
+        fprintf(stderr, "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights FILE]\n",
+                arguments[0]);
+        return 2;
+    }
+    Model *model;
+    int error = model_open(&model, wishes.weights);
+    if (!error)
+        error = generate(model, &wishes);
+    if (error)
+        fprintf(stderr, "%s: %s\n", arguments[0], model_error(error));
+    else
+        putchar('\n');
+    model_free(model);
+    return error ? 1 : 0;
+}

@@ -1,0 +1,140 @@
+#include "model.h"
+
+#include "blocks.h"
+#include "weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const MoecTable moec_table;
+
+struct Model {
+    const MoecGraphEntry *graph;
+    float *weights, *states, *cache;
+    unsigned char *arena;
+    void **inputs, **outputs; /* by slot */
+    int token_slot, position_slot;
+    long vocabulary, position;
+};
+
+static const MoecGraphEntry *decode_graph(void) {
+    for (int i = 0; i < moec_table.graph_count; i++)
+        if (moec_table.graphs[i].kind == MOEC_GRAPH_DECODE)
+            return &moec_table.graphs[i];
+    return NULL;
+}
+
+/* A step takes one token and, when the model asks for it, its place; output 0 is the logits. */
+static int find_slots(Model *model) {
+    const MoecGraphEntry *graph = model->graph;
+    if (!graph || graph->output_count == 0 || graph->batch * graph->tokens != 1)
+        return MODEL_NOT_TEXT;
+    model->token_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_TOKEN, NULL);
+    model->position_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_SCALAR, "position");
+    if (model->token_slot < 0 || graph->input_count != 1 + (model->position_slot >= 0))
+        return MODEL_NOT_TEXT;
+    model->vocabulary = (long)block_count(&graph->outputs[0]);
+    return MODEL_FINE;
+}
+
+static int take_memory(Model *model) {
+    const MoecGraphEntry *graph = model->graph;
+    model->weights = block_new(moec_table.weight_bytes);
+    model->states = block_new(moec_table.state_bytes);
+    model->cache = block_new(graph->cache_bytes);
+    model->arena = block_new(graph->arena_bytes);
+    model->inputs = slots_new(graph->inputs, graph->input_count);
+    model->outputs = slots_new(graph->outputs, graph->output_count);
+    return model->weights && model->states && model->cache && model->arena && model->inputs && model->outputs
+               ? MODEL_FINE
+               : MODEL_NO_MEMORY;
+}
+
+static int read_weights(Model *model, const char *path) {
+    switch (weights_read(path, &moec_table, model->weights, model->states)) {
+    case WEIGHTS_FINE: return MODEL_FINE;
+    case WEIGHTS_NO_FILE: return MODEL_NO_FILE;
+    case WEIGHTS_NOT_OURS: return MODEL_NOT_OURS;
+    default: return MODEL_DAMAGED;
+    }
+}
+
+int model_open(Model **opened, const char *weights_path) {
+    *opened = NULL;
+    Model *model = calloc(1, sizeof *model);
+    if (!model)
+        return MODEL_NO_MEMORY;
+    model->graph = decode_graph();
+    int error = find_slots(model);
+    if (!error)
+        error = take_memory(model);
+    if (!error)
+        error = read_weights(model, weights_path);
+    if (error)
+        model_free(model);
+    else
+        *opened = model;
+    return error;
+}
+
+int model_step(Model *model, int32_t token, const float **logits) {
+    if (token < 0 || token >= model->vocabulary)
+        return MODEL_BAD_TOKEN;
+    if (model->position >= model->graph->context)
+        return MODEL_FULL;
+    *(int32_t *)model->inputs[model->token_slot] = token;
+    if (model->position_slot >= 0)
+        *(int32_t *)model->inputs[model->position_slot] = (int32_t)model->position;
+    MoecRun run = {
+        .weights = model->weights,
+        .states = model->states,
+        .cache = model->cache,
+        .arena = model->arena,
+        .inputs = (const void *const *)model->inputs,
+        .outputs = (float *const *)model->outputs,
+    };
+    model->graph->run(&run);
+    model->position++;
+    *logits = model->outputs[0];
+    return MODEL_FINE;
+}
+
+void model_reset(Model *model) {
+    memset(model->cache, 0, model->graph->cache_bytes);
+    model->position = 0;
+}
+
+void model_free(Model *model) {
+    if (!model)
+        return;
+    free(model->weights);
+    free(model->states);
+    free(model->cache);
+    free(model->arena);
+    if (model->graph) {
+        slots_free(model->inputs, model->graph->input_count);
+        slots_free(model->outputs, model->graph->output_count);
+    }
+    free(model);
+}
+
+long model_vocabulary(const Model *model) { return model->vocabulary; }
+
+long model_context(const Model *model) { return model->graph->context; }
+
+long model_position(const Model *model) { return model->position; }
+
+const char *model_error(int error) {
+    static const char *const texts[] = {
+        [MODEL_FINE] = "no error",
+        [MODEL_NO_MEMORY] = "not enough memory",
+        [MODEL_NO_FILE] = "the weights file cannot be opened",
+        [MODEL_NOT_OURS] = "the weights file belongs to another model",
+        [MODEL_DAMAGED] = "the weights file is damaged",
+        [MODEL_BAD_TOKEN] = "a token is outside the vocabulary",
+        [MODEL_FULL] = "the context is full",
+        [MODEL_NOT_TEXT] = "the model reads more than one token at a time",
+    };
+    int known = error >= 0 && error < (int)(sizeof texts / sizeof texts[0]);
+    return known ? texts[error] : "unknown error";
+}
