@@ -1,0 +1,41 @@
+/* nest: what fuse needs to build loop nests. */
+#ifndef NEST_H
+#define NEST_H
+
+#include "kernel.h"
+
+/* Kernels with fewer operations than this run in one thread. */
+enum { SMALL_WORK = 20000 };
+
+/* ---- access.c ---- */
+
+/* Every read of a statement, those inside subscripts too; every target. */
+void reads_of(Arena *arena, const Statement *statement, List *list);
+void writes_of(Arena *arena, const Statement *statement, List *list);
+/* sub == turn + offset, or a number (turn NULL). */
+bool turn_and_offset(const Expr *sub, const Index **turn, double *offset);
+/* The two touch different turns of a stacked tensor: x[i] and x[i+1]. */
+bool never_meet(const Expr *one, const Expr *other);
+/* One writes a tensor that the other touches. */
+bool statements_meet(Arena *arena, const Statement *one, const Statement *other);
+
+/* ---- order.c ---- */
+
+/* A statement with its loops in the order in which they shall run. */
+Member *order_loops(Program *program, Statement *statement);
+/* How many operations a statement makes. */
+double statement_work(const Statement *statement);
+/* How often a loop turns; an axis whose size only the run knows counts as long. */
+long loop_size(const Index *index);
+
+/* ---- nest.c ---- */
+
+/* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own, always. */
+bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
+
+/* ---- locals.c ---- */
+
+/* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that touches it, or NULL. */
+void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
+
+#endif
