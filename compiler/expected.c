@@ -9,6 +9,8 @@
  * Where an expression may stand, some forty tokens may; they are told as one thing: "an expression".
  */
 
+enum { MOST_QUOTED = 30 };
+
 typedef struct Expectation {
     const char *const *names;
     int count;
@@ -116,18 +118,20 @@ static const char *describe(Parser *parser, const Token *token, const char *kind
 
 static void advise(Parser *parser, const Expectation *expectation)
 {
-    const Token *found = &parser->last;
-    if (found->kind == '=' && has(expectation, "==")) report_help(parser->reports, "to compare, write '=='");
+    const Token *found = &parser->last, *before = &parser->before_last;
+    if (found->kind == '=' && before->first)
+        report_help(parser->reports, "is the line above it complete?");
+    else if (found->kind == '=' && has(expectation, "==")) report_help(parser->reports, "to compare, write '=='");
     if (found->kind == EQUAL && has(expectation, "'='")) report_help(parser->reports, "to define, write '='");
     if (found->kind == ':' && has(expectation, "'='")) report_help(parser->reports, "write '=' before the value");
-    if (found->kind == '/' && parser->before_last.kind == '/')
+    if (found->kind == '/' && before->kind == '/')
         report_help(parser->reports, "comments begin with '#'");
-    if (found->kind == '*' && parser->before_last.kind == '*') report_help(parser->reports, "a power is written '^'");
+    if (found->kind == '*' && before->kind == '*') report_help(parser->reports, "a power is written '^'");
     if (found->kind == ';') report_help(parser->reports, "nothing stands between statements");
 
     bool closer = found->kind == ')' || found->kind == ']' || found->kind == '}';
     bool wrong_closer = closer && !parser->has_closed;
-    bool item = found->first && found->indent == 0 && has(expectation, "'}'");
+    bool item = (found->first && found->indent == 0) || (before->first && before->indent == 0);
     if (parser->bracket_count > 0 && (found->kind == END || wrong_closer || item)) {
         const Bracket *bracket = &parser->brackets[parser->bracket_count - 1];
         report_note(parser->reports, bracket->span, "this '%c' is not closed", bracket->character);
@@ -149,11 +153,10 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
     for (int i = 0; i < expectation.shown_count; i++)
         text_add(&text, "%s%s", i == 0 ? "" : i == expectation.shown_count - 1 ? " or " : ", ",
                  expectation.shown[i]);
-    const Token *before = &parser->before_last;
-    const char *after = before->text;
-    if (!after && before->kind > ' ' && before->kind < 127)
-        after = arena_format(parser->arena, "%c", before->kind);
-    if (tell_before && after && before->kind != STRING) text_add(&text, " after '%s'", after);
+    Span before = parser->before_last.span;
+    int length = before.end - before.start;
+    if (tell_before && length > 0 && length <= MOST_QUOTED)
+        text_add(&text, " after '%.*s'", length, before.source->text + before.start);
     report_error(parser->reports, found->span, "expected %s, found %s", text.text,
                  describe(parser, found, found_kind));
     advise(parser, &expectation);

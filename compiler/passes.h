@@ -21,6 +21,9 @@ typedef struct Unit {
 
 /* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in the embedded stdlib). */
 Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search, const char *const *sets, int set_count);
+/* The same from sources that are at hand, as a Unit lists them (without the --set texts); nothing is read but the stdlib. */
+Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources, int source_count,
+                      const char *const *sets, int set_count);
 /* The text of an embedded stdlib file ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
 

@@ -135,8 +135,10 @@ static Token resync(Parser *parser)
     parser->recovering = false;
     undo_bracket(parser);
     put_back(parser, parser->last);
-    if (begins_item(&parser->before_last) && parser->bracket_count > 0 && !must_drop)
-        put_back(parser, parser->before_last);
+    /* `layer f` in a record that was left open, or `a = x +` and on the next line `b = 1`: the parser noticed late. */
+    bool late = (begins_item(&parser->before_last) && parser->bracket_count > 0) ||
+                (parser->last.kind == '=' && is_word(parser->before_last.kind) && parser->before_last.first);
+    if (late && !must_drop) put_back(parser, parser->before_last);
 
     /* The innermost open brace holds the list that goes on; what was open inside it is given up, but its closing
      * brackets are still to come. */
