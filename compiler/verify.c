@@ -9,6 +9,7 @@
 #include "ir.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 typedef struct Verify {
@@ -111,7 +112,7 @@ static bool all_integer(const Expr *expr, int first);
 static bool is_integer(const Expr *expr) {
     switch (expr->kind) {
     case EXPR_NUMBER:
-        return expr->number == (double)(long long)expr->number;
+        return isfinite(expr->number) && expr->number == floor(expr->number);
     case EXPR_INDEX:
         return true;
     case EXPR_READ:
