@@ -1,0 +1,277 @@
+/* train: trains the model of this folder on a text, whose bytes are the tokens.
+ *
+ *     ./train --data TEXT [--steps N] [--seed N] [--weights weights.bin] [--out trained.bin]
+ *
+ * training.h holds what the specification says of the training: SETTING_RATE, SETTING_CLIP, SETTING_STEPS,
+ * SETTING_ACCUMULATE, SETTING_SEED.
+ */
+#include "blocks.h"
+#include "order.h"
+#include "random.h"
+#include "training.h"
+#include "weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const MoecTable moec_table;
+
+typedef struct Wishes {
+    const char *data, *weights, *out;
+    long steps;
+    uint64_t seed;
+} Wishes;
+
+typedef struct Trainer {
+    const MoecGraphEntry *graph;
+    const MoecUpdate *update;
+    float *weights, *gradients, *states;
+    float **moments; /* the optimizer's states, each laid out like the weights */
+    unsigned char *arena;
+    void **inputs, **outputs; /* by slot */
+    unsigned char *text;
+    Order order;
+    int loss; /* its slot */
+    Wishes wishes;
+} Trainer;
+
+/* The tokens at the end that `moec train` keeps for validation: a twentieth, at most 64 windows. */
+static uint64_t held_out(uint64_t count, uint64_t context) {
+    uint64_t windows = count / 20 / (context + 1);
+    if (windows == 0 && count >= 4 * (context + 1))
+        windows = 1;
+    if (windows > 64)
+        windows = 64;
+    return windows ? windows * context + 1 : 0;
+}
+
+static const char *read_text(Trainer *trainer) {
+    FILE *file = fopen(trainer->wishes.data, "rb");
+    if (!file)
+        return "the data cannot be opened";
+    size_t room = 1 << 20, count = 0, got;
+    trainer->text = malloc(room);
+    while (trainer->text && (got = fread(trainer->text + count, 1, room - count, file)) > 0) {
+        count += got;
+        if (count < room)
+            continue;
+        unsigned char *longer = realloc(trainer->text, room *= 2);
+        if (!longer)
+            free(trainer->text);
+        trainer->text = longer;
+    }
+    fclose(file);
+    if (!trainer->text)
+        return "no memory for the data";
+    uint64_t context = (uint64_t)trainer->graph->context, left = count - held_out(count, context);
+    if (left < context + 1)
+        return "the data is shorter than a window of the model's context and one token more";
+    trainer->order = (Order){.seed = trainer->wishes.seed, .count = left, .context = (long)context};
+    return NULL;
+}
+
+static const char *take_memory(Trainer *trainer) {
+    const MoecGraphEntry *graph = trainer->graph;
+    trainer->weights = block_new(moec_table.weight_bytes);
+    trainer->gradients = block_new(moec_table.weight_bytes);
+    trainer->states = block_new(moec_table.state_bytes);
+    trainer->arena = block_new(graph->arena_bytes);
+    trainer->inputs = slots_new(graph->inputs, graph->input_count);
+    trainer->outputs = slots_new(graph->outputs, graph->output_count);
+    trainer->moments = calloc((size_t)trainer->update->state_count + 1, sizeof *trainer->moments);
+    int good = trainer->weights && trainer->gradients && trainer->states && trainer->arena && trainer->inputs &&
+               trainer->outputs && trainer->moments;
+    for (int i = 0; good && i < trainer->update->state_count; i++) {
+        trainer->moments[i] = block_new(moec_table.weight_bytes);
+        good = trainer->moments[i] != NULL;
+    }
+    return good ? NULL : "not enough memory";
+}
+
+static const char *open_trainer(Trainer *trainer) {
+    for (int i = 0; i < moec_table.graph_count; i++)
+        if (moec_table.graphs[i].kind == MOEC_GRAPH_TRAIN)
+            trainer->graph = &moec_table.graphs[i];
+    trainer->update = moec_table.update;
+    if (!trainer->graph || !trainer->update)
+        return "the program has no train graph";
+    const MoecGraphEntry *graph = trainer->graph;
+    for (int i = 0; i < graph->input_count; i++)
+        if (graph->inputs[i].input == MOEC_INPUT_REAL || graph->inputs[i].input == MOEC_INPUT_CLASS)
+            return "the model reads more than tokens";
+    trainer->loss = -1;
+    for (int i = 0; i < graph->output_count; i++)
+        if (strcmp(graph->outputs[i].name, "loss") == 0)
+            trainer->loss = i;
+    if (trainer->loss < 0)
+        return "the model has no loss";
+    const char *error = take_memory(trainer);
+    if (!error)
+        error = read_text(trainer);
+    if (!error && weights_read(trainer->wishes.weights, &moec_table, trainer->weights, trainer->states) != WEIGHTS_FINE)
+        error = "the weights cannot be read, or belong to another program";
+    return error;
+}
+
+static void close_trainer(Trainer *trainer) {
+    free(trainer->weights);
+    free(trainer->gradients);
+    free(trainer->states);
+    free(trainer->arena);
+    for (int i = 0; trainer->moments && i < trainer->update->state_count; i++)
+        free(trainer->moments[i]);
+    free(trainer->moments);
+    if (trainer->graph) {
+        slots_free(trainer->inputs, trainer->graph->input_count);
+        slots_free(trainer->outputs, trainer->graph->output_count);
+    }
+    free(trainer->text);
+}
+
+static void set_scalar(Trainer *trainer, const char *name, double value) {
+    int slot = slot_find(trainer->graph->inputs, trainer->graph->input_count, MOEC_INPUT_SCALAR, name);
+    if (slot >= 0 && trainer->graph->inputs[slot].is_int)
+        *(int32_t *)trainer->inputs[slot] = (int32_t)value;
+    else if (slot >= 0)
+        *(float *)trainer->inputs[slot] = (float)value;
+}
+
+/* The windows of a micro-batch, from number `position` on; a window has one token more than the context. NULL, or what is
+ * wrong with the text. */
+static const char *set_windows(Trainer *trainer, uint64_t position) {
+    const MoecGraphEntry *graph = trainer->graph;
+    for (int i = 0; i < graph->input_count; i++) {
+        const MoecTensor *input = &graph->inputs[i];
+        if (input->input != MOEC_INPUT_TOKEN && input->input != MOEC_INPUT_NEXT)
+            continue;
+        int32_t *to = trainer->inputs[i]; /* [batch, sequence] */
+        for (long b = 0; b < graph->batch; b++) {
+            uint64_t start = order_start(&trainer->order, position + (uint64_t)b) + (input->input == MOEC_INPUT_NEXT);
+            for (long s = 0; s < graph->context; s++) {
+                int32_t token = trainer->text[start + (uint64_t)s];
+                if (input->vocabulary && token >= input->vocabulary)
+                    return "a byte of the text is outside the vocabulary";
+                to[b * graph->context + s] = token;
+            }
+        }
+    }
+    return NULL;
+}
+
+static double square_sum(const float *values, size_t count) {
+    double total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += (double)values[i] * (double)values[i];
+    return total;
+}
+
+static void update_all(Trainer *trainer, long step, double rate, double factor) {
+    const MoecUpdate *update = trainer->update;
+    float *scalars = calloc((size_t)update->scalar_count + 1, sizeof *scalars);
+    float **moments = calloc((size_t)update->state_count + 1, sizeof *moments);
+    for (int p = 0; scalars && moments && p < moec_table.parameter_count; p++) {
+        const MoecTensor *tensor = &moec_table.parameters[p];
+        size_t offset = tensor->offset / sizeof(float);
+        for (int i = 0; i < update->scalar_count; i++) {
+            const char *name = update->scalar_names[i];
+            scalars[i] = (float)(strcmp(name, "lr") == 0       ? rate
+                                 : strcmp(name, "step") == 0   ? (double)step + 1
+                                 : strcmp(name, "steps") == 0  ? (double)trainer->wishes.steps
+                                 : strcmp(name, "clip") == 0   ? factor
+                                 : strcmp(name, "matrix") == 0 ? (double)tensor->matrix
+                                                               : 0);
+        }
+        for (int i = 0; i < update->state_count; i++)
+            moments[i] = trainer->moments[i] + offset;
+        update->run(trainer->weights + offset, trainer->gradients + offset, moments, (long)block_count(tensor), scalars);
+    }
+    free(scalars);
+    free(moments);
+}
+
+/* One optimizer step; *loss is the mean over its micro-batches. */
+static const char *run_step(Trainer *trainer, long step, double *loss) {
+    const MoecGraphEntry *graph = trainer->graph;
+    long parts = SETTING_ACCUMULATE;
+    memset(trainer->gradients, 0, moec_table.weight_bytes);
+    set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
+    set_scalar(trainer, "step", (double)step);
+    set_scalar(trainer, "steps", (double)trainer->wishes.steps);
+    *loss = 0;
+    for (long part = 0; part < parts; part++) {
+        long number = step * parts + part;
+        const char *error = set_windows(trainer, (uint64_t)(number * graph->batch));
+        if (error)
+            return error;
+        MoecRun run = {
+            .weights = trainer->weights,
+            .gradients = trainer->gradients,
+            .states = trainer->states,
+            .arena = trainer->arena,
+            .inputs = (const void *const *)trainer->inputs,
+            .outputs = (float *const *)trainer->outputs,
+            .seed = random_bits(trainer->wishes.seed, (uint64_t)number),
+            .last_micro_batch = part == parts - 1,
+        };
+        graph->run(&run);
+        *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
+    }
+    double norm = sqrt(square_sum(trainer->gradients, moec_table.weight_bytes / sizeof(float)));
+    if (!isfinite(*loss) || !isfinite(norm))
+        return "the loss is not a finite number any more: try a lower learning rate";
+    double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->wishes.steps);
+    update_all(trainer, step, rate, SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
+    return NULL;
+}
+
+static const char *train(Trainer *trainer) {
+    for (long step = 0; step < trainer->wishes.steps; step++) {
+        double loss;
+        const char *error = run_step(trainer, step, &loss);
+        if (error)
+            return error;
+        printf("step %ld loss %.6f\n", step + 1, loss);
+        fflush(stdout);
+    }
+    if (weights_write(trainer->wishes.out, &moec_table, trainer->weights, trainer->states) != WEIGHTS_FINE)
+        return "the trained weights cannot be written";
+    return NULL;
+}
+
+static int read_wishes(Wishes *wishes, int count, char **arguments) {
+    for (int i = 1; i < count; i += 2) {
+        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
+        if (!value)
+            return 0;
+        if (strcmp(name, "--data") == 0)
+            wishes->data = value;
+        else if (strcmp(name, "--weights") == 0)
+            wishes->weights = value;
+        else if (strcmp(name, "--out") == 0)
+            wishes->out = value;
+        else if (strcmp(name, "--steps") == 0)
+            wishes->steps = strtol(value, NULL, 10);
+        else if (strcmp(name, "--seed") == 0)
+            wishes->seed = strtoull(value, NULL, 10);
+        else
+            return 0;
+    }
+    return wishes->data != NULL;
+}
+
+int main(int count, char **arguments) {
+    Trainer trainer = {.wishes = {.weights = "weights.bin", .out = "trained.bin", .steps = SETTING_STEPS, .seed = SETTING_SEED}};
+    if (!read_wishes(&trainer.wishes, count, arguments)) {
+        fprintf(stderr, "usage: %s --data TEXT [--steps N] [--seed N] [--weights FILE] [--out FILE]\n", arguments[0]);
+        return 2;
+    }
+    const char *error = open_trainer(&trainer);
+    if (!error)
+        error = train(&trainer);
+    if (error)
+        fprintf(stderr, "%s: %s\n", arguments[0], error);
+    close_trainer(&trainer);
+    return error ? 1 : 0;
+}
