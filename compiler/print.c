@@ -150,8 +150,10 @@ static void add_attention(Text *text, const AttendOptions *attention) {
 static void add_pack(Text *text, const Statement *statement) {
     const Expr *mask = statement->inputs.items[0];
     const char *comma = "; key = [";
+    int dimension = 0; /* turns are not counted */
     for (int i = 0; i < mask->count; i++) {
-        if (!statement->pack.key[i]) continue;
+        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->turn) continue;
+        if (!statement->pack.key[dimension++]) continue;
         text_add(text, "%s", comma);
         add_expr(text, mask->args[i], LEVEL_OR);
         comma = ",";

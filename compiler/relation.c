@@ -1,20 +1,21 @@
 /* relation: packs and the int tensors over their rows.
  *
- * Each region in which rows of a mask are worked on has a pack of its own, so that nothing but the mask is kept from the
- * forward to the backward part of a repeat. Rows come in the same order everywhere, because the packs of one mask share their
- * keys; therefore a packed value may be written under one pack and read under another.
+ * Each region in which rows of a mask are worked on has a pack of its own, so that nothing but the
+ * mask is kept from the forward to the backward part of a repeat. Rows come in the same order
+ * everywhere, because the packs of one mask share their keys; therefore a packed value may be
+ * written under one pack and read under another.
  *
  *     chosen[b,s,n] = top...           n[r], s[r], ... = pack(chosen)           coordinates of rows
- *     picked[r,m] = top...       -->   c[q], m[q] = pack(picked[r,m], n[r])     rows of rows, grouped by (n, m)
- *                                      n_q[q] = n[c[q]]                         an outer coordinate, made when it is wanted
+ *     picked[r,m] = top...       -->   c[q], m[q] = pack(picked[r,m], n[r])     rows of rows,
+ * grouped by (n, m) n_q[q] = n[c[q]]                         an outer coordinate, made when it is
+ * wanted
  */
 #include "route.h"
 
 #include <assert.h>
 #include <string.h>
 
-RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor)
-{
+RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor) {
     for (int i = 0; i < routing->row_tensors.count; i++) {
         RowTensor *row_tensor = routing->row_tensors.items[i];
         if (row_tensor->tensor == tensor) return row_tensor;
@@ -22,32 +23,32 @@ RowTensor *row_tensor_find(const Routing *routing, const Tensor *tensor)
     return NULL;
 }
 
-static Tensor *row_tensor_at(const Routing *routing, const Site *site, const Tensor *root, int dimension)
-{
+static Tensor *row_tensor_at(const Routing *routing, const Site *site, const Tensor *root,
+                             int dimension) {
     for (int i = 0; i < routing->row_tensors.count; i++) {
         RowTensor *item = routing->row_tensors.items[i];
-        if (item->site == site && item->root == root && item->dimension == dimension) return item->tensor;
+        if (item->site == site && item->root == root && item->dimension == dimension)
+            return item->tensor;
     }
     return NULL;
 }
 
-static void row_tensor_add(Routing *routing, Site *site, Tensor *tensor, Tensor *root, int dimension)
-{
+static void row_tensor_add(Routing *routing, Site *site, Tensor *tensor, Tensor *root,
+                           int dimension) {
     RowTensor *item = arena_alloc(routing->program->arena, sizeof *item);
     *item = (RowTensor){.site = site, .tensor = tensor, .root = root, .dimension = dimension};
     list_push(routing->program->arena, &routing->row_tensors, item);
 }
 
-static Tensor *int_tensor(Routing *routing, const char *name, const char *part, int rank, Axis *const *axes)
-{
+static Tensor *int_tensor(Routing *routing, const char *name, const char *part, int rank,
+                          Axis *const *axes) {
     Program *program = routing->program;
     const char *full = arena_format(program->arena, "%s_%s", name, part);
     return tensor_new(program, full, ROLE_TEMP, TYPE_INT, rank, axes, routing->choice->span);
 }
 
 /* The dimension of a nested mask that runs over the rows of the outer relation, or -1. */
-static int rows_dimension(const Tensor *mask)
-{
+static int rows_dimension(const Tensor *mask) {
     int dimension = 0;
     for (int i = 0; i < mask->rank; i++) {
         if (mask->axes[i]->kind == AXIS_ROWS) return dimension;
@@ -57,21 +58,21 @@ static int rows_dimension(const Tensor *mask)
 }
 
 /* of[r] = outer[c[r]], where c[r] is the row of the outer relation that row r lies on. */
-static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *outer)
-{
+static void add_gather(Routing *routing, Site *site, Tensor *target, Tensor *outer) {
     Program *program = routing->program;
     Block made = {{NULL, 0, 0}};
-    Expr *row = expr_read_indices(program, site->relation->coordinate[rows_dimension(site->relation->mask)], &site->row);
+    Expr *row = expr_read_indices(
+        program, site->relation->coordinate[rows_dimension(site->relation->mask)], &site->row);
     Expr *value = expr_read(program, outer, &row);
-    statement_loop(program, &made, expr_read_indices(program, target, &site->row), false, REDUCE_NONE, NULL, 0, value,
-                   site->pack->span);
+    statement_loop(program, &made, expr_read_indices(program, target, &site->row), false,
+                   REDUCE_NONE, NULL, 0, value, site->pack->span);
     target->vocabulary = outer->vocabulary;
     list_push(program->arena, &site->pending, made.statements.items[0]);
 }
 
-/* Coordinate `dimension` of `root` over the rows of the site; made on demand when it is one of an outer mask. */
-Tensor *row_tensor(Routing *routing, Site *site, Tensor *root, int dimension)
-{
+/* Coordinate `dimension` of `root` over the rows of the site; made on demand when it is one of an
+ * outer mask. */
+Tensor *row_tensor(Routing *routing, Site *site, Tensor *root, int dimension) {
     Tensor *tensor = row_tensor_at(routing, site, root, dimension);
     if (tensor) return tensor;
     assert(site->outer);
@@ -82,8 +83,7 @@ Tensor *row_tensor(Routing *routing, Site *site, Tensor *root, int dimension)
     return tensor;
 }
 
-static Site *find_outer(const Routing *routing, const Statement *region)
-{
+static Site *find_outer(const Routing *routing, const Statement *region) {
     int dimension = rows_dimension(routing->mask);
     if (dimension < 0) return NULL;
     const Axis *rows = routing->mask->axes[routing->mask_dims[dimension]];
@@ -95,8 +95,7 @@ static Site *find_outer(const Routing *routing, const Statement *region)
 }
 
 /* The place of the mask's rows in a region; made when it is wanted for the first time. */
-Site *site_for(Routing *routing, Statement *region)
-{
+Site *site_for(Routing *routing, Statement *region) {
     Program *program = routing->program;
     if (!routing->home) region = NULL;
     for (int i = routing->first_site; i < routing->sites.count; i++) {
@@ -117,7 +116,8 @@ Site *site_for(Routing *routing, Statement *region)
     Axis *axes[MAX_RANK];
     for (int i = 0; i < routing->rank; i++) {
         axes[i] = routing->mask->axes[routing->mask_dims[i]];
-        relation->coordinate[i] = int_tensor(routing, routing->mask->name, axes[i]->name, 1, &routing->rows);
+        relation->coordinate[i] =
+            int_tensor(routing, routing->mask->name, axes[i]->name, 1, &routing->rows);
         relation->coordinate[i]->vocabulary = axes[i]->size;
         row_tensor_add(routing, site, relation->coordinate[i], routing->mask, i);
     }
@@ -128,8 +128,7 @@ Site *site_for(Routing *routing, Statement *region)
 
 /* ---- keys ---- */
 
-static bool is_table(const Tensor *tensor)
-{
+static bool is_table(const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++) {
         AxisKind kind = tensor->axes[i]->kind;
         if (kind == AXIS_BATCH || kind == AXIS_SEQUENCE || kind == AXIS_ROWS) return false;
@@ -142,8 +141,7 @@ typedef struct KeySearch {
     List outer; /* RowTensor *, one for each outer coordinate that indexes a table */
 } KeySearch;
 
-static void note_key(KeySearch *search, RowTensor *found)
-{
+static void note_key(KeySearch *search, RowTensor *found) {
     Routing *routing = search->routing;
     if (found->site->relation->mask != routing->mask) return;
     if (found->root == routing->mask) {
@@ -157,8 +155,7 @@ static void note_key(KeySearch *search, RowTensor *found)
     list_push(routing->program->arena, &search->outer, found);
 }
 
-static void visit_key(Expr *expr, void *data)
-{
+static void visit_key(Expr *expr, void *data) {
     KeySearch *search = data;
     if (expr->kind != EXPR_READ || !is_table(expr->tensor)) return;
     for (int i = 0; i < expr->count; i++) {
@@ -168,16 +165,15 @@ static void visit_key(Expr *expr, void *data)
     }
 }
 
-static void visit_statement(Statement *statement, void *data)
-{
+static void visit_statement(Statement *statement, void *data) {
     if (statement->kind != STATEMENT_LOOP) return;
     expr_walk(statement->target, visit_key, data);
     expr_walk(statement->value, visit_key, data);
 }
 
-/* The dimensions by which weights are looked up; without any, those that are not places of the data. */
-static void find_keys(Routing *routing, KeySearch *search)
-{
+/* The dimensions by which weights are looked up; without any, those that are not places of the
+ * data. */
+static void find_keys(Routing *routing, KeySearch *search) {
     search->routing = routing;
     block_walk(&routing->program->body, visit_statement, search);
     bool any = search->outer.count > 0;
@@ -191,20 +187,17 @@ static void find_keys(Routing *routing, KeySearch *search)
 
 /* ---- the finished pack ---- */
 
-static void push_read(Routing *routing, List *list, Tensor *tensor, Index *const *indices)
-{
+static void push_read(Routing *routing, List *list, Tensor *tensor, Index *const *indices) {
     list_push(routing->program->arena, list, expr_read_indices(routing->program, tensor, indices));
 }
 
 /* The axis of a table of boundaries: one entry more than there are groups. */
-static Axis *bounds_axis(Routing *routing, const char *part, long count)
-{
+static Axis *bounds_axis(Routing *routing, const char *part, long count) {
     const char *name = arena_format(routing->program->arena, "%s_%s", routing->mask->name, part);
     return axis_new(routing->program, name, count + 1, AXIS_PLAIN, routing->choice->span);
 }
 
-static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table)
-{
+static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table) {
     Flat *flat = arena_alloc(routing->program->arena, sizeof *flat);
     flat->table = table;
     list_push(routing->program->arena, &relation->flats, flat);
@@ -212,8 +205,7 @@ static Flat *flat_new(Routing *routing, Relation *relation, Tensor *table)
 }
 
 /* Outer tables carry over when all their coordinates are in use on these rows. */
-static void carry_flats(Routing *routing, Site *site)
-{
+static void carry_flats(Routing *routing, Site *site) {
     if (!site->outer) return;
     const List *flats = &site->outer->relation->flats;
     for (int i = 0; i < flats->count; i++) {
@@ -226,15 +218,16 @@ static void carry_flats(Routing *routing, Site *site)
             all = carried.of[j] != NULL;
         }
         if (!all || !outer->count) continue;
-        carried.table = int_tensor(routing, site->relation->mask->name, outer->table->name, 1, &site->relation->rows);
+        carried.table = int_tensor(routing, site->relation->mask->name, outer->table->name, 1,
+                                   &site->relation->rows);
         add_gather(routing, site, carried.table, outer->table);
         *flat_new(routing, site->relation, carried.table) = carried;
     }
 }
 
-/* The operands by which rows are grouped: outer coordinates first, then key dimensions. Returns the number of groups. */
-static long add_keys(Routing *routing, Site *site, const KeySearch *search, Index *const *indices)
-{
+/* The operands by which rows are grouped: outer coordinates first, then key dimensions. Returns the
+ * number of groups. */
+static long add_keys(Routing *routing, Site *site, const KeySearch *search, Index *const *indices) {
     Relation *relation = site->relation;
     long groups = 1;
     for (int i = 0; i < search->outer.count; i++) {
@@ -254,32 +247,35 @@ static long add_keys(Routing *routing, Site *site, const KeySearch *search, Inde
     return groups;
 }
 
-static void finish_site(Routing *routing, Site *site, const KeySearch *search)
-{
+static void finish_site(Routing *routing, Site *site, const KeySearch *search) {
     Program *program = routing->program;
     Relation *relation = site->relation;
     const char *name = relation->mask->name;
     Index *indices[MAX_RANK], *all[MAX_RANK];
-    for (int i = 0; i < relation->mask->rank; i++) all[i] = site->region ? site->region->index : NULL;
+    for (int i = 0; i < relation->mask->rank; i++)
+        all[i] = site->region ? site->region->index : NULL;
     for (int i = 0; i < routing->rank; i++) {
         Axis *axis = relation->mask->axes[routing->mask_dims[i]];
         all[routing->mask_dims[i]] = indices[i] = index_new(program, axis->name, axis);
     }
     push_read(routing, &site->pack->inputs, relation->mask, all);
     long groups = add_keys(routing, site, search, indices), others = 1;
-    Flat *flat = flat_new(routing, relation, int_tensor(routing, name, "other", 1, &relation->rows));
+    Flat *flat =
+        flat_new(routing, relation, int_tensor(routing, name, "other", 1, &relation->rows));
     for (int i = 0; i < routing->rank; i++) {
         if (routing->key[i]) continue;
         flat->of[flat->count++] = relation->coordinate[i];
         others *= relation->coordinate[i]->vocabulary;
     }
     flat->table->vocabulary = others;
-    Axis *group = bounds_axis(routing, "groups", groups), *start = bounds_axis(routing, "others", others);
+    Axis *group = bounds_axis(routing, "groups", groups),
+         *start = bounds_axis(routing, "others", others);
     relation->group = int_tensor(routing, name, "group", 1, &group);
     relation->start = int_tensor(routing, name, "start", 1, &start);
     relation->list = int_tensor(routing, name, "list", 1, &relation->rows);
     List *outputs = &site->pack->outputs;
-    for (int i = 0; i < routing->rank; i++) push_read(routing, outputs, relation->coordinate[i], &site->row);
+    for (int i = 0; i < routing->rank; i++)
+        push_read(routing, outputs, relation->coordinate[i], &site->row);
     push_read(routing, outputs, relation->group, &(Index *){index_new(program, "g", group)});
     push_read(routing, outputs, relation->row_of, indices);
     push_read(routing, outputs, flat->table, &site->row);
@@ -291,18 +287,19 @@ static void finish_site(Routing *routing, Site *site, const KeySearch *search)
 
 /* ---- insertion ---- */
 
-static int place_of(const Block *block, const Statement *statement)
-{
+static int place_of(const Block *block, const Statement *statement) {
     for (int i = 0; i < block->statements.count; i++)
         if (block->statements.items[i] == statement) return i;
     return -1;
 }
 
-/* Puts what the site made behind what it made before; the first time behind the choice, the outer rows or at the start. */
-static void insert_pending(Routing *routing, Site *site)
-{
+/* Puts what the site made behind what it made before; the first time behind the choice, the outer
+ * rows or at the start. */
+static void insert_pending(Routing *routing, Site *site) {
     Block *block = site->region ? &site->region->body : &routing->program->body;
-    const Statement *after = site->last ? site->last : site->region == routing->home ? routing->choice : NULL;
+    const Statement *after = site->last                      ? site->last
+                             : site->region == routing->home ? routing->choice
+                                                             : NULL;
     if (!after && site->outer && site->outer->region == site->region) after = site->outer->last;
     int position = after ? place_of(block, after) + 1 : 0, count = site->pending.count;
     if (!count) return;
@@ -315,9 +312,9 @@ static void insert_pending(Routing *routing, Site *site)
     site->pending.count = 0;
 }
 
-/* relation_finish: settles the keys of the mask at hand, completes its packs and inserts them into the program. */
-void relation_finish(Routing *routing)
-{
+/* relation_finish: settles the keys of the mask at hand, completes its packs and inserts them into
+ * the program. */
+void relation_finish(Routing *routing) {
     KeySearch search = {.routing = routing};
     find_keys(routing, &search);
     for (int i = routing->first_site; i < routing->sites.count; i++)

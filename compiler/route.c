@@ -1,8 +1,9 @@
 /* route: move what is wanted only for chosen entries onto packed rows.
  *
  * Needs:   simplify; masks are outputs of top, used as factors of dense statements.
- * Leaves:  tensors that are zero or unwanted outside a mask have one axis of rows in place of the mask's axes; the program
- *          means the same up to rounding. What cannot be packed stays dense and masked.
+ * Leaves:  tensors that are zero or unwanted outside a mask have one axis of rows in place of the
+ * mask's axes; the program means the same up to rounding. What cannot be packed stays dense and
+ * masked.
  *
  *     chosen[b,s,n] = top(p[b,s,n])              chosen[b,s,n] = top(p[b,s,n])
  *                                                b[r], s[r], n[r], ... = pack(chosen[b,s,n])
@@ -10,26 +11,25 @@
  *     y[b,s,f] = sum[n]                    -->   y[b,s,f] = 0
  *       chosen[b,s,n] * p[b,s,n] * h[b,s,n,f]    y[b[r],s[r],f] += p[b[r],s[r],n[r]] * h[r,f]
  *
- * Masks are taken in program order. A choice inside the rows of another is then a mask over (rows, choices), and is treated
- * like any other.
+ * Masks are taken in program order. A choice inside the rows of another is then a mask over (rows,
+ * choices), and is treated like any other.
  */
 #include "route.h"
 
 #include "passes.h"
 
-static void collect_places(Routing *routing, Block *block, Statement *region)
-{
+static void collect_places(Routing *routing, Block *block, Statement *region) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         Place *place = arena_alloc(routing->program->arena, sizeof *place);
         *place = (Place){.statement = statement, .region = region};
         list_push(routing->program->arena, &routing->places, place);
-        if (statement->kind == STATEMENT_REPEAT) collect_places(routing, &statement->body, statement);
+        if (statement->kind == STATEMENT_REPEAT)
+            collect_places(routing, &statement->body, statement);
     }
 }
 
-static void start_mask(Routing *routing, Statement *choice, Statement *home)
-{
+static void start_mask(Routing *routing, Statement *choice, Statement *home) {
     Program *program = routing->program;
     const Expr *output = choice->outputs.items[0];
     *routing = (Routing){.program = program,
@@ -61,8 +61,7 @@ static void start_mask(Routing *routing, Statement *choice, Statement *home)
 }
 
 /* Gives each packed tensor its new shape; reads of the old one know their own length. */
-static void reshape(Routing *routing)
-{
+static void reshape(Routing *routing) {
     for (int i = 0; i < routing->packing_count; i++) {
         Tensor *tensor = routing->program->tensors.items[i];
         const Packing *packing = packing_of(routing, tensor);
@@ -74,8 +73,7 @@ static void reshape(Routing *routing)
     }
 }
 
-static void route_mask(Routing *routing, Statement *choice, Statement *home)
-{
+static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     start_mask(routing, choice, home);
     reshape(routing);
     rewrite_block(routing, &routing->program->body, NULL);
@@ -85,8 +83,7 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home)
 }
 
 /* route: see the head of this file. */
-void route(Program *program)
-{
+void route(Program *program) {
     Routing routing = {.program = program};
     collect_places(&routing, &program->body, NULL);
     List places = routing.places;

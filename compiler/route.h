@@ -1,7 +1,8 @@
 /* route: what the files of the pass share.
  *
- * One mask is treated at a time. Its axes A (all but the axis of a repeat that it is stacked over) are what a `tuple` gives
- * values to: h[b,s,n,f] is read at the tuple (b,s,n). support.c decides, relation.c makes packs, rows.c rewrites.
+ * One mask is treated at a time. Its axes A (all but the axis of a repeat that it is stacked over)
+ * are what a `tuple` gives values to: h[b,s,n,f] is read at the tuple (b,s,n). support.c decides,
+ * relation.c makes packs, rows.c rewrites.
  */
 #ifndef ROUTE_H
 #define ROUTE_H
@@ -39,7 +40,8 @@ typedef struct Site {
     struct Site *outer;
 } Site;
 
-/* An int tensor over the rows of a site: coordinate `dimension` of mask `root`, which is its own or an outer one. */
+/* An int tensor over the rows of a site: coordinate `dimension` of mask `root`, which is its own or
+ * an outer one. */
 typedef struct RowTensor {
     Site *site;
     Tensor *tensor, *root;
@@ -68,13 +70,13 @@ typedef struct Routing {
 /* support.c */
 void find_support(Routing *routing);
 bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple);
-bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple, const Statement *region);
+bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
+                   const Statement *region);
 /* The facts of a tensor that is packed, or NULL. */
 Packing *packing_of(const Routing *routing, const Tensor *tensor);
 bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple);
 bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple);
-bool loops_beyond(const Routing *routing, const Statement *statement);
-bool reads_packed(const Routing *routing, const Statement *statement);
+bool wants_rows(const Routing *routing, const Statement *statement);
 
 /* relation.c */
 Site *site_for(Routing *routing, Statement *region);

@@ -1,8 +1,8 @@
 /* rows: rewrites statements under a mask so that they run over packed rows.
  *
- *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]          h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
- *     y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d] -->  y[b,s,d] = 0;  y[b[r],s[r],d] += e[r,d]
- *     dw[n,d] += sum[b,s] dp[b,s,n] * x[b,s,d]          dw[n[r],d] += dp[r] * x[b[r],s[r],d]
+ *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]          h[r,f] = sum[d] x[b[r],s[r],d] *
+ * up[n[r],d,f] y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d] -->  y[b,s,d] = 0;  y[b[r],s[r],d] +=
+ * e[r,d] dw[n,d] += sum[b,s] dp[b,s,n] * x[b,s,d]          dw[n[r],d] += dp[r] * x[b[r],s[r],d]
  */
 #include "route.h"
 
@@ -14,37 +14,38 @@ typedef struct Rewrite {
     Index *row;
 } Rewrite;
 
-static Site *site_of(Rewrite *rewrite)
-{
+static Site *site_of(Rewrite *rewrite) {
     if (!rewrite->site) rewrite->site = site_for(rewrite->routing, rewrite->region);
     return rewrite->site;
 }
 
 static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr);
 
-static Expr *coordinate(Rewrite *rewrite, int dimension)
-{
-    return expr_read_indices(rewrite->routing->program, site_of(rewrite)->relation->coordinate[dimension], &rewrite->row);
+static Expr *coordinate(Rewrite *rewrite, int dimension) {
+    return expr_read_indices(rewrite->routing->program,
+                             site_of(rewrite)->relation->coordinate[dimension], &rewrite->row);
 }
 
-/* Takes the mask's dimensions out of `subs` and puts `row` where the first of them was. Returns the rank that is left. */
-int collapse(const Routing *routing, const Packing *packing, int rank, void **subs, void *row)
-{
+/* Takes the mask's dimensions out of `subs` and puts `row` where the first of them was. Returns the
+ * rank that is left. */
+int collapse(const Routing *routing, const Packing *packing, int rank, void **subs, void *row) {
     int kept = 0, first = packing->dims[0];
     for (int i = 1; i < routing->rank; i++)
         if (packing->dims[i] < first) first = packing->dims[i];
     for (int i = 0; i < rank; i++) {
         bool gone = false;
         for (int j = 0; j < routing->rank; j++) gone |= packing->dims[j] == i;
-        if (i == first) subs[kept++] = row;
-        else if (!gone) subs[kept++] = subs[i];
+        if (i == first)
+            subs[kept++] = row;
+        else if (!gone)
+            subs[kept++] = subs[i];
     }
     return kept;
 }
 
-/* A read of a packed tensor: at the row at hand, or at the row of its place, which is -1 and reads 0 when there is none. */
-static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *packing)
-{
+/* A read of a packed tensor: at the row at hand, or at the row of its place, which is -1 and reads
+ * 0 when there is none. */
+static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *packing) {
     Routing *routing = rewrite->routing;
     Program *program = routing->program;
     void *subs[MAX_RANK];
@@ -53,7 +54,8 @@ static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *p
     for (int i = 0; i < routing->rank; i++) places[i] = subs[packing->dims[i]];
     if (rewrite->tuple && read_at(read, packing->dims, routing->rank, rewrite->tuple))
         row = expr_index(program, rewrite->row);
-    else row = expr_read(program, site_of(rewrite)->relation->row_of, places);
+    else
+        row = expr_read(program, site_of(rewrite)->relation->row_of, places);
     int rank = collapse(routing, packing, read->count, subs, row);
     for (int i = 0; i < rank; i++) args[i] = subs[i];
     Expr *result = expr_read(program, read->tensor, args);
@@ -61,9 +63,9 @@ static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *p
     return result;
 }
 
-/* The same expression over rewritten arguments. An outer coordinate of the row's row becomes one of the row. */
-static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr)
-{
+/* The same expression over rewritten arguments. An outer coordinate of the row's row becomes one of
+ * the row. */
+static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
     Program *program = rewrite->routing->program;
     Expr *args[MAX_RANK] = {NULL};
     bool changed = false;
@@ -75,18 +77,20 @@ static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr)
     Expr *result;
     if (expr->kind == EXPR_READ) {
         const RowTensor *outer = row_tensor_find(rewrite->routing, expr->tensor);
-        if (outer && rewrite->tuple && expr->args[0]->kind == EXPR_INDEX && outer->site == site_of(rewrite)->outer) {
-            Tensor *own = row_tensor(rewrite->routing, rewrite->site, outer->root, outer->dimension);
+        if (outer && rewrite->tuple && expr->args[0]->kind == EXPR_INDEX &&
+            outer->site == site_of(rewrite)->outer) {
+            Tensor *own =
+                row_tensor(rewrite->routing, rewrite->site, outer->root, outer->dimension);
             return expr_read_indices(program, own, &rewrite->row);
         }
         result = expr_read(program, expr->tensor, args);
-    } else result = expr_apply(program, expr->op, args[0], args[1], args[2]);
+    } else
+        result = expr_apply(program, expr->op, args[0], args[1], args[2]);
     if (!result->span.source) result->span = expr->span;
     return result;
 }
 
-static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr)
-{
+static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr) {
     Routing *routing = rewrite->routing;
     if (expr->kind == EXPR_INDEX && rewrite->tuple)
         for (int i = 0; i < routing->rank; i++)
@@ -103,16 +107,14 @@ static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr)
 
 /* ---- loops ---- */
 
-static bool in_tuple(const Rewrite *rewrite, const Index *index)
-{
+static bool in_tuple(const Rewrite *rewrite, const Index *index) {
     for (int i = 0; i < rewrite->routing->rank; i++)
         if (rewrite->tuple->at[i] == index) return true;
     return false;
 }
 
 /* The loops of a statement that neither the tuple nor a plain subscript of its target has. */
-static int remaining_loops(const Rewrite *rewrite, const Statement *statement, Index **rest)
-{
+static int remaining_loops(const Rewrite *rewrite, const Statement *statement, Index **rest) {
     int count = 0;
     for (int i = 0; i < statement->loop_count; i++) {
         bool plain = in_tuple(rewrite, statement->loops[i]);
@@ -126,18 +128,17 @@ static int remaining_loops(const Rewrite *rewrite, const Statement *statement, I
 }
 
 /* Zero wherever the original statement would have written. */
-static void add_zero(Rewrite *rewrite, Block *block, const Statement *original)
-{
+static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) {
     Program *program = rewrite->routing->program;
-    Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0, expr_number(program, 0),
-                                     original->span);
+    Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0,
+                                     expr_number(program, 0), original->span);
     zero->once = original->once;
 }
 
-/* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value, of which the scatter then reads t[r,d]. */
-static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *original, Index *const *rest, int rest_count,
-                         Expr *value)
-{
+/* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value, of which the scatter then reads
+ * t[r,d]. */
+static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *original,
+                         Index *const *rest, int rest_count, Expr *value) {
     Program *program = rewrite->routing->program;
     Index *indices[MAX_RANK];
     Axis *axes[MAX_RANK];
@@ -145,26 +146,28 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
     indices[rank++] = rewrite->row;
     for (int i = 0; i < original->target->count; i++) {
         const Expr *sub = original->target->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index)) indices[rank++] = sub->index;
+        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index))
+            indices[rank++] = sub->index;
     }
     for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", original->target->tensor->name);
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, original->span);
     Expr *read = expr_read_indices(program, tensor, indices);
-    Statement *sum = statement_loop(program, block, read, false, original->reduction, rest, rest_count, value,
-                                    original->span);
+    Statement *sum = statement_loop(program, block, read, false, original->reduction, rest,
+                                    rest_count, value, original->span);
     sum->once = original->once;
     return read;
 }
 
-/* A target that keeps its shape: a scatter to the places of the rows, or a sum over all rows when no place is left. */
-static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *original, Expr *value)
-{
+/* A target that keeps its shape: a scatter to the places of the rows, or a sum over all rows when
+ * no place is left. */
+static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *original, Expr *value) {
     Program *program = rewrite->routing->program;
     Index *rest[MAX_LOOPS];
     int rest_count = remaining_loops(rewrite, original, rest);
     bool scatter = statement_is_scatter(original), placed = false;
-    for (int i = 0; i < rewrite->routing->rank; i++) placed |= expr_uses_index(original->target, rewrite->tuple->at[i]);
+    for (int i = 0; i < rewrite->routing->rank; i++)
+        placed |= expr_uses_index(original->target, rewrite->tuple->at[i]);
     Expr *target = rewrite_rest(rewrite, original->target);
     bool accumulate = original->accumulate, split = placed && !scatter && rest_count > 0;
     Reduction reduction = placed || scatter ? REDUCE_NONE : REDUCE_SUM;
@@ -177,13 +180,12 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
         rest_count = 0;
     }
     rest[rest_count++] = rewrite->row;
-    Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest, rest_count, value,
-                                     original->span);
+    Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest,
+                                     rest_count, value, original->span);
     made->once = original->once;
 }
 
-static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement)
-{
+static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
     Program *program = rewrite->routing->program;
     Expr *value = rewrite_expr(rewrite, statement->value);
     if (!rewrite->tuple) {
@@ -200,16 +202,16 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement)
     Index *rest[MAX_LOOPS];
     int rest_count = remaining_loops(rewrite, statement, rest);
     Expr *target = rewrite_expr(rewrite, statement->target);
-    Statement *made = statement_loop(program, block, target, statement->accumulate, statement->reduction, rest, rest_count,
-                                     value, statement->span);
+    Statement *made =
+        statement_loop(program, block, target, statement->accumulate, statement->reduction, rest,
+                       rest_count, value, statement->span);
     made->once = statement->once;
 }
 
 /* ---- a choice within the rows ---- */
 
 /* The operand of a choice on rows; copied onto rows when it is not packed itself. */
-static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand, const Packing *like)
-{
+static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand, const Packing *like) {
     Routing *routing = rewrite->routing;
     Program *program = routing->program;
     if (packing_of(routing, operand->tensor)) return rewrite_expr(rewrite, operand);
@@ -227,12 +229,12 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand, const P
     const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, operand->span);
     Expr *read = expr_read_indices(program, tensor, indices);
-    statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0, rewrite_rest(rewrite, operand), operand->span);
+    statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0,
+                   rewrite_rest(rewrite, operand), operand->span);
     return read;
 }
 
-static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top)
-{
+static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     Program *program = rewrite->routing->program;
     Expr *output = top->outputs.items[0], *input = top->inputs.items[0];
     const Packing *packing = packing_of(rewrite->routing, output->tensor);
@@ -252,29 +254,26 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top)
 
 /* ---- blocks ---- */
 
-static bool on_rows(const Routing *routing, const Statement *statement)
-{
-    const Expr *target = statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
-    return packing_of(routing, target->tensor) || reads_packed(routing, statement) || loops_beyond(routing, statement);
-}
-
-static void rewrite_statement(Routing *routing, Block *block, Statement *statement, Statement *region)
-{
+static void rewrite_statement(Routing *routing, Block *block, Statement *statement,
+                              Statement *region) {
     Tuple tuple;
     Place place = {.statement = statement, .region = region};
     Rewrite rewrite = {.routing = routing, .region = region};
-    if (choose_tuple(routing, &place, &tuple) && on_rows(routing, statement)) {
+    if (choose_tuple(routing, &place, &tuple) && wants_rows(routing, statement)) {
         rewrite.tuple = &tuple;
         rewrite.row = index_new(routing->program, "r", routing->rows);
     }
-    if (statement->kind == STATEMENT_LOOP) rewrite_loop(&rewrite, block, statement);
-    else if (rewrite.tuple) rewrite_top(&rewrite, block, statement);
-    else list_push(routing->program->arena, &block->statements, statement);
+    if (statement->kind == STATEMENT_LOOP)
+        rewrite_loop(&rewrite, block, statement);
+    else if (rewrite.tuple)
+        rewrite_top(&rewrite, block, statement);
+    else
+        list_push(routing->program->arena, &block->statements, statement);
 }
 
-/* rewrite_block: every statement of the block onto the rows of the mask at hand where find_support allows it. */
-void rewrite_block(Routing *routing, Block *block, Statement *region)
-{
+/* rewrite_block: every statement of the block onto the rows of the mask at hand where find_support
+ * allows it. */
+void rewrite_block(Routing *routing, Block *block, Statement *region) {
     List old = block->statements;
     block->statements = (List){NULL, 0, 0};
     for (int i = 0; i < old.count; i++) {
@@ -282,6 +281,7 @@ void rewrite_block(Routing *routing, Block *block, Statement *region)
         if (statement->kind == STATEMENT_REPEAT) {
             rewrite_block(routing, &statement->body, statement);
             list_push(routing->program->arena, &block->statements, statement);
-        } else rewrite_statement(routing, block, statement, region);
+        } else
+            rewrite_statement(routing, block, statement, region);
     }
 }
