@@ -1,46 +1,73 @@
 #include "data.h"
 
 #include "complain.h"
+#include "files.h"
 #include "memory.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { MAGIC_16 = 20240520, MAGIC_32 = 20240801, HEADER_BYTES = 1024, SCAN_TOKENS = 1 << 26 };
+enum { MAGIC_16 = 20240520, MAGIC_32 = 20240801, HEADER_BYTES = 1024, SCAN_TOKENS = 1 << 26, PIECE = 1 << 14 };
 
 static uint32_t word(const unsigned char *bytes) {
     return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
+/* Reads all of `length` bytes, or says why not. */
+static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigned char *bytes) {
+    while (length) {
+        ssize_t got = pread(shard->descriptor, bytes, length, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return complain("leave the data alone while it is read", "cannot read %s at byte %zu: %s", shard->path, offset,
+                            got ? strerror(errno) : "the file has become shorter");
+        bytes += got;
+        offset += (size_t)got;
+        length -= (size_t)got;
+    }
+    return true;
+}
+
 /* Finds out what the file holds. */
-static bool read_kind(Shard *shard) {
-    const Mapping *mapping = &shard->mapping;
-    uint32_t magic = mapping->length >= 4 ? word(mapping->bytes) : 0;
+static bool read_kind(Shard *shard, size_t length) {
+    unsigned char header[12] = {0};
+    if (length >= sizeof header && !read_bytes(shard, 0, sizeof header, header))
+        return false;
+    uint32_t magic = word(header), version = word(header + 4);
     if (magic != MAGIC_16 && magic != MAGIC_32) {
         shard->width = 1;
-        shard->count = mapping->length;
+        shard->count = length;
         return true;
     }
-    if (mapping->length < HEADER_BYTES)
+    if (length < HEADER_BYTES)
         return complain("write it again", "%s: the header of the token file is cut off", shard->path);
-    uint32_t version = word(mapping->bytes + 4);
     if (magic == MAGIC_16 && version != 1)
         return complain("write it with a current llm.c", "%s: token files of version %u are not known", shard->path, version);
     shard->width = magic == MAGIC_16 ? 2 : 4;
     shard->header = HEADER_BYTES;
-    shard->count = word(mapping->bytes + 8);
-    if (shard->count * (size_t)shard->width != mapping->length - HEADER_BYTES)
+    shard->count = word(header + 8);
+    if (shard->count * (size_t)shard->width != length - HEADER_BYTES)
         return complain("write it again", "%s: the header promises %zu tokens, the file holds %zu bytes of them", shard->path,
-                        shard->count, mapping->length - HEADER_BYTES);
+                        shard->count, length - HEADER_BYTES);
     return true;
 }
 
 static bool add_shard(Data *data, const char *path) {
     data->shards = memory_grow(data->shards, sizeof(Shard) * (size_t)(data->shard_count + 1));
     Shard *shard = &data->shards[data->shard_count++];
-    *shard = (Shard){.path = memory_format("%s", path)};
-    if (!file_map(path, "check the path of the data", &shard->mapping) || !read_kind(shard))
+    *shard = (Shard){.path = memory_format("%s", path), .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
+    struct stat status;
+    if (shard->descriptor < 0 || fstat(shard->descriptor, &status) != 0)
+        return complain("check the path of the data", "cannot read %s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return complain("check the path of the data", "cannot read %s: it is not a file", path);
+    if (!read_kind(shard, (size_t)status.st_size))
         return false;
     data->count += shard->count;
     data->bytes = data->bytes && shard->width == 1;
@@ -59,15 +86,32 @@ static bool add_matching(Data *data, const char *pattern, const char *path) {
     return good;
 }
 
-static int32_t token_at(const Shard *shard, size_t place) {
-    const unsigned char *at = shard->mapping.bytes + shard->header + place * (size_t)shard->width;
-    return (int32_t)(shard->width == 1 ? at[0] : shard->width == 2 ? at[0] | (uint32_t)at[1] << 8 : word(at));
+static uint32_t token_at(const Shard *shard, const unsigned char *at) {
+    return shard->width == 1 ? at[0] : shard->width == 2 ? at[0] | (uint32_t)at[1] << 8 : word(at);
 }
 
-static bool outside(const Data *data, const Shard *shard, size_t place) {
-    return complain("make vocab larger or the tokens smaller; a text needs vocab = 256",
-                    "%s: byte %zu: token %u is outside the vocabulary of %ld", shard->path,
-                    shard->header + place * (size_t)shard->width, (unsigned)token_at(shard, place), data->vocabulary);
+/* Tokens of one shard; tokens may be NULL, then they are only looked at. */
+static bool read_tokens(const Data *data, const Shard *shard, size_t start, size_t count, int32_t *tokens) {
+    unsigned char bytes[PIECE];
+    uint32_t limit = data->vocabulary ? (uint32_t)data->vocabulary : INT32_MAX;
+    size_t width = (size_t)shard->width;
+    while (count) {
+        size_t part = count < PIECE / width ? count : PIECE / width, offset = shard->header + start * width;
+        if (!read_bytes(shard, offset, part * width, bytes))
+            return false;
+        for (size_t i = 0; i < part; i++) {
+            uint32_t token = token_at(shard, bytes + i * width);
+            if (token >= limit)
+                return complain("make vocab larger or the tokens smaller; a text needs vocab = 256",
+                                "%s: byte %zu: token %u is outside the vocabulary of %ld", shard->path, offset + i * width,
+                                token, data->vocabulary);
+            if (tokens)
+                *tokens++ = (int32_t)token;
+        }
+        start += part;
+        count -= part;
+    }
+    return true;
 }
 
 /* A limit that the width of the tokens cannot exceed needs no look. */
@@ -79,9 +123,10 @@ static bool scan(const Data *data) {
     size_t left = SCAN_TOKENS;
     for (int i = 0; i < data->shard_count; i++) {
         const Shard *shard = &data->shards[i];
-        for (size_t j = 0; needs_look(data, shard) && j < shard->count && left; j++, left--)
-            if ((uint32_t)token_at(shard, j) >= (uint64_t)data->vocabulary)
-                return outside(data, shard, j);
+        size_t count = !needs_look(data, shard) ? 0 : shard->count < left ? shard->count : left;
+        if (!read_tokens(data, shard, 0, count, NULL))
+            return false;
+        left -= count;
     }
     return true;
 }
@@ -110,7 +155,8 @@ void data_close(Data *data) {
     if (!data)
         return;
     for (int i = 0; i < data->shard_count; i++) {
-        file_unmap(&data->shards[i].mapping);
+        if (data->shards[i].descriptor >= 0)
+            close(data->shards[i].descriptor);
         free(data->shards[i].path);
     }
     free(data->shards);
@@ -124,12 +170,11 @@ bool data_read(const Data *data, uint64_t start, size_t count, int32_t *tokens) 
             start -= shard->count;
             continue;
         }
-        for (; start < shard->count && count; start++, count--) {
-            *tokens = token_at(shard, (size_t)start);
-            if ((data->vocabulary && (uint32_t)*tokens >= (uint64_t)data->vocabulary) || *tokens < 0)
-                return outside(data, shard, (size_t)start);
-            tokens++;
-        }
+        size_t part = shard->count - start < count ? (size_t)(shard->count - start) : count;
+        if (!read_tokens(data, shard, (size_t)start, part, tokens))
+            return false;
+        tokens += part;
+        count -= part;
         start = 0;
     }
     return true;

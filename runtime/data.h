@@ -7,13 +7,13 @@
 #ifndef DATA_H
 #define DATA_H
 
-#include "files.h"
-
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct Shard {
     char *path;
-    Mapping mapping;
+    int descriptor; /* read piece by piece: a mapping of all data would count as memory of the process */
     size_t header, count; /* bytes before the tokens; tokens */
     int width;            /* bytes of a token: 1, 2, 4 */
 } Shard;

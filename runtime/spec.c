@@ -27,11 +27,16 @@ bool spec_good(MoecCompiler *compiler) {
     return false;
 }
 
-MoecCompiler *spec_open(const char *operand, const TextList *sets) {
+MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     const char *colon = model_part(operand);
     char *file = memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
     MoecCompiler *compiler = moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
     free(file);
+    return compiler;
+}
+
+MoecCompiler *spec_open(const char *operand, const TextList *sets) {
+    MoecCompiler *compiler = spec_open_quietly(operand, sets);
     if (spec_good(compiler))
         return compiler;
     moec_close(compiler);

@@ -7,6 +7,8 @@
 
 /* FILE or FILE:MODEL with --set texts. NULL after the reports were printed. */
 MoecCompiler *spec_open(const char *operand, const TextList *sets);
+/* The same without printing; never NULL. */
+MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
 /* Prints the reports so far when there are errors; returns true when there are none. */
 bool spec_good(MoecCompiler *compiler);
 

@@ -1,0 +1,21 @@
+/* record: the log of a run, one JSON object a line. */
+#ifndef RECORD_H
+#define RECORD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct Record {
+    char *path;
+    FILE *file;
+} Record;
+
+/* Opens for appending and drops what was written after `step` (a run that goes on from there writes it again); a step of 0
+ * starts anew. Fails with a message when another run holds it. */
+bool record_open(Record *record, const char *path, long step);
+/* Appends an object and releases it; false after a message. */
+bool record_write(Record *record, json_t *object);
+void record_close(Record *record);
+
+#endif
