@@ -279,9 +279,7 @@ static void write_scatter(Backward *backward, Block *block, Contribution *contri
         value = expr_read_indices(program, part, used);
         statement_product(program, block, value, false, rest, rest_count, &contribution->factors, contribution->span);
     } else {
-        value = contribution->factors.items[0];
-        for (int i = 1; i < contribution->factors.count; i++)
-            value = expr_apply(program, OP_MUL, value, contribution->factors.items[i], NULL);
+        value = expr_product(program, &contribution->factors, 0);
     }
     statement_loop(program, block, expr_read(program, tensor, contribution->subs), true, REDUCE_NONE, used, used_count,
                    value, contribution->span);
@@ -298,9 +296,7 @@ static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slo
         from[count] = contribution->subs[i]->index;
         to[count++] = expr_index(program, adjoint->indices[i]);
     }
-    Expr *value = expr_number(program, 1);
-    for (int i = 0; i < contribution->factors.count; i++)
-        value = expr_apply(program, OP_MUL, value, contribution->factors.items[i], NULL);
+    Expr *value = expr_product(program, &contribution->factors, 0);
     list_push(program->arena, &slot->pointwise, expr_substitute(program, value, from, to, count));
 }
 

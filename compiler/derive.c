@@ -4,11 +4,11 @@
  *
  * The texts are short, so they are read anew each time, straight into expressions:
  *
- *     compare = sum [("<=" | "<" | ">=" | ">") sum]
+ *     compare = sum [("<=" | "<" | ">=" | ">" | "!=" | "==") sum]
  *     sum     = product {("+" | "-") product}
  *     product = power {("*" | "/") power}
  *     power   = atom ["^" atom]
- *     atom    = number | "-" atom | "$" ("0" | "1" | "2" | "y") | "(" compare ")" | NAME "(" compare ")" | "not" atom
+ *     atom    = number | "-" atom | "$" ("0" | "1" | "2" | "y") | "(" compare ")" | NAME "(" compare ")"
  */
 #include "gradient.h"
 
@@ -94,14 +94,22 @@ static Expr *read_sum(Reader *reader)
     }
 }
 
+/* What is 0 or 1 already needs no comparison with 0. */
+static Expr *compare(const Reader *reader, OpCode op, Expr *left, Expr *right)
+{
+    if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_NE) return left;
+    if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_EQ)
+        return expr_apply(reader->program, OP_NOT, left, NULL, NULL);
+    return expr_apply(reader->program, op, left, right, NULL);
+}
+
 static Expr *read_compare(Reader *reader)
 {
     static const struct { const char *text; OpCode op; } comparisons[] = {
-        {"<=", OP_LE}, {">=", OP_GE}, {"<", OP_LT}, {">", OP_GT}};
+        {"<=", OP_LE}, {">=", OP_GE}, {"<", OP_LT}, {">", OP_GT}, {"!=", OP_NE}, {"==", OP_EQ}};
     Expr *left = read_sum(reader);
     for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
-        if (take(reader, comparisons[i].text))
-            return expr_apply(reader->program, comparisons[i].op, left, read_sum(reader), NULL);
+        if (take(reader, comparisons[i].text)) return compare(reader, comparisons[i].op, left, read_sum(reader));
     return left;
 }
 

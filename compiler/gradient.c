@@ -257,13 +257,6 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
     }
 }
 
-static Expr *multiply_from(Program *program, const List *factors, int first)
-{
-    Expr *value = expr_number(program, 1);
-    for (int i = first; i < factors->count; i++) value = expr_apply(program, OP_MUL, value, factors->items[i], NULL);
-    return value;
-}
-
 /* Joins the paths to the same read: the derivatives add up behind the `common` first factors. */
 static void join_paths(Program *program, List *paths, int common)
 {
@@ -273,8 +266,8 @@ static void join_paths(Program *program, List *paths, int common)
         for (int j = paths->count - 1; j > i; j--) {
             const Path *other = paths->items[j];
             if (!expr_equal(path->read, other->read)) continue;
-            if (!sum) sum = multiply_from(program, &path->factors, common);
-            sum = expr_apply(program, OP_ADD, sum, multiply_from(program, &other->factors, common), NULL);
+            if (!sum) sum = expr_product(program, &path->factors, common);
+            sum = expr_apply(program, OP_ADD, sum, expr_product(program, &other->factors, common), NULL);
             memmove(&paths->items[j], &paths->items[j + 1], (size_t)(paths->count - j - 1) * sizeof *paths->items);
             paths->count--;
         }

@@ -16,6 +16,12 @@
  * `result` is an expression of the value of the application itself. */
 Expr *derive(Program *program, const Expr *apply, int argument, Expr *result);
 
+/* Is the value 0 or 1, made by a comparison or of such? */
+bool expr_is_truth(const Expr *expr);
+/* The product of factors (List of Expr *) from `first` on. Where a condition among them fails, the others do not matter:
+ * they may not even be finite. */
+Expr *expr_product(Program *program, const List *factors, int first);
+
 /* statement_product: target (+)= sum over reduced of the product of `factors` (List of Expr *). Plain targets only. */
 void statement_product(Program *program, Block *block, Expr *target, bool accumulate, Index *const *reduced,
                        int reduced_count, const List *factors, Span span);

@@ -63,15 +63,39 @@ static void add_factor(Product *product, Expr *factor)
     }
 }
 
+bool expr_is_truth(const Expr *expr)
+{
+    if (expr->kind != EXPR_APPLY) return false;
+    switch (expr->op) {
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_AND:
+    case OP_OR:
+    case OP_NOT: return true;
+    default: return false;
+    }
+}
+
+Expr *expr_product(Program *program, const List *factors, int first)
+{
+    Expr *value = expr_number(program, 1), *condition = NULL;
+    for (int i = first; i < factors->count; i++) {
+        Expr *factor = factors->items[i];
+        if (!expr_is_truth(factor)) value = expr_apply(program, OP_MUL, value, factor, NULL);
+        else condition = condition ? expr_apply(program, OP_AND, condition, factor, NULL) : factor;
+    }
+    if (!condition) return value;
+    if (expr_is_number(value, 1)) return condition;
+    return expr_apply(program, OP_WHERE, condition, value, expr_number(program, 0));
+}
+
 static Expr *multiply(Program *program, const List *factors, double scale)
 {
-    Expr *value = NULL;
-    for (int i = 0; i < factors->count; i++) {
-        Expr *factor = factors->items[i];
-        value = value ? expr_apply(program, OP_MUL, value, factor, NULL) : factor;
-    }
-    if (!value) return expr_number(program, scale);
-    return scale == 1 ? value : expr_apply(program, OP_MUL, value, expr_number(program, scale), NULL);
+    return expr_apply(program, OP_MUL, expr_product(program, factors, 0), expr_number(program, scale), NULL);
 }
 
 static bool is_plain_read(const Expr *expr)
