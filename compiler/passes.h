@@ -77,4 +77,8 @@ void eval_free(Eval *eval);
 typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
 char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
 
+/* The arena that a compiler of moec.h works in. */
+struct MoecCompiler;
+Arena *moec_arena(struct MoecCompiler *compiler);
+
 #endif

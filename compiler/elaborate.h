@@ -1,0 +1,219 @@
+/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts, in the order they are used:
+ *
+ *     settings.c   records of options: values as written, overrides, what a layer declares against what it was given
+ *     layer.c      one layer applied to its arguments, statement by statement
+ *     repeat.c     a body repeated over depth
+ *     equation.c   indices of one equation, tensors it defines
+ *     express.c    expressions to values
+ *     builtin.c    softmax, top, attend and the other functions that are not pointwise
+ */
+#ifndef ELABORATE_H
+#define ELABORATE_H
+
+#include "passes.h"
+
+typedef enum Kind {
+    KIND_ERROR, /* already reported */
+    KIND_NONE,
+    KIND_NUMBER,
+    KIND_FLAG,
+    KIND_WORD,   /* a bare name; with a record: NAME { ... }, a layer not looked up yet */
+    KIND_LIST,
+    KIND_RECORD,
+    KIND_LAYER,
+    KIND_AXIS,
+    KIND_TENSOR
+} Kind;
+
+typedef struct Record Record;
+
+/* What an expression or an option stands for. */
+typedef struct Value {
+    Kind kind;
+    Span span;
+    double number;      /* number, flag (0 or 1) */
+    const char *word;   /* word */
+    List list;          /* list: Value * */
+    Record *record;     /* record; word and layer: the options given */
+    const Node *layer;  /* layer, optimizer or schedule */
+    Axis *axis;
+    /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are bound further out. */
+    Expr *expr;
+    int rank;
+    Index *dims[MAX_RANK];
+    struct Value *lse;  /* of an attend */
+} Value;
+
+typedef struct Entry {
+    const char *name;
+    Value *value;
+    Span span;
+} Entry;
+
+struct Record {
+    List entries; /* Entry * */
+};
+
+typedef struct Binding {
+    const char *name;
+    Value *value;
+    Span span;
+} Binding;
+
+typedef struct Scope {
+    struct Scope *parent;
+    List bindings;    /* Binding * */
+    bool transparent; /* of an `if` or `match`: new names belong to the block around it */
+} Scope;
+
+/* One application of a layer. */
+typedef struct Frame {
+    const Node *layer;
+    const char *path; /* public path of what it defines, "block.{i}.attention"; "" at the root */
+    struct Frame *caller;
+    Span call;
+    int depth;
+    int ambient_count;
+    Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was applied under */
+    List instances;           /* const char *: path segments taken by the layers it applied */
+    List contextual;          /* const char *: names of its options that exist (for did-you-mean) */
+} Frame;
+
+/* A named term that sums over depth: aux and probe values. */
+typedef struct Metric {
+    const char *name;
+    bool aux;
+    Expr *sum;    /* so far, in the block being built */
+    double count; /* how many terms */
+    Tensor *carried;
+    Span span;
+} Metric;
+
+/* The repeat being built. */
+typedef struct Region {
+    Index *index; /* NULL: an inlined turn */
+    long turns;
+    List metrics; /* Metric *: those met inside */
+    struct Region *outer;
+} Region;
+
+/* Indices of the equation being read. */
+typedef struct EquationIndex {
+    const char *name;
+    Index *index;
+    Span span;       /* where it was met first */
+    bool reduced;
+} EquationIndex;
+
+typedef struct Equation {
+    List indices; /* EquationIndex *, innermost last */
+    bool has_left;
+    int left_count;
+    Index *left[MAX_RANK];
+} Equation;
+
+/* A parameter whose initialisation waits for its fan-in. */
+typedef struct Stored {
+    Tensor *tensor;
+    const Node *init; /* NULL: the default */
+    Scope *scope;
+    int lead;         /* dimensions before its own: the turn, and what its layer is mapped over */
+} Stored;
+
+typedef struct Elaborator {
+    Arena *arena;
+    Reports *reports;
+    Unit *unit;
+    Program *program;
+    Block *block;
+    Scope *scope;
+    Frame *frame;
+    Region *region;
+    Equation *equation;
+    Index *batch;
+    List metrics; /* Metric *, of the whole program */
+    List once;    /* Statement *: updates of states, run last */
+    List stored;  /* Stored * */
+    List named;   /* Binding *: outputs asked for */
+    List aliases; /* Axis *, Axis *: an axis under another name, and the axis */
+    Value *loss;
+    List *settings;
+    int random_places;
+    int depth;
+} Elaborator;
+
+enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096 };
+
+/* ---- values ---- */
+Value *value_new(Elaborator *e, Kind kind, Span span);
+Value *value_number(Elaborator *e, double number, Span span);
+Value *value_error(Elaborator *e, Span span);
+Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span);
+const char *value_kind_text(const Value *value);
+char *value_text(Elaborator *e, const Value *value);
+bool value_equal(const Value *a, const Value *b);
+
+/* ---- scopes ---- */
+Binding *scope_find(const Scope *scope, const char *name);
+Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
+Scope *scope_opaque(Scope *scope); /* the scope that new names go to */
+Scope *scope_push(Elaborator *e);
+void scope_pop(Elaborator *e);
+
+/* ---- settings.c ---- */
+Record *record_new(Elaborator *e);
+Entry *record_find(const Record *record, const char *name);
+void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span);
+Record *record_copy(Elaborator *e, const Record *record);
+/* A record as written: values of entries are read in the current scope. */
+Record *record_evaluate(Elaborator *e, const Node *node);
+const Node *find_layer(Elaborator *e, const char *name);
+const Node *layer_body(const Node *layer);
+/* Binds every option the layer declares, in the current scope, to what `given` says or to its default. `prefix` is the path of the
+ * instance's options for settings, or NULL. */
+void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
+void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
+Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
+
+/* ---- express.c ---- */
+Value *evaluate(Elaborator *e, const Node *node);
+bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *number);
+bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);
+Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span);
+Expr *value_expr(Elaborator *e, Value *value);
+Value *read_value(Elaborator *e, Value *value, Span span);                 /* subscript-free: names do the matching */
+Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
+
+/* ---- equation.c ---- */
+Axis *axis_root(Elaborator *e, Axis *axis);
+bool axes_match(Elaborator *e, Axis *a, Axis *b);
+EquationIndex *equation_find(Elaborator *e, const char *name);
+Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span); /* the index of that name over that axis */
+Index *equation_canonical(Elaborator *e, Axis *axis, Span span);                /* the index that stands for an axis */
+int free_indices(Elaborator *e, Expr *expr, Index **indices); /* those that are neither ambient nor of the repeat, in order */
+int ambient_used(Elaborator *e, Expr *expr, Index **indices);
+/* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value. */
+Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction, Index *const *reduced,
+              int reduced_count, Expr *value, Span span);
+bool is_plain_read(Elaborator *e, Expr *expr);
+Value *materialise(Elaborator *e, const char *name, Value *value);
+void equation(Elaborator *e, const Node *node);
+
+/* ---- builtin.c ---- */
+/* The call of a builtin function, or NULL when the name is none. */
+Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
+Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value, Span span);
+
+/* ---- layer.c ---- */
+Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under, int under_count, Value **arguments,
+                   int count, Record *options, Span span);
+void block_statements(Elaborator *e, const Node *block);
+bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
+/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL after a report. */
+Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
+
+/* ---- repeat.c ---- */
+void repeat_statement(Elaborator *e, const Node *node);
+void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span);
+
+#endif

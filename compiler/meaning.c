@@ -1,0 +1,129 @@
+/* meaning: eval behind the public header. Tensors are found by their public names; a tensor stacked over a repeat is given
+ * and returned turn by turn.
+ */
+#include "moec.h"
+
+#include "passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct MoecEval {
+    Eval *eval;
+    Program *program;
+};
+
+/* Part of a tensor: all of it, or one turn of a stacked one. */
+typedef struct Slice {
+    const Tensor *tensor;
+    size_t start, count;
+} Slice;
+
+MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program)
+{
+    (void)compiler;
+    MoecEval *eval = calloc(1, sizeof *eval);
+    if (!eval) return NULL;
+    eval->program = program;
+    eval->eval = eval_new(program);
+    return eval;
+}
+
+void moec_eval_free(MoecEval *eval)
+{
+    if (!eval) return;
+    eval_free(eval->eval);
+    free(eval);
+}
+
+/* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for turn i. */
+static long turn_number(const char *brace, long turn)
+{
+    long factor = 1, offset = 0;
+    if (sscanf(brace, "{%ld*i", &factor) != 1) factor = 1;
+    const char *plus = strchr(brace, '+'), *end = strchr(brace, '}');
+    if (plus && plus < end) offset = strtol(plus + 1, NULL, 10);
+    return factor * turn + offset;
+}
+
+static bool names_turn(const Tensor *tensor, const char *name, Slice *slice)
+{
+    const char *brace = strchr(tensor->path, '{');
+    size_t all = (size_t)tensor_elements(tensor);
+    if (!brace) {
+        *slice = (Slice){tensor, 0, all};
+        return !strcmp(tensor->path, name);
+    }
+    size_t before = (size_t)(brace - tensor->path);
+    const char *after = strchr(brace, '}') + 1;
+    if (strncmp(tensor->path, name, before)) return false;
+    char *end;
+    long wanted = strtol(name + before, &end, 10);
+    if (end == name + before || strcmp(end, after)) return false;
+    long turns = tensor->axes[0]->size;
+    for (long turn = 0; turn < turns; turn++)
+        if (turn_number(brace, turn) == wanted) {
+            size_t each = all / (size_t)turns;
+            *slice = (Slice){tensor, (size_t)turn * each, each};
+            return true;
+        }
+    return false;
+}
+
+static bool find_slice(const MoecEval *eval, const char *name, Slice *slice)
+{
+    bool gradient = !strncmp(name, "gradient:", 9), cache = !strncmp(name, "cache:", 6);
+    const char *path = gradient ? name + 9 : cache ? name + 6 : name;
+    for (int i = 0; i < eval->program->tensors.count; i++) {
+        const Tensor *tensor = eval->program->tensors.items[i];
+        if (gradient) {
+            if (tensor->role != ROLE_GRADIENT || !tensor->of || !tensor->of->path) continue;
+            if (!names_turn(tensor->of, path, slice)) continue;
+            slice->tensor = tensor;
+            return true;
+        }
+        if (cache) {
+            if (tensor->role != ROLE_CACHE || strcmp(tensor->name, path)) continue;
+            *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
+            return true;
+        }
+        bool known = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE || tensor->role == ROLE_INPUT ||
+                     tensor->role == ROLE_OUTPUT;
+        if (!known) continue;
+        if (tensor->path ? names_turn(tensor, path, slice) : !strcmp(tensor->name, path)) {
+            if (!tensor->path) *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count)
+{
+    Slice slice;
+    if (!find_slice(eval, name, &slice) || slice.count != count) return false;
+    if (slice.tensor->type == TYPE_INT) {
+        long *to = eval_int(eval->eval, slice.tensor);
+        for (size_t i = 0; i < count; i++) to[slice.start + i] = (long)values[i];
+    } else
+        memcpy(eval_real(eval->eval, slice.tensor) + slice.start, values, count * sizeof *values);
+    return true;
+}
+
+bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count)
+{
+    Slice slice;
+    if (!find_slice(eval, name, &slice) || slice.count != count) return false;
+    if (slice.tensor->type == TYPE_INT) {
+        const long *from = eval_int(eval->eval, slice.tensor);
+        for (size_t i = 0; i < count; i++) values[i] = (double)from[slice.start + i];
+    } else
+        memcpy(values, eval_real(eval->eval, slice.tensor) + slice.start, count * sizeof *values);
+    return true;
+}
+
+const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch)
+{
+    return eval_run(eval->eval, seed, last_micro_batch);
+}
