@@ -23,11 +23,12 @@ endif
 FLEX ?= flex
 BISON ?= bison
 
+hash := \#
 # works SOURCE FLAGS: "yes" when the compiler makes a program of it.
 works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && echo yes)
 
-HAVE_DNNL := $(call works,\#include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
-HAVE_OPENMP := $(call works,\#include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
+HAVE_DNNL := $(call works,$(hash)include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
+HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),-Werror)
 CFLAGS ?= -O2 -g
