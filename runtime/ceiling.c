@@ -1,0 +1,103 @@
+#include "matmul.h"
+#include "products.h"
+#include "seconds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- products ---- */
+
+typedef struct Trial {
+    MoecProduct product;
+    Products *library; /* NULL: our own kernel */
+    float *a, *b, *c;
+} Trial;
+
+/* The fastest of several runs of one product, in seconds; negative when the library does not do it.
+ */
+static double trial_seconds(const Trial *trial) {
+    double best = -1, begin = seconds_now();
+    for (int run = 0; run < 4 || seconds_now() - begin < 0.25; run++) {
+        double start = seconds_now();
+        if (!trial->library)
+            moec_multiply(&trial->product, trial->a, trial->b, trial->c);
+        else if (products_run(trial->library, 0, trial->a, trial->b, trial->c) != 0)
+            return -1;
+        double seconds = seconds_now() - start;
+        if (best < 0 || seconds < best) best = seconds;
+    }
+    return best;
+}
+
+/* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
+static double square_rate(float *memory, long size) {
+    const MoecProduct product = {.m = size,
+                                 .n = size,
+                                 .k = size,
+                                 .a_m = size,
+                                 .a_k = 1,
+                                 .b_k = size,
+                                 .b_n = 1,
+                                 .c_m = size,
+                                 .batch = {1, 1}};
+    const MoecTable table = {.products = &product, .product_count = 1};
+    Products *library = products_new(&table);
+    Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
+    double seconds = library ? trial_seconds(&trial) : -1;
+    products_free(library);
+    trial.library = NULL;
+    double own = trial_seconds(&trial);
+    if (seconds < 0 || own < seconds) seconds = own;
+    return 2e-9 * (double)size * (double)size * (double)size / seconds;
+}
+
+double ceiling_products(void) {
+    const long sizes[] = {1024, 1536, 2048};
+    float *memory = malloc(3 * 2048 * 2048 * sizeof *memory);
+    double best = 0;
+    if (!memory) return 0;
+    for (long i = 0; i < 3 * 2048 * 2048; i++) memory[i] = (float)(i % 17) - 8;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        double rate = square_rate(memory, sizes[i]);
+        if (rate > best) best = rate;
+    }
+    free(memory);
+    return best;
+}
+
+/* ---- reading ---- */
+
+enum { READ_FLOATS = 1 << 27, READ_PIECES = 64, READ_WIDTH = 64 };
+
+/* Sums that many running totals side by side, so that the loop waits for memory only. */
+static float read_piece(const float *from, long count) {
+    float sum[READ_WIDTH] = {0}, total = 0;
+    for (long i = 0; i < count; i += READ_WIDTH)
+#pragma omp simd
+        for (long j = 0; j < READ_WIDTH; j++) sum[j] += from[i + j];
+    for (long j = 0; j < READ_WIDTH; j++) total += sum[j];
+    return total;
+}
+
+double ceiling_read(void) {
+    const long piece = READ_FLOATS / READ_PIECES;
+    float *memory = malloc(READ_FLOATS * sizeof *memory);
+    double best = 0;
+    if (!memory) return 0;
+#pragma omp parallel for schedule(static)
+    for (long i = 0; i < READ_PIECES; i++)
+        memset(memory + i * piece, 0, (size_t)piece * sizeof *memory);
+    for (int run = 0; run < 8; run++) {
+        float sums[READ_PIECES];
+        double start = seconds_now();
+#pragma omp parallel for schedule(static)
+        for (long i = 0; i < READ_PIECES; i++) sums[i] = read_piece(memory + i * piece, piece);
+        double rate = (double)READ_FLOATS * sizeof *memory / (seconds_now() - start) * 1e-9;
+        /* the sums are 0; asking keeps the reading from being left out */
+        for (long i = 0; i < READ_PIECES; i++)
+            if (sums[i] != 0) rate = 0;
+        if (rate > best) best = rate;
+    }
+    free(memory);
+    return best;
+}
