@@ -71,6 +71,19 @@ static Source *find_source(const Unit *unit, const char *path)
     return NULL;
 }
 
+/* Among given sources the name alone decides: the folders they came from may be gone. */
+static bool is_given(const Unit *unit, const char *name)
+{
+    for (int i = 0; i < unit->sources.count; i++) {
+        const Source *source = unit->sources.items[i];
+        const char *slash = strrchr(source->path, '/');
+        const char *base = slash ? slash + 1 : source->path;
+        size_t length = strlen(name);
+        if (strncmp(base, name, length) == 0 && strcmp(base + length, ".moe") == 0) return true;
+    }
+    return false;
+}
+
 static bool is_stdlib(const char *path)
 {
     return strncmp(path, "std/", 4) == 0;
@@ -89,7 +102,6 @@ static bool use_from(Resolver *resolver, const char *folder, const char *name)
     Unit *unit = resolver->unit;
     const char *path = arena_format(unit->arena, "%s%s.moe", folder, name);
     if (find_source(unit, path)) return true;
-    if (resolver->given) return false;
     size_t length = 0;
     char *text = read_text(unit->arena, path, &length);
     if (text) add_source(unit, path, text, length);
@@ -136,7 +148,8 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     Unit *unit = resolver->unit;
     Text looked = {.arena = unit->arena};
     text_add(&looked, "looked in ");
-    if (!is_stdlib(from->path)) {
+    if (resolver->given && is_given(unit, use->name)) return;
+    if (!resolver->given && !is_stdlib(from->path)) {
         const char *folder = folder_of(unit->arena, from->path);
         if (use_from(resolver, folder, use->name)) return;
         text_add(&looked, "'%s', ", *folder ? folder : "./");
@@ -144,7 +157,7 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     }
     if (use_from_stdlib(resolver, use->name)) return;
     report_error(unit->reports, use->name_span, "there is no file '%s.moe' to use", use->name);
-    report_help(unit->reports, "%sand the standard library", looked.text);
+    report_help(unit->reports, "%sthe standard library", looked.text);
     const char *near = near_stdlib_name(unit->arena, use->name);
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
 }
