@@ -152,6 +152,16 @@ static void output_tensor(Elaborator *e, const Binding *named)
     int rank = ambient_used(e, value->expr, all);
     for (int i = 0; i < value->rank && rank < MAX_RANK; i++) all[rank++] = value->dims[i];
     for (int i = 0; i < rank; i++) axes[i] = all[i]->axis;
+    Expr *read = value->expr;
+    bool whole = read->kind == EXPR_READ && read->tensor->role == ROLE_TEMP && read->count == rank;
+    for (int i = 0; whole && i < rank; i++)
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index != all[i]) whole = false;
+    if (whole) {
+        read->tensor->role = ROLE_OUTPUT;
+        read->tensor->path = named->name;
+        list_push(e->arena, &e->program->outputs, read->tensor);
+        return;
+    }
     Tensor *tensor = tensor_new(e->program, named->name, ROLE_OUTPUT, TYPE_REAL, rank, axes, named->span);
     tensor->path = named->name;
     statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false, REDUCE_NONE, NULL, 0, value->expr,

@@ -278,14 +278,12 @@ static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const 
     Tensor *tensor = value->expr->tensor;
     if (last->kind != STATEMENT_LOOP || last->target->tensor != tensor || last->accumulate) return NULL;
     if (!strstr(tensor->name, "hidden") || last->reduction == REDUCE_NONE) return NULL;
-    Index *indices[MAX_RANK];
-    int count = 0;
+    int count = rank;
     for (int i = 0; i < tensor->rank; i++) {
         Expr *sub = value->expr->args[i];
         if (sub->kind != EXPR_INDEX || last->target->args[i]->index != sub->index) return NULL;
-        if (!contains(dims, rank, sub->index)) indices[count++] = sub->index;
+        if (!contains(dims, rank, sub->index)) count++;
     }
-    for (int i = 0; i < rank; i++) indices[count++] = dims[i];
     if (count != tensor->rank) return NULL;
     Index *reduced[MAX_LOOPS];
     int reduced_count = 0;
@@ -335,6 +333,14 @@ static bool may_define(Elaborator *e, const Node *node)
     return true;
 }
 
+/* A tensor as it is, with just the indices of the left side. */
+static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation)
+{
+    Index *used[MAX_LOOPS];
+    return is_plain_read(e, expr) && expr->tensor->role != ROLE_STATE &&
+           free_indices(e, expr, used) == equation->left_count;
+}
+
 static Value *equation_value(Elaborator *e, const Node *node)
 {
     Equation *equation = e->equation;
@@ -356,6 +362,7 @@ static Value *equation_value(Elaborator *e, const Node *node)
         Value *own = value_tensor(e, expr, equation->left, equation->left_count, node->span);
         Value *adopted = adopt(e, node->name, own, equation->left, equation->left_count, node->span);
         if (adopted) return adopted;
+        if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */
         return define(e, node->name, equation->left, equation->left_count, REDUCE_NONE, NULL, 0, expr, node->span);
     }
     Value *adopted = adopt(e, node->name, value, value->dims, value->rank, node->span);
