@@ -102,7 +102,7 @@ units: $(UNIT_PROGRAMS)
 test:
 	@.ci/setup test
 	@$(MAKE) --no-print-directory all units
-	@BUILD=$(BUILD) CC="$(CC)" tests/run
+	@BUILD=$(BUILD) CC="$(CC)" tests/all
 
 .PHONY: quickstart
 quickstart:

@@ -40,4 +40,9 @@ $moec generate "$out/run" --prompt "$prompt" --tokens 100 --temperature 0 >"$out
 (cd "$out/c" && ./generate --prompt "$prompt" --tokens 100 --temperature 0) >"$out/standalone.txt"
 cat "$out/standalone.txt"
 echo
-cmp "$out/hosted.txt" "$out/standalone.txt" && echo "both wrote the same text"
+if [ "$(cat "$out/hosted.txt")" = "$(cat "$out/standalone.txt")" ]; then
+    echo "both wrote the same text"
+else
+    echo "quickstart: the two texts differ" >&2
+    exit 1
+fi
