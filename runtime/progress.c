@@ -50,13 +50,13 @@ void progress_show(bool keep, const char *format, ...) {
     fflush(stdout);
 }
 
-char *progress_time(char text[16], double seconds) {
+char *progress_time(char text[48], double seconds) {
     long whole = seconds > 0 && seconds < 1e9 ? (long)(seconds + 0.5) : 0;
     if (whole < 60)
-        snprintf(text, 16, "%lds", whole);
+        snprintf(text, 48, "%lds", whole);
     else if (whole < 3600)
-        snprintf(text, 16, "%ldm%02lds", whole / 60, whole % 60);
+        snprintf(text, 48, "%ldm%02lds", whole / 60 % 60, whole % 60);
     else
-        snprintf(text, 16, "%ldh%02ldm", whole / 3600 % 100000, whole / 60 % 60);
+        snprintf(text, 48, "%ldh%02ldm", whole / 3600 % 100000, whole / 60 % 60);
     return text;
 }

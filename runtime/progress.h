@@ -11,7 +11,7 @@ void progress_show(bool keep, const char *format, ...) __attribute__((format(pri
 bool progress_due(void);
 /* Takes an unfinished line away before something else is printed. */
 void progress_clear(void);
-/* "45s", "3m10s", "2h05m" into text[16]; returns text. */
-char *progress_time(char text[16], double seconds);
+/* "45s", "3m10s", "2h05m" into text[48]; returns text. */
+char *progress_time(char text[48], double seconds);
 
 #endif

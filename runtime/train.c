@@ -198,7 +198,7 @@ static void show(Training *training, const StepResult *result, bool keep) {
     double pace = steps > 0 ? (now - training->shown_time) / steps : 0; /* seconds of a step */
     double tokens = (double)(graph->batch * call_context(training->train)) * parts;
     double share = pace > 0 ? graph->product_flops * parts / pace / (training->ceiling * 1e9) : 0;
-    char left[16], memory[16], bits[32] = "";
+    char left[48], memory[16], bits[32] = "";
     if (isfinite(training->bits))
         snprintf(bits, sizeof bits, "  val %.3f %s", training->bits, training->data->bytes ? "bits/byte" : "bits/token");
     progress_show(keep, "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s  %.0f%% of ceiling  %s  left %s",
