@@ -24,7 +24,7 @@ static bool damaged(const Safetensors *file, const char *what) {
     return complain(remedy_damaged, "%s is not a sound safetensors file: %s", file->path, what);
 }
 
-/* The text of notes, without the checksum, and of the names that the checksum covers. */
+/* The text of notes, without the checksum, and what the header says of a tensor. */
 static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry) {
     if (notes) {
         const char *key;
@@ -41,6 +41,7 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
     }
     if (entry) {
         XXH3_128bits_update(state, entry->name, strlen(entry->name) + 1);
+        XXH3_128bits_update(state, &entry->number, sizeof entry->number);
         XXH3_128bits_update(state, entry->shape, sizeof entry->shape[0] * (size_t)entry->rank);
     }
 }

@@ -1,0 +1,288 @@
+/* test_runtime: files, tensors, data, order, sampling and public names of the runtime. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "data.h"
+#include "memory.h"
+#include "order.h"
+#include "public.h"
+#include "random.h"
+#include "record.h"
+#include "safetensors.h"
+#include "sample.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/moec-test-XXXXXX";
+static char path[64];
+
+static int make_folder(void **state) {
+    (void)state;
+    if (!mkdtemp(folder) || !freopen("/dev/null", "w", stderr))
+        return 1;
+    snprintf(path, sizeof path, "%s/file", folder);
+    return 0;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void write_bytes(const void *bytes, size_t length) { assert_true(file_write(path, bytes, length)); }
+
+/* Two tensors and a note at `path`. */
+static void write_sample(void) {
+    static const float values[] = {1, 2, 3, 4, 5, 6};
+    char first[] = "a.b", second[] = "c";
+    const Entry entries[] = {
+        {.name = first, .number = NUMBER_F32, .rank = 2, .shape = {2, 3}, .bytes = 24, .data = values},
+        {.name = second, .number = NUMBER_F32, .rank = 0, .bytes = 4, .data = values + 5},
+    };
+    json_t *notes = json_pack("{s:s}", "spec", "model m = \"\xc3\xa4\"\n");
+    assert_true(safetensors_write(path, entries, 2, notes));
+    json_decref(notes);
+}
+
+static void tensors_come_back(void **state) {
+    (void)state;
+    write_sample();
+    Safetensors *file = safetensors_open(path);
+    assert_non_null(file);
+    assert_int_equal(file->count, 2);
+    assert_string_equal(safetensors_note(file, "spec"), "model m = \"\xc3\xa4\"\n");
+    const Entry *entry = safetensors_find(file, "a.b");
+    assert_non_null(entry);
+    assert_int_equal(entry->shape[1], 3);
+    float values[6];
+    assert_true(safetensors_floats(file, entry, values, 6));
+    assert_true(values[0] == 1 && values[5] == 6);
+    assert_false(safetensors_floats(file, entry, values, 5));
+    assert_null(safetensors_find(file, "b"));
+    safetensors_close(file);
+}
+
+/* Every file that is cut off or has one byte changed is refused; no such file may crash the reader. */
+static void damaged_tensors_are_refused(void **state) {
+    (void)state;
+    write_sample();
+    Mapping whole;
+    assert_true(file_map(path, NULL, &whole));
+    unsigned char bytes[1024];
+    size_t length = whole.length;
+    assert_true(length < sizeof bytes);
+    memcpy(bytes, whole.bytes, length);
+    file_unmap(&whole);
+    for (size_t i = 0; i < length; i++) {
+        write_bytes(bytes, i);
+        assert_null(safetensors_open(path));
+    }
+    int accepted = 0;
+    for (size_t i = 0; i < length; i++) {
+        bytes[i] ^= 1;
+        write_bytes(bytes, length);
+        Safetensors *file = safetensors_open(path);
+        accepted += file != NULL;
+        safetensors_close(file);
+        bytes[i] ^= 1;
+    }
+    /* "checksum" under another name makes a file without one, which is allowed. */
+    assert_true(accepted <= (int)strlen("checksum"));
+}
+
+static void hostile_headers_are_refused(void **state) {
+    (void)state;
+    static const char *const headers[] = {
+        "",
+        "[]",
+        "{\"a\":{}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,400]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
+        "{\"__metadata__\":{\"a\":1}}",
+        "{\"__metadata__\":3}",
+    };
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        unsigned char bytes[512] = {(unsigned char)strlen(headers[i])};
+        memcpy(bytes + 8, headers[i], strlen(headers[i]));
+        write_bytes(bytes, 8 + strlen(headers[i]) + 4);
+        assert_null(safetensors_open(path));
+    }
+}
+
+static void put_word(unsigned char *bytes, uint32_t value) {
+    for (int i = 0; i < 4; i++)
+        bytes[i] = (unsigned char)(value >> (8 * i));
+}
+
+static void data_is_text_or_tokens(void **state) {
+    (void)state;
+    write_bytes("hello, world", 12);
+    Data *data = data_open(path, 256);
+    assert_non_null(data);
+    assert_true(data->bytes && data->count == 12);
+    int32_t tokens[4];
+    assert_true(data_read(data, 7, 4, tokens));
+    assert_int_equal(tokens[0], 'w');
+    data_close(data);
+    assert_null(data_open(path, 100));
+
+    unsigned char bytes[1024 + 6] = {0};
+    put_word(bytes, 20240520);
+    put_word(bytes + 4, 1);
+    put_word(bytes + 8, 3);
+    bytes[1024] = 7, bytes[1027] = 1, bytes[1028] = 9;
+    write_bytes(bytes, sizeof bytes);
+    data = data_open(path, 300);
+    assert_non_null(data);
+    assert_true(!data->bytes && data_read(data, 0, 3, tokens));
+    assert_true(tokens[0] == 7 && tokens[1] == 256 && tokens[2] == 9);
+    data_close(data);
+    assert_null(data_open(path, 256));
+    write_bytes(bytes, sizeof bytes - 1);
+    assert_null(data_open(path, 300));
+    write_bytes("", 0);
+    assert_null(data_open(path, 256));
+}
+
+/* An epoch visits windows that do not overlap, each once, within the data; the next one differs. */
+static void order_covers_an_epoch(void **state) {
+    (void)state;
+    for (uint64_t count = 9; count < 400; count += 13) {
+        Order order = {.seed = count, .count = count, .context = 8};
+        uint64_t windows = order_epoch(&order);
+        char *seen = memory_new(count);
+        for (uint64_t i = 0; i < windows; i++) {
+            uint64_t start = order_start(&order, i);
+            assert_true(start + 9 <= count);
+            for (uint64_t j = 0; j < 8; j++)
+                assert_false(seen[start + j]++);
+        }
+        free(seen);
+    }
+    Order order = {.seed = 1, .count = 10000, .context = 8};
+    int same = 0;
+    for (uint64_t i = 0; i < 100; i++)
+        same += order_start(&order, i) == order_start(&order, i + order_epoch(&order));
+    assert_true(same < 10);
+}
+
+static void permutation_is_one(void **state) {
+    (void)state;
+    for (uint64_t count = 1; count < 70; count++) {
+        uint64_t seen = 0;
+        for (uint64_t i = 0; i < count && count < 64; i++)
+            seen |= (uint64_t)1 << random_permuted(3, i, count);
+        assert_true(count >= 64 || seen == ((uint64_t)1 << count) - 1);
+    }
+}
+
+static void normal_numbers_are_normal(void **state) {
+    (void)state;
+    double sum = 0, squares = 0;
+    int count = 100000;
+    for (int i = 0; i < count; i++) {
+        double x = random_normal(42, (uint64_t)i);
+        sum += x;
+        squares += x * x;
+    }
+    assert_true(fabs(sum / count) < 0.02 && fabs(squares / count - 1) < 0.02);
+}
+
+static void sampling_keeps_to_its_limits(void **state) {
+    (void)state;
+    const float logits[] = {0, 3, 3, 1, -1};
+    Sampling sampling = {.temperature = 0, .top_p = 1};
+    assert_int_equal(sample_token(&sampling, logits, 5, 0), 1);
+    sampling.temperature = 1;
+    sampling.top_k = 2;
+    int counts[5] = {0};
+    for (uint64_t i = 0; i < 2000; i++)
+        counts[sample_token(&sampling, logits, 5, i)]++;
+    assert_true(counts[0] == 0 && counts[3] == 0 && counts[4] == 0 && abs(counts[1] - counts[2]) < 200);
+    sampling.top_k = 0;
+    sampling.top_p = 0.3;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_int_equal(sample_token(&sampling, logits, 5, i), 1);
+}
+
+static void stacked_tensors_are_named_by_turn(void **state) {
+    (void)state;
+    const MoecTensor tensors[] = {
+        {.name = "embedding", .axes = "vocab,dim", .rank = 2, .shape = {5, 4}},
+        {.name = "block.{2*i+1}.up", .axes = "block,dim", .offset = 128, .rank = 2, .shape = {3, 4}},
+        {.name = "block.{i}.scale", .axes = "block", .offset = 256, .rank = 1, .shape = {2}},
+    };
+    int count;
+    PublicTensor *list = public_tensors(tensors, 3, &count);
+    assert_int_equal(count, 6);
+    assert_string_equal(list[0].name, "embedding");
+    assert_string_equal(list[1].name, "block.1.up");
+    assert_string_equal(list[3].name, "block.5.up");
+    assert_string_equal(list[3].axes, "dim");
+    assert_int_equal(list[3].offset, 128 + 2 * 16);
+    assert_string_equal(list[5].name, "block.1.scale");
+    assert_string_equal(list[5].axes, "");
+    assert_int_equal(list[5].rank, 0);
+    public_free(list, count);
+}
+
+/* A run that goes on from step 2 drops what came after, and a line that was cut off. */
+static void record_is_shortened(void **state) {
+    (void)state;
+    static const char text[] = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st";
+    write_bytes(text, strlen(text));
+    Record record;
+    assert_true(record_open(&record, path, 2));
+    assert_true(record_write(&record, json_pack("{s:i}", "step", 3)));
+    Record other;
+    assert_false(record_open(&other, path, 2));
+    record_close(&record);
+    Mapping mapping;
+    assert_true(file_map(path, NULL, &mapping));
+    assert_int_equal(mapping.length, 33);
+    assert_memory_equal(mapping.bytes, text, 33);
+    file_unmap(&mapping);
+}
+
+static void failed_writing_leaves_the_old(void **state) {
+    (void)state;
+    write_bytes("old", 3);
+    Aside aside;
+    assert_true(aside_open(&aside, path, true));
+    aside_write(&aside, "new", 3);
+    aside.failed = 28; /* ENOSPC */
+    assert_false(aside_close(&aside));
+    Mapping mapping;
+    assert_true(file_map(path, NULL, &mapping));
+    assert_memory_equal(mapping.bytes, "old", 3);
+    file_unmap(&mapping);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_come_back),
+        cmocka_unit_test(damaged_tensors_are_refused),
+        cmocka_unit_test(hostile_headers_are_refused),
+        cmocka_unit_test(data_is_text_or_tokens),
+        cmocka_unit_test(order_covers_an_epoch),
+        cmocka_unit_test(permutation_is_one),
+        cmocka_unit_test(normal_numbers_are_normal),
+        cmocka_unit_test(sampling_keeps_to_its_limits),
+        cmocka_unit_test(stacked_tensors_are_named_by_turn),
+        cmocka_unit_test(record_is_shortened),
+        cmocka_unit_test(failed_writing_leaves_the_old),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
