@@ -199,7 +199,6 @@ static void model_program(Elaborator *e, const Node *layer, Record *record)
 {
     Value *train = train_group(e, layer, record);
     double sequences = group_number(e, train, "batch", 1);
-    if (e->reports->errors) return;
     e->program->batch = axis_new(e->program, "batch", (long)sequences, AXIS_BATCH, layer->span);
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer, .path = "", .call = layer->name_span, .ambient_count = 1, .ambient = {e->batch}};
@@ -369,7 +368,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
         Value *value = evaluate(e, entry->kids[0]);
         if (value->kind != KIND_ERROR) record_set(e, record, entry->name, value, entry->name_span);
     }
-    if (!layer || unit->reports->errors) return NULL;
+    if (!layer) return NULL;
     override(e, record, "train.batch", (double)batch);
     override(e, record, "train.context", (double)context);
     if (graph == GRAPH_UPDATE) update_program(e, layer, record);

@@ -219,7 +219,7 @@ Value *read_value(Elaborator *e, Value *value, Span span)
         return copy;
     }
     if (!e->equation) return value;
-    Expr *to[MAX_RANK];
+    Expr *to[MAX_RANK] = {NULL};
     Index *dims[MAX_RANK];
     for (int i = 0; i < value->rank; i++) {
         for (int j = 0; j < i; j++)
@@ -281,7 +281,7 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span)
         return value_error(e, span);
     }
     Value *result = value_new(e, KIND_TENSOR, span);
-    Expr *to[MAX_RANK];
+    Expr *to[MAX_RANK] = {NULL};
     int count = 0;
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];

@@ -592,7 +592,8 @@ static void for_statement(Elaborator *e, const Node *node)
         report_error(e->reports, node->kids[0]->span, "'for' goes through a list or a range, not %s", value_kind_text(list));
         return;
     }
-    for (int i = 0; i < list->list.count && e->reports->errors == 0; i++) {
+    int errors = e->reports->errors;
+    for (int i = 0; i < list->list.count && e->reports->errors == errors; i++) {
         Scope *scope = scope_push(e);
         scope_bind(e, scope, node->name, list->list.items[i], node->name_span);
         block_statements(e, node->kids[1]);

@@ -345,11 +345,12 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
         carried[i].before = carried[i].binding->value;
         carry_in(e, &carried[i], index, places, scope);
     }
+    int errors = e->reports->errors;
     e->region = &inner;
     e->block = &body;
-    for (long j = 0; j < plan->period && e->reports->errors == 0; j++)
+    for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
         turn(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
-    for (int i = 0; i < count && e->reports->errors == 0; i++) carry_out(e, &carried[i], &body, index, scope);
+    for (int i = 0; i < count && e->reports->errors == errors; i++) carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
     e->block = outer;
     for (int i = 0; i < inner.metrics.count; i++) carry_metric(e, inner.metrics.items[i], outer, &body, index, places);
@@ -385,7 +386,8 @@ void repeat_statement(Elaborator *e, const Node *node)
     Plan plan;
     if (!plan_turns(e, node, (long)number, carried, count, &plan)) return;
     long after = plan.prefix + plan.period * plan.turns;
-    for (long i = 0; i < plan.count && e->reports->errors == 0; i++) {
+    int errors = e->reports->errors;
+    for (long i = 0; i < plan.count && e->reports->errors == errors; i++) {
         if (plan.turns && i == plan.prefix) {
             region(e, node, &plan, carried, count);
             i = after - 1;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ERRORS = 20, TAB_COLUMNS = 4, SHOWN_COLUMNS = 100, CLIP_MARGIN = 30 };
+enum { MAX_REPORTS = 400, MAX_ERRORS = 20, TAB_COLUMNS = 4, SHOWN_COLUMNS = 100, CLIP_MARGIN = 30 };
 
 typedef struct Report {
     Severity severity;
@@ -50,14 +50,31 @@ int span_column(Span span)
     return column;
 }
 
+/* The same place may be read more than once (a layer applied twice): its error is told once. */
+static bool is_known(const Reports *reports, Span span, const char *message)
+{
+    for (int i = 0; i < reports->list.count; i++) {
+        const Report *report = reports->list.items[i];
+        if (report->severity != SEVERITY_ERROR || report->span.source != span.source) continue;
+        if (report->span.start == span.start && !strcmp(report->message, message)) return true;
+    }
+    return false;
+}
+
 static void add(Reports *reports, Severity severity, Span span, const char *format, va_list arguments)
 {
-    if (severity == SEVERITY_ERROR) reports->errors++;
-    if (reports->errors > MAX_ERRORS) return;
+    char *message = arena_vformat(reports->arena, format, arguments);
+    if (severity == SEVERITY_ERROR) {
+        reports->repeated = is_known(reports, span, message);
+        reports->errors++;
+    }
+    if (reports->repeated || reports->list.count >= MAX_REPORTS) return;
+    if (severity == SEVERITY_ERROR && ++reports->told > MAX_ERRORS) reports->repeated = true;
+    if (reports->told > MAX_ERRORS) return;
     Report *report = arena_alloc(reports->arena, sizeof *report);
     report->severity = severity;
     report->span = span;
-    report->message = arena_vformat(reports->arena, format, arguments);
+    report->message = message;
     list_push(reports->arena, &reports->list, report);
 }
 
@@ -178,9 +195,9 @@ char *reports_text(const Reports *reports, Arena *arena)
         text_add(&out, "%s: %s\n", severity_names[report->severity], report->message);
         if (report->span.source) add_picture(&out, arena, report->span);
     }
-    if (reports->errors > MAX_ERRORS)
-        text_add(&out, "%d more error%s not shown\n", reports->errors - MAX_ERRORS,
-                 reports->errors == MAX_ERRORS + 1 ? "" : "s");
+    if (reports->told > MAX_ERRORS)
+        text_add(&out, "%d more error%s not shown\n", reports->told - MAX_ERRORS,
+                 reports->told == MAX_ERRORS + 1 ? "" : "s");
     return out.text;
 }
 

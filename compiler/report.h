@@ -11,6 +11,7 @@
 
 #include "arena.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 
 typedef struct Source {
@@ -29,7 +30,9 @@ typedef enum Severity { SEVERITY_ERROR, SEVERITY_NOTE, SEVERITY_HELP } Severity;
 typedef struct Reports {
     Arena *arena;
     List list;  /* Report *, in the order they were made */
-    int errors; /* after MAX_ERRORS the rest is dropped, and the print says so */
+    int errors;    /* all that were reported */
+    int told;      /* those in the list; after MAX_ERRORS the rest is dropped, and the print says so */
+    bool repeated; /* the error reported last is not in the list, nor are its notes */
 } Reports;
 
 Span span_join(Span first, Span last);
