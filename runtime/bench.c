@@ -3,7 +3,7 @@
 #include "commands.h"
 #include "complain.h"
 #include "decoder.h"
-#include "evaluate.h"
+#include "measure.h"
 #include "memory.h"
 #include "random.h"
 #include "seconds.h"

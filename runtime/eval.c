@@ -2,7 +2,7 @@
 #include "checkpoint.h"
 #include "commands.h"
 #include "complain.h"
-#include "evaluate.h"
+#include "measure.h"
 #include "seconds.h"
 
 #include <inttypes.h>
@@ -21,7 +21,7 @@ static bool measure(Call *forward, const char *path, bool json, long step) {
     double began = seconds_now();
     bool good = data->count > context ||
                 complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, path, data->count, context + 1);
-    good = good && evaluate(forward, data, 0, context, (data->count - 1) / context, &found);
+    good = good && measure_loss(forward, data, 0, context, (data->count - 1) / context, &found);
     if (good) {
         double bits = found.nats / log(2);
         const char *unit = data->bytes ? "bits_per_byte" : "bits_per_token";

@@ -6,7 +6,7 @@
 #include "commands.h"
 #include "complain.h"
 #include "data.h"
-#include "evaluate.h"
+#include "measure.h"
 #include "memory.h"
 #include "spec.h"
 

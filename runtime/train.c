@@ -2,7 +2,7 @@
 #include "checkpoint.h"
 #include "commands.h"
 #include "complain.h"
-#include "evaluate.h"
+#include "measure.h"
 #include "interrupt.h"
 #include "memory.h"
 #include "progress.h"
@@ -233,7 +233,7 @@ static bool validate(Training *training) {
     if (!training->held_windows)
         return true;
     Evaluation found;
-    if (!evaluate(training->forward, training->other ? training->other : training->data, training->held_start,
+    if (!measure_loss(training->forward, training->other ? training->other : training->data, training->held_start,
                   training->held_stride, training->held_windows, &found))
         return false;
     training->bits = found.nats / log(2);

@@ -1,4 +1,4 @@
-#include "evaluate.h"
+#include "measure.h"
 
 #include "memory.h"
 
@@ -49,7 +49,7 @@ static int logits_slot(const Call *call, long batch, long context) {
     return fits ? slot : -1;
 }
 
-bool evaluate(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count, Evaluation *result) {
+bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count, Evaluation *result) {
     long batch = forward->graph->batch > 0 ? forward->graph->batch : 1, context = call_context(forward);
     int logits = logits_slot(forward, batch, context), loss = call_output(forward, "loss");
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * (context + 1)));

@@ -1,6 +1,6 @@
-/* evaluate: the loss of a model on windows of data. */
-#ifndef EVALUATE_H
-#define EVALUATE_H
+/* measure: the loss of a model on windows of data. */
+#ifndef MEASURE_H
+#define MEASURE_H
 
 #include "call.h"
 #include "data.h"
@@ -13,7 +13,7 @@ typedef struct Evaluation {
 
 /* `count` windows of context + 1 tokens, the i-th at start + i * stride. forward: a call of the forward graph. False after a
  * message. */
-bool evaluate(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count, Evaluation *result);
+bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count, Evaluation *result);
 /* The sequence length of the token input. */
 long call_context(const Call *call);
 
