@@ -5,7 +5,7 @@
 /* format: a tree as text in the one layout. Comments are taken from the source and stay with what they stand before or
  * behind; single blank lines stay. A record or a block on one line stays there when it fits and is simple.
  *
- *     param up [ d , f ],gate[d,f]                 param up[d,f], gate[d,f]
+ *     param up [ d , f ],open[d,f]                 param up[d,f], open[d,f]
  *     y[s,d]=sum[f](h[s,f]*down[f,d])     -->      y[s,d] = sum[f] h[s,f] * down[f,d]
  */
 
