@@ -102,7 +102,7 @@ units: $(UNIT_PROGRAMS)
 test:
 	@.ci/setup test
 	@$(MAKE) --no-print-directory all units
-	@BUILD=$(BUILD) CC="$(CC)" tests/all
+	@BUILD=$(BUILD) CC="$(CC)" tests/run
 
 .PHONY: quickstart
 quickstart:

@@ -10,7 +10,7 @@ awk -v folder="$folder" '
     file       { print > file }' compiler/LANGUAGE.md README.md
 count=0
 for file in "$folder"/*.moe; do
-    "$MOEC" check "$file" >"$folder/out" 2>&1 || { echo "$(basename "$file"):"; cat "$folder/out"; exit 1; }
+    moec check "$file" >"$folder/out" 2>&1 || { echo "$(basename "$file"):"; cat "$folder/out"; exit 1; }
     count=$((count + 1))
 done
 [ "$count" -ge 8 ]
