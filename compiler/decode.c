@@ -62,7 +62,7 @@ static bool looks_elsewhere(const Decode *decode, const Expr *read) {
 static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     Program *program = decode->program;
     if (expr->kind == EXPR_INDEX)
-        return expr->index->axis == decode->step ? place_of(decode, expr) : expr;
+        return expr->index->axis == decode->step ? place_in_time(decode, expr) : expr;
     if (!expr->count) return expr;
     bool elsewhere = expr->kind == EXPR_READ && looks_elsewhere(decode, expr);
     Expr *args[MAX_RANK] = {NULL};

@@ -32,7 +32,7 @@ int dimension_of(const Tensor *tensor, const Axis *axis);
 
 /* history.c */
 /* place + position, for a place among the new ones. */
-Expr *place_of(Decode *decode, Expr *place);
+Expr *place_in_time(Decode *decode, Expr *place);
 /* The tensor over all places; made, and filled from `tensor`, when it is wanted for the first time.
  * `user` reads it. */
 Tensor *history(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-Expr *place_of(Decode *decode, Expr *place) {
+Expr *place_in_time(Decode *decode, Expr *place) {
     Program *program = decode->program;
     return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), place, NULL);
 }
@@ -82,7 +82,7 @@ static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr
         subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
     }
     Expr *read = expr_read(program, tensor, subs);
-    Expr *target = history_read(decode, read, past, place_of(decode, subs[dimension]), repeat);
+    Expr *target = history_read(decode, read, past, place_in_time(decode, subs[dimension]), repeat);
     return statement_loop(program, &made, target, false, REDUCE_NONE, loops, count, read,
                           tensor->span);
 }
