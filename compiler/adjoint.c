@@ -35,7 +35,8 @@ static Slot *find_slot(Backward *backward, Adjoint *adjoint, Expr *slice)
     return slot;
 }
 
-static Adjoint *adjoint_of(Backward *backward, Tensor *tensor)
+/* The adjoint's own loops are named like those of `subs`, where these are loops. */
+static Adjoint *adjoint_of(Backward *backward, Tensor *tensor, Expr *const *subs)
 {
     Program *program = backward->program;
     Adjoint *adjoint = &backward->adjoints[tensor->id];
@@ -44,7 +45,11 @@ static Adjoint *adjoint_of(Backward *backward, Tensor *tensor)
     Role role = tensor->role == ROLE_PARAMETER ? ROLE_GRADIENT : ROLE_TEMP;
     adjoint->tensor = tensor_new(program, name, role, TYPE_REAL, tensor->rank, tensor->axes, tensor->span);
     adjoint->tensor->of = tensor;
-    for (int i = 0; i < tensor->rank; i++) adjoint->indices[i] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
+    for (int i = 0; i < tensor->rank; i++) {
+        bool named = subs && subs[i]->kind == EXPR_INDEX;
+        const char *index_name = named ? subs[i]->index->name : tensor->axes[i]->name;
+        adjoint->indices[i] = index_new(program, index_name, tensor->axes[i]);
+    }
     return adjoint;
 }
 
@@ -87,20 +92,20 @@ static void flush_slot(Backward *backward, const Adjoint *adjoint, Slot *slot, b
 
 void adjoint_flush(Backward *backward, Tensor *tensor, bool zero)
 {
-    Adjoint *adjoint = zero ? adjoint_of(backward, tensor) : &backward->adjoints[tensor->id];
+    Adjoint *adjoint = zero ? adjoint_of(backward, tensor, NULL) : &backward->adjoints[tensor->id];
     if (zero && !adjoint->sliced) find_slot(backward, adjoint, NULL);
     for (int i = 0; i < adjoint->slots.count; i++) flush_slot(backward, adjoint, adjoint->slots.items[i], zero);
 }
 
 void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero)
 {
-    Adjoint *adjoint = adjoint_of(backward, tensor);
+    Adjoint *adjoint = adjoint_of(backward, tensor, NULL);
     flush_slot(backward, adjoint, find_slot(backward, adjoint, slice), zero);
 }
 
 Expr *adjoint_read(Backward *backward, Expr *target)
 {
-    Adjoint *adjoint = adjoint_of(backward, target->tensor);
+    Adjoint *adjoint = adjoint_of(backward, target->tensor, target->args);
     Slot *slot = slot_of(backward, adjoint, target->args);
     flush_slot(backward, adjoint, slot, false);
     return slot->started ? expr_read(backward->program, adjoint->tensor, target->args) : NULL;
@@ -303,7 +308,7 @@ static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slo
 void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_count, const List *factors, Span span)
 {
     Program *program = backward->program;
-    Adjoint *adjoint = adjoint_of(backward, read->tensor);
+    Adjoint *adjoint = adjoint_of(backward, read->tensor, read->args);
     Contribution contribution = {.loop_count = loop_count, .factors = *factors, .span = span};
     for (int i = 0; i < read->count; i++) contribution.subs[i] = read->args[i];
     for (int i = 0; i < loop_count; i++) contribution.loops[i] = loops[i];

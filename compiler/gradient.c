@@ -429,8 +429,9 @@ static void find_places(Backward *backward, const List *uses)
 
 void gradient(Program *program, bool recompute)
 {
-    Backward backward = {.program = program, .block = &program->body, .count = program->tensors.count};
     if (!program->loss) return;
+    simplify(program); /* so that nothing is kept for the way back that is not needed, or is the same in every turn */
+    Backward backward = {.program = program, .block = &program->body, .count = program->tensors.count};
     backward.adjoints = arena_alloc(program->arena, (size_t)backward.count * sizeof *backward.adjoints);
     find_needed(&backward);
     const List *uses = find_uses(&backward);

@@ -1,11 +1,12 @@
 /* product: target (+)= sum over indices of a product of factors, written so that contractions stay contractions.
  *
  * Factors that do not depend on the summed indices go outside the sum; the others are gathered into groups by their
- * indices. Two groups that each lack an index of the other are a matrix product, and become a sum of two plain reads:
+ * indices. Two groups that each lack an index of the other are a matrix product, and become a sum of two plain reads;
+ * of more than two, the cheapest pair is summed first:
  *
- *     d[b,f] = sum[o] 2 * g[b] * dy[b,o] * tanh(w[f,o])     -->    w_1[f,o] = tanh(w[f,o])
- *                                                                  d_1[b,f] = sum[o] dy[b,o] * w_1[f,o]
- *                                                                  d[b,f] = 2 * g[b] * d_1[b,f]
+ *     d[b,f] = sum[o] 2 * g[b] * dy[b,o] * tanh(w[f,o])     -->    d_part[f,o] = tanh(w[f,o])
+ *                                                                  d_sum[b,f] = sum[o] dy[b,o] * d_part[f,o]
+ *                                                                  d[b,f] = 2 * g[b] * d_sum[b,f]
  */
 #include "gradient.h"
 
@@ -13,6 +14,7 @@ typedef struct Product {
     Program *program;
     Block *block;
     Span span;
+    const char *name; /* of the target */
     Index *loops[2 * MAX_LOOPS]; /* of the target, then the reduced ones */
     int loop_count, target_count;
     double scale;
@@ -128,18 +130,12 @@ static Expr *new_temp(Product *product, const char *name, unsigned set)
 /* The product of a group as a plain read, computed before when it is not one already. */
 static Expr *group_read(Product *product, const Group *group)
 {
+    Program *program = product->program;
     Expr *first = group->factors.items[0];
     if (group->factors.count == 1 && is_plain_read(first)) return first;
-    const char *name = "part";
-    for (int i = 0; i < group->factors.count; i++) {
-        const Expr *factor = group->factors.items[i];
-        if (factor->kind != EXPR_READ) continue;
-        name = factor->tensor->name;
-        break;
-    }
-    Expr *temp = new_temp(product, arena_format(product->program->arena, "%s_part", name), group->loops);
-    statement_loop(product->program, product->block, temp, false, REDUCE_NONE, NULL, 0,
-                   multiply(product->program, &group->factors, 1), product->span);
+    Expr *temp = new_temp(product, arena_format(program->arena, "%s_part", product->name), group->loops);
+    statement_loop(program, product->block, temp, false, REDUCE_NONE, NULL, 0, multiply(program, &group->factors, 1),
+                   product->span);
     return temp;
 }
 
@@ -193,13 +189,82 @@ static void write_sum(Product *product, Expr *target, bool accumulate, Expr *val
         return;
     }
     unsigned target_loops = (1u << product->target_count) - 1;
-    const char *name = arena_format(program->arena, "%s_sum", target->tensor->name);
+    const char *name = arena_format(program->arena, "%s_sum", product->name);
     Expr *temp = new_temp(product, name, loops_of(product, value) & target_loops);
     statement_loop(program, product->block, temp, false, REDUCE_SUM, reduced, reduced_count, value, product->span);
     List factors = product->outside;
     list_push(program->arena, &factors, temp);
     statement_loop(program, product->block, target, accumulate, REDUCE_NONE, NULL, 0,
                    multiply(program, &factors, product->scale), product->span);
+}
+
+/* The reduced loops that only these two groups have: what can be summed as soon as they are multiplied. */
+static unsigned private_loops(const Product *product, const Group *groups, int count, int a, int b)
+{
+    unsigned own = groups[a].loops | groups[b].loops;
+    for (int i = 0; i < count; i++)
+        if (i != a && i != b) own &= ~groups[i].loops;
+    return own >> product->target_count << product->target_count;
+}
+
+static void drop_loops(Product *product, unsigned set)
+{
+    int count = 0;
+    for (int i = 0; i < product->loop_count; i++)
+        if (!(set >> i & 1)) product->loops[count++] = product->loops[i];
+    product->loop_count = count;
+}
+
+/* Sums over the loops in `summed` the product of two groups, which become one factor. */
+static void join_pair(Product *product, const Group *groups, int count, int a, int b, unsigned summed)
+{
+    Program *program = product->program;
+    Expr *left = group_read(product, &groups[a]), *right = group_read(product, &groups[b]);
+    unsigned kept = (groups[a].loops | groups[b].loops) & ~summed;
+    Expr *temp = new_temp(product, arena_format(program->arena, "%s_sum", product->name), kept);
+    Index *reduced[2 * MAX_LOOPS];
+    int reduced_count = 0;
+    for (int i = 0; i < product->loop_count; i++)
+        if (summed >> i & 1) reduced[reduced_count++] = product->loops[i];
+    statement_loop(program, product->block, temp, false, REDUCE_SUM, reduced, reduced_count,
+                   expr_apply(program, OP_MUL, left, right, NULL), product->span);
+    List inside = {0};
+    for (int g = 0; g < count; g++)
+        for (int i = 0; g != a && g != b && i < groups[g].factors.count; i++)
+            list_push(program->arena, &inside, groups[g].factors.items[i]);
+    drop_loops(product, summed);
+    list_push(program->arena, loops_of(product, temp) >> product->target_count ? &inside : &product->outside, temp);
+    product->inside = inside;
+}
+
+/* Joins the pair of groups that leaves the least work, its own included; false when all at once is no more. */
+static bool join_cheapest(Product *product, const Group *groups, int count)
+{
+    unsigned all = loops_of_list(product, &product->inside);
+    double best = set_size(product, all);
+    int best_a = -1, best_b = -1;
+    for (int a = 0; a < count; a++)
+        for (int b = a + 1; b < count; b++) {
+            unsigned summed = private_loops(product, groups, count, a, b);
+            double size = set_size(product, groups[a].loops | groups[b].loops) + set_size(product, all & ~summed);
+            if (!summed || size >= best) continue;
+            best = size;
+            best_a = a;
+            best_b = b;
+        }
+    if (best_a < 0) return false;
+    join_pair(product, groups, count, best_a, best_b, private_loops(product, groups, count, best_a, best_b));
+    return true;
+}
+
+/* Is a factor outside worth more than a multiplication in every turn of the sum? */
+static bool is_costly(const List *factors)
+{
+    for (int i = 0; i < factors->count; i++) {
+        const Expr *factor = factors->items[i];
+        if (factor->kind == EXPR_APPLY && (factor->op == OP_DIV || op_table[factor->op].cost > 1)) return true;
+    }
+    return false;
 }
 
 /* Reduced loops that nothing inside depends on are a number. */
@@ -217,7 +282,7 @@ static void drop_unused_loops(Product *product)
 void statement_product(Program *program, Block *block, Expr *target, bool accumulate, Index *const *reduced,
                        int reduced_count, const List *factors, Span span)
 {
-    Product product = {.program = program, .block = block, .span = span, .scale = 1};
+    Product product = {.program = program, .block = block, .span = span, .name = target->tensor->name, .scale = 1};
     for (int i = 0; i < target->count; i++)
         if (target->args[i]->kind == EXPR_INDEX && !target->args[i]->index->turn)
             product.loops[product.loop_count++] = target->args[i]->index;
@@ -226,20 +291,21 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
     for (int i = 0; i < factors->count; i++) add_factor(&product, factors->items[i]);
     drop_unused_loops(&product);
 
+    Group groups[MAX_LOOPS];
+    int count = product.loop_count > MAX_RANK ? 1 : make_groups(&product, groups);
+    while (count > 2 && join_cheapest(&product, groups, count)) count = make_groups(&product, groups);
     if (!product.inside.count) {
         statement_loop(program, block, target, accumulate, REDUCE_NONE, NULL, 0,
                        multiply(program, &product.outside, product.scale), span);
         return;
     }
-    Group groups[MAX_LOOPS];
-    bool contraction = make_groups(&product, groups) == 2;
     unsigned target_loops = (1u << product.target_count) - 1;
     bool spread = !is_subset(target_loops, loops_of_list(&product, &product.inside));
-    if (contraction) {
+    if (count == 2) {
         Expr *left = group_read(&product, &groups[0]), *right = group_read(&product, &groups[1]);
         bool split = spread || product.outside.count || product.scale != 1;
         write_sum(&product, target, accumulate, expr_apply(program, OP_MUL, left, right, NULL), split);
-    } else if (spread) {
+    } else if (spread || is_costly(&product.outside)) {
         write_sum(&product, target, accumulate, multiply(program, &product.inside, 1), true);
     } else {
         List all = product.inside;

@@ -1,7 +1,7 @@
 /* simplify: the same program with less in it.
  *
  * Needs:   a verified program.
- * Leaves:  no copy, no value computed twice in a block, nothing in a repeat that is the same in every turn, no statement
+ * Leaves:  contractions of two plain reads, no copy, no value computed twice in a block, nothing in a repeat that is the same in every turn, no statement
  *          and no temporary without use. Outputs, parameters, gradients, states and caches stay.
  *
  *     t[b] = x[b]                            y[b] = exp(x[b]) * 2
@@ -114,7 +114,8 @@ void simplify(Program *program)
 {
     bool changed = true;
     for (int round = 0; changed && round < MAX_ROUNDS; round++) {
-        changed = join_common(program);
+        changed = contract_sums(program);
+        changed |= join_common(program);
         changed |= remove_copies(program);
         changed |= hoist_invariants(program);
         Use use = {0};

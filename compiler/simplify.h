@@ -1,6 +1,7 @@
 /* simplify: what its files share: where every statement stands, and who reads and writes each tensor.
  *
  *     simplify.c   the pass: rounds of the steps below, then the unused goes
+ *     contract.c   sums over products
  *     survey.c     positions, readers and writers
  *     common.c     two statements of the same value
  *     copies.c     tensors that only repeat another one
@@ -48,6 +49,7 @@ bool survey_changes(const Survey *survey, const Expr *read, int position);
 bool survey_is_local(const Survey *survey, const Tensor *tensor, const Statement *repeat);
 
 /* The steps; true when something was changed. */
+bool contract_sums(Program *program);
 bool join_common(Program *program);
 bool remove_copies(Program *program);
 bool hoist_invariants(Program *program);
