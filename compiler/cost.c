@@ -1,0 +1,240 @@
+/* cost: parameters and arithmetic of a model, before it runs.
+ *
+ * Needs:   the routed forward program.
+ * Leaves:  tensor->active of every parameter: the share of it that one token visits.
+ *
+ * Arithmetic is counted as the program stands, for one token: an operation by its row in op.def, a
+ * sum one addition for each term (so a multiply-add is two), attention over the keys that a place
+ * sees on average. Training does each product three times (its result and the gradients of both
+ * sides), and attention once more, because its backward pass does the forward products again.
+ *
+ *     up[n[r],d,f] over rows r of k choices out of |n| for each token: active = k / |n|
+ */
+#include "passes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The layers of one path, "block.{i}.attention": one for each turn of a repeat. */
+typedef struct Family {
+    LayerCost sum; /* of all turns */
+    long turns;
+} Family;
+
+typedef struct Costing {
+    Arena *arena;
+    const Program *program;
+    Cost *cost;
+    double tokens;
+    double *active;   /* by tensor: the largest share that a read visits; -1 when there is none */
+    List families;    /* Family * */
+    Axis *words;      /* the axis of the vocabulary that tokens look up, or NULL */
+    const char *path; /* of the layer whose weights were read last */
+    const Statement *repeat;
+    double arithmetic, attention; /* of the whole program */
+} Costing;
+
+/* ---- active parameters ---- */
+
+static bool is_row(const Expr *sub) {
+    return sub->kind == EXPR_READ && sub->count == 1 && sub->tensor->type == TYPE_INT &&
+           sub->tensor->axes[0]->kind == AXIS_ROWS;
+}
+
+/* Rows for each token, over the number of groups that the rows choose from. */
+static double share_of(const Costing *costing, const Expr *read) {
+    double share = 1, groups = 1;
+    for (int i = 0; i < read->count; i++) {
+        if (!is_row(read->args[i])) continue;
+        groups *= (double)read->tensor->axes[i]->size;
+        share = (double)read->args[i]->tensor->axes[0]->size / costing->tokens;
+    }
+    return share < groups ? share / groups : 1;
+}
+
+/* The path of a layer's weight without its last part. */
+static const char *layer_path(Arena *arena, const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? arena_copy(arena, path, (size_t)(dot - path)) : path;
+}
+
+static void visit_read(Expr *expr, void *data) {
+    Costing *costing = data;
+    if (expr->kind != EXPR_READ) return;
+    if (expr->tensor->role == ROLE_PARAMETER) {
+        double share = share_of(costing, expr), *active = &costing->active[expr->tensor->id];
+        if (share > *active) *active = share;
+        if (expr->tensor->path) costing->path = layer_path(costing->arena, expr->tensor->path);
+    }
+    for (int i = 0; i < expr->count && expr->tensor->role == ROLE_PARAMETER; i++) {
+        const Expr *sub = expr->args[i];
+        if (sub->kind == EXPR_READ && sub->tensor->role == ROLE_INPUT &&
+            sub->tensor->input == INPUT_TOKEN)
+            costing->words = expr->tensor->axes[i];
+    }
+}
+
+/* ---- layers ---- */
+
+/* `path` with its turn filled in: "{i}", "{i+3}", "{2*i}", "{2*i+1}". */
+static const char *path_at(Arena *arena, const char *path, long turn) {
+    const char *brace = strchr(path, '{'), *end = brace ? strchr(brace, '}') : NULL;
+    if (!end) return path;
+    const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
+    long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
+    long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
+    return arena_format(arena, "%.*s%ld%s", (int)(brace - path), path, factor * turn + offset,
+                        end + 1);
+}
+
+/* Adds to what is counted for all turns of the layers that the path stands for. */
+static void add_layer(Costing *costing, const char *path, long turns, LayerCost counted) {
+    Family *family = NULL;
+    for (int i = 0; i < costing->families.count && !family; i++) {
+        Family *known = costing->families.items[i];
+        if (strcmp(known->sum.path, path) == 0) family = known;
+    }
+    if (!family) {
+        family = arena_alloc(costing->arena, sizeof *family);
+        family->sum.path = path;
+        list_push(costing->arena, &costing->families, family);
+    }
+    family->turns = strchr(path, '{') ? turns : 1;
+    family->sum.parameters += counted.parameters;
+    family->sum.active += counted.active;
+    family->sum.flops += counted.flops;
+}
+
+static bool same_repeat(const Family *a, const Family *b) {
+    size_t before = strcspn(a->sum.path, "{");
+    return a->turns == b->turns && a->sum.path[before] &&
+           strncmp(a->sum.path, b->sum.path, before + 1) == 0;
+}
+
+/* One entry for each layer, turn by turn. */
+static void list_layers(Costing *costing) {
+    List *families = &costing->families;
+    for (int first = 0, last; first < families->count; first = last) {
+        const Family *family = families->items[first];
+        for (last = first + 1; last < families->count; last++)
+            if (!same_repeat(family, families->items[last])) break;
+        for (long turn = 0; turn < family->turns; turn++) {
+            for (int i = first; i < last; i++) {
+                const Family *each = families->items[i];
+                LayerCost *layer = arena_alloc(costing->arena, sizeof *layer);
+                layer->path = path_at(costing->arena, each->sum.path, turn);
+                layer->parameters = each->sum.parameters / (double)each->turns;
+                layer->active = each->sum.active / (double)each->turns;
+                layer->flops = each->sum.flops / (double)each->turns;
+                list_push(costing->arena, &costing->cost->layers, layer);
+            }
+        }
+    }
+}
+
+static bool has_axis(const Tensor *tensor, const Axis *axis) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i] == axis) return true;
+    return false;
+}
+
+static void add_parameters(Costing *costing) {
+    const List *tensors = &costing->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        Tensor *tensor = tensors->items[i];
+        if (tensor->role != ROLE_PARAMETER) continue;
+        double count = (double)tensor_elements(tensor);
+        tensor->active = costing->active[i] < 0 ? 1 : costing->active[i];
+        costing->cost->parameters += count;
+        costing->cost->active += count * tensor->active;
+        if (costing->words && has_axis(tensor, costing->words)) costing->cost->embedding += count;
+        bool stacked = tensor->rank && tensor->axes[0]->kind == AXIS_REPEAT;
+        add_layer(costing, layer_path(costing->arena, tensor->path ? tensor->path : tensor->name),
+                  stacked ? tensor->axes[0]->size : 1,
+                  (LayerCost){.parameters = count, .active = count * tensor->active});
+    }
+}
+
+/* ---- arithmetic ---- */
+
+static double expr_cost(const Expr *expr) {
+    if (expr->kind != EXPR_APPLY) return 0;
+    double sum = op_table[expr->op].cost;
+    for (int i = 0; i < expr->count; i++) sum += expr_cost(expr->args[i]);
+    return sum;
+}
+
+static double loop_cost(const Statement *statement) {
+    double each = expr_cost(statement->value) +
+                  (statement->reduction != REDUCE_NONE || statement->accumulate);
+    for (int i = 0; i < statement->loop_count; i++) each *= (double)statement->loops[i]->axis->size;
+    return each;
+}
+
+/* The keys that a place sees, on average over the sequence. */
+static double average_keys(const AttendOptions *options, double places) {
+    if (options->mask == MASK_NONE) return places;
+    double window = options->mask == MASK_WINDOW && (double)options->window < places
+                        ? (double)options->window
+                        : places;
+    return (window * (window + 1) / 2 + (places - window) * window) / places;
+}
+
+/* Scores and weighted values are products; the weight of a key is an exponential and its sum. */
+static double attend_cost(const Statement *statement) {
+    const Expr *query = statement->inputs.items[0], *key = statement->inputs.items[1],
+               *value = statement->inputs.items[2];
+    double each = 2 * (double)key->tensor->axes[key->count - 1]->size +
+                  2 * (double)value->tensor->axes[value->count - 1]->size + op_table[OP_EXP].cost +
+                  2;
+    double keys =
+        average_keys(&statement->attention, (double)key->tensor->axes[key->count - 3]->size);
+    double queries = (double)tensor_elements(query->tensor) /
+                     (double)query->tensor->axes[query->count - 1]->size;
+    return each * keys * queries;
+}
+
+static void add_statement(Costing *costing, Statement *statement) {
+    double counted = 0;
+    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->value, visit_read, costing);
+        counted = loop_cost(statement);
+    } else if (attends) {
+        counted = attend_cost(statement);
+    } else if (statement->call == CALL_TOP) {
+        counted = (double)tensor_elements(((Expr *)statement->inputs.items[0])->tensor);
+    }
+    long turns = costing->repeat ? costing->repeat->index->axis->size : 1;
+    counted *= (double)turns / costing->tokens;
+    *(attends ? &costing->attention : &costing->arithmetic) += counted;
+    if (costing->path) add_layer(costing, costing->path, turns, (LayerCost){.flops = counted});
+}
+
+static void add_block(Costing *costing, const Block *block, const Statement *repeat) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        costing->repeat = repeat;
+        if (statement->kind == STATEMENT_REPEAT)
+            add_block(costing, &statement->body, statement);
+        else
+            add_statement(costing, statement);
+    }
+}
+
+/* cost: see the head of this file. */
+Cost *cost(Arena *arena, Program *forward) {
+    Costing costing = {.arena = arena, .program = forward, .tokens = 1};
+    Cost *result = costing.cost = arena_alloc(arena, sizeof *result);
+    if (forward->batch) costing.tokens *= (double)forward->batch->size;
+    if (forward->sequence) costing.tokens *= (double)forward->sequence->size;
+    costing.active = arena_alloc(arena, (size_t)forward->tensors.count * sizeof *costing.active);
+    for (int i = 0; i < forward->tensors.count; i++) costing.active[i] = -1;
+    add_block(&costing, &forward->body, NULL);
+    add_parameters(&costing);
+    list_layers(&costing);
+    result->flops_forward = costing.arithmetic + costing.attention;
+    result->flops_train = 3 * costing.arithmetic + 3.5 * costing.attention;
+    result->cache_bytes_per_token = (double)forward->cache_bytes_per_token;
+    return result;
+}
