@@ -64,6 +64,8 @@ typedef struct Member {
     bool column;   /* the last loop belongs to the target and runs inside the reduced loops: one sum for each of its turns */
     int block;     /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
+    const char *sum, *partial; /* names of what a reduction is kept in, given by the emitter */
+    bool sum_is_local;
 } Member;
 
 /* A loop with what runs inside it, or one member. */
@@ -87,6 +89,7 @@ typedef struct Local {
     bool stored;   /* scalars: the tensor has memory as well, because others read it */
     Nest *scope;   /* the loop in whose body it is declared */
     int covered;   /* how many loops of the target are fixed there */
+    long size;     /* rows: elements */
     Member *first; /* writes it first */
 } Local;
 

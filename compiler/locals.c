@@ -124,6 +124,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
         bool fits = size <= MOST_ROW && *rows + size <= MOST_ROWS && (covered || kernel->work < SMALL_WORK);
         if (local.stored || !fits) return NULL;
         *rows += size;
+        local.size = size;
     }
     Local *result = arena_alloc(program->arena, sizeof *result);
     *result = local;

@@ -117,7 +117,7 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
     double work = statement_work(statement);
     bool small = kernel->work + work < SMALL_WORK;
     int shared = fresh ? 0 : shared_loops(program, kernel, member, small);
-    bool full = kernel->members.count >= MOST_MEMBERS;
+    bool full = kernel->members.count >= MOST_MEMBERS && program->graph != GRAPH_UPDATE;
     if (!fresh && (full || (shared == 0 && !small))) return false;
 
     Nest *at = shared ? member->path[shared - 1] : kernel->root;

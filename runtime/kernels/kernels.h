@@ -24,4 +24,17 @@
 #include "attention.h"
 #include "routing.h"
 
+#include <math.h>
+
+/* Loops of generated code say what may run side by side; without OpenMP they say nothing. */
+#define MOEC_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#ifdef _OPENMP
+#define MOEC_OMP(...) MOEC_PRAGMA(omp __VA_ARGS__)
+#else
+#define MOEC_OMP(...)
+#endif
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
+#endif
+
 #endif

@@ -1,0 +1,191 @@
+/* emit_kernel: one kernel as a C function that gets pointers to the tensors it touches.
+ *
+ *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
+ *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
+ */
+#include "emit.h"
+
+#include <string.h>
+
+/* ---- one statement in its loops ---- */
+
+const char *scalar_of(const Emitter *emitter, const Member *member, Local **local)
+{
+    for (int i = 0; i < emitter->kernel->locals.count; i++) {
+        Local *candidate = emitter->kernel->locals.items[i];
+        if (candidate->tensor != member->statement->target->tensor || candidate->kind != LOCAL_SCALAR) continue;
+        *local = candidate;
+        return emitter->locals[i];
+    }
+    return NULL;
+}
+
+static bool *known_local(Emitter *emitter, const Local *local)
+{
+    for (int i = 0; i < emitter->kernel->locals.count; i++)
+        if (emitter->kernel->locals.items[i] == local) return &emitter->known[i];
+    return NULL;
+}
+
+static const char *type_name(const Tensor *tensor)
+{
+    return tensor->type == TYPE_INT ? "int32_t" : "float";
+}
+
+/* The element of the target in memory, even when a variable holds its value as well. */
+static const char *memory_element(Emitter *emitter, const Expr *target, bool *known, const char **inside)
+{
+    bool was = known ? *known : false;
+    if (known) *known = false;
+    const char *element = element_text(emitter, target, inside);
+    if (known) *known = was;
+    return element;
+}
+
+static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name, const char *value)
+{
+    Statement *statement = member->statement;
+    bool *known = known_local(emitter, local);
+    const char *inside;
+    if (*known) {
+        emit_line(emitter, "%s %s %s;", name, statement->accumulate ? "+=" : "=", value);
+    } else if (statement->accumulate) {
+        const char *element = memory_element(emitter, statement->target, known, &inside);
+        emit_line(emitter, "%s %s = %s + %s;", type_name(local->tensor), name, element, value);
+    } else {
+        emit_line(emitter, "%s %s = %s;", type_name(local->tensor), name, value);
+    }
+    *known = true;
+    if (!local->stored) return;
+    const char *element = memory_element(emitter, statement->target, known, &inside);
+    emitter->written[local->tensor->id] = true;
+    emit_line(emitter, "%s = %s;", element, name);
+}
+
+void emit_store(Emitter *emitter, Member *member, const char *value)
+{
+    Local *local;
+    const char *name = scalar_of(emitter, member, &local), *inside;
+    if (name) {
+        store_scalar(emitter, member, local, name, value);
+        return;
+    }
+    const Expr *target = member->statement->target;
+    const char *element = element_text(emitter, target, &inside);
+    emitter->written[target->tensor->id] = true;
+    const char *sign = member->statement->accumulate ? "+=" : "=";
+    if (inside) emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
+    else emit_line(emitter, "%s %s %s;", element, sign, value);
+}
+
+void emit_member(Emitter *emitter, Member *member)
+{
+    Statement *statement = member->statement;
+    bool integer = statement->target->tensor->type == TYPE_INT;
+    const char *value = integer ? arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value))
+                                : real_text(emitter, statement->value);
+    if (statement->reduction == REDUCE_NONE) {
+        emit_store(emitter, member, value);
+        return;
+    }
+    const char *sum = member->sum;
+    if (member->column) {
+        const Nest *inner = member->path[member->depth - 1];
+        sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text, inner->block->text)
+                           : arena_format(emitter->arena, "%s[%s]", sum, inner->text);
+    }
+    if (statement->reduction == REDUCE_SUM) emit_line(emitter, "%s += %s;", sum, value);
+    else
+        emit_line(emitter, "%s = %s(%s, %s);", sum, statement->reduction == REDUCE_MAX ? "moec_max" : "moec_min", sum,
+                  value);
+}
+
+/* ---- the function ---- */
+
+static void add_equations(Emitter *emitter, const Kernel *kernel)
+{
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Statement *statement = ((Member *)kernel->members.items[i])->statement;
+        const char *text = print_statement(emitter->arena, statement);
+        size_t length = strcspn(text, "\n");
+        const char *place = line_of(emitter->arena, statement->span);
+        emit_line(emitter, "%s %.*s%s%s%s", i ? "  " : "/*", (int)length, text, *place ? "   -- " : "", place,
+                  i == kernel->members.count - 1 ? " */" : "");
+    }
+}
+
+static void add_parameter(Text *parameters, Text *arguments, const char *parameter, const char *argument)
+{
+    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
+    text_add(arguments, "%s%s", arguments->length ? ", " : "", argument);
+}
+
+/* Parameters and arguments of what the body turned out to use. */
+static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments)
+{
+    Arena *arena = emitter->arena;
+    if (emitter->uses_seed) add_parameter(parameters, arguments, "uint64_t moec_seed", "run->seed");
+    for (int i = 0; i < emitter->turns_used.count; i++) {
+        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
+        add_parameter(parameters, arguments, arena_format(arena, "long %s", name), name);
+    }
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        if (!emitter->used[i]) continue;
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        const char *name = emitter->names[i];
+        add_parameter(parameters, arguments,
+                      arena_format(arena, "%s%s *restrict %s", emitter->written[i] ? "" : "const ", type_name(tensor), name),
+                      name);
+        emitter->declared[i] = true;
+    }
+    if (!parameters->length) text_add(parameters, "void");
+}
+
+void begin_kernel(Emitter *emitter, Kernel *kernel)
+{
+    size_t tensors = (size_t)emitter->program->tensors.count + 1, locals = (size_t)kernel->locals.count + 1;
+    emitter->kernel = kernel;
+    emitter->used = arena_alloc(emitter->arena, tensors * sizeof *emitter->used);
+    emitter->written = arena_alloc(emitter->arena, tensors * sizeof *emitter->written);
+    emitter->known = arena_alloc(emitter->arena, locals * sizeof *emitter->known);
+    emitter->locals = arena_alloc(emitter->arena, locals * sizeof *emitter->locals);
+    emitter->uses_seed = false;
+    emitter->turns_used = (List){0};
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        const char *name = emitter->names[local->tensor->id];
+        const char *wanted = local->stored ? arena_format(emitter->arena, "%s_now", name) : name;
+        /* A tensor without memory leaves its name to the variable. */
+        if (!local->stored) emitter->names[local->tensor->id] = NULL;
+        emitter->locals[i] = bind_name(emitter, NULL, NULL, wanted);
+        emitter->names[local->tensor->id] = name;
+    }
+}
+
+void emit_kernel(Emitter *emitter, Kernel *kernel)
+{
+    int outer = emitter->binding_count, indent = emitter->indent;
+    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    begin_kernel(emitter, kernel);
+    emitter->out = &body;
+    emitter->indent = 1;
+    emit_nests(emitter, kernel->root);
+
+    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
+    add_parameters(emitter, &parameters, &arguments);
+    const char *name = arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++);
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, kernel);
+    emit_line(emitter, "static void %s(%s)", name, parameters.text);
+    text_add(&emitter->functions, "{\n");
+    text_add_bytes(&emitter->functions, body.text, body.length);
+    text_add(&emitter->functions, "}\n\n");
+
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->out = run;
+    emitter->indent = indent;
+    emitter->binding_count = outer;
+    emit_line(emitter, "%s(%s);", name, arguments.length ? arguments.text : "");
+}

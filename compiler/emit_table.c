@@ -1,0 +1,115 @@
+/* emit_table: the one constant that a generated file exports: what there is, how it is called and where it lies. */
+#include "emit.h"
+
+#include <string.h>
+
+static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
+static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
+
+static const char *block_of(const Tensor *tensor)
+{
+    switch (tensor->role) {
+    case ROLE_PARAMETER: return "MOEC_WEIGHTS";
+    case ROLE_STATE: return "MOEC_STATES";
+    case ROLE_INPUT: return "MOEC_INPUTS";
+    case ROLE_OUTPUT: return "MOEC_OUTPUTS";
+    case ROLE_CACHE: return "MOEC_CACHE";
+    case ROLE_GRADIENT:
+    case ROLE_TEMP: break;
+    }
+    return "MOEC_ARENA";
+}
+
+static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset)
+{
+    Text axes = {.arena = arena}, shape = {.arena = arena};
+    bool stacked = tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
+    text_add(&axes, "%s", "");
+    for (int i = 0; i < tensor->rank; i++) {
+        text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
+        text_add(&shape, "%s%ld", i ? ", " : "", tensor->axes[i]->size);
+    }
+    text_add(text, "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
+             quoted(arena, tensor->path ? tensor->path : tensor->name), quoted(arena, axes.text), block_of(tensor), offset,
+             tensor->rank, tensor->rank ? shape.text : "0");
+    if (tensor->type == TYPE_INT) text_add(text, ", .is_int = 1");
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
+        text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d", init_kinds[tensor->init.kind],
+                 tensor->init.a, tensor->init.b, tensor->rank - stacked >= 2);
+    if (tensor->role == ROLE_INPUT)
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input], tensor->vocabulary);
+    text_add(text, "},\n");
+}
+
+static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors, const size_t *offsets)
+{
+    if (!tensors->count) return;
+    text_add(text, "static const MoecTensor %s[] = {\n", name);
+    for (int i = 0; i < tensors->count; i++)
+        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i);
+    text_add(text, "};\n\n");
+}
+
+static List tensors_with(Arena *arena, const Program *program, Role role)
+{
+    List list = {0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == role) list_push(arena, &list, tensor);
+    }
+    return list;
+}
+
+/* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
+static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted)
+{
+    static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE"};
+    const Program *program = emitted->program;
+    List inputs = tensors_with(arena, program, ROLE_INPUT), caches = tensors_with(arena, program, ROLE_CACHE);
+    size_t *offsets = arena_alloc(arena, ((size_t)caches.count + 1) * sizeof *offsets), bytes = 0;
+    for (int i = 0; i < caches.count; i++) {
+        offsets[i] = bytes;
+        bytes += ((size_t)tensor_elements(caches.items[i]) * 4 + 63) / 64 * 64;
+    }
+    const char *prefix = emitted->prefix;
+    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches, offsets);
+
+    bool decodes = program->graph == GRAPH_DECODE;
+    long sequence = program->sequence ? program->sequence->size : 1;
+    Text entry = {.arena = arena};
+    text_add(&entry, "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
+             kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
+             decodes ? program->context : sequence, sequence);
+    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", emitted->schedule->arena_bytes, bytes);
+    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {"input", "output", "cache"};
+    const int sizes[] = {inputs.count, program->outputs.count, caches.count};
+    for (int i = 0; i < 3; i++)
+        if (sizes[i])
+            text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i], counts[i], sizes[i]);
+    text_add(&entry, "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
+             emitted->first_product, emitted->product_count, emitted->flops, emitted->product_flops);
+    return entry.text;
+}
+
+void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update, const Layout *weights,
+                const Layout *states, const List *products)
+{
+    Text graphs = {.arena = arena};
+    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets);
+    add_tensors(arena, text, "states", &states->tensors, states->offsets);
+    for (int i = 0; i < emitted->count; i++) text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
+    if (emitted->count) text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
+
+    text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n", quoted(arena, model));
+    if (weights->tensors.count)
+        text_add(text, "    .parameters = parameters, .parameter_count = %d,\n", weights->tensors.count);
+    if (states->tensors.count) text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
+    text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
+    if (emitted->count) text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
+    if (update) text_add(text, "    .update = &update,\n");
+    if (products->count)
+        text_add(text, "    .products = moec_products, .product_count = %d,\n", products->count);
+    text_add(text, "};\n");
+}
