@@ -6,86 +6,14 @@
 
 #include <cmocka.h>
 
-#include "../../compiler/passes.h"
+#include "maker.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- making programs ---- */
-
-typedef struct Maker {
-    Program *program;
-    Block *block;
-} Maker;
-
-static const Span nowhere;
-
-static Axis *make_axis(Maker *maker, const char *name, long size)
-{
-    return axis_new(maker->program, name, size, AXIS_PLAIN, nowhere);
-}
-
-static Index *make_index(Maker *maker, Axis *axis)
-{
-    return index_new(maker->program, axis->name, axis);
-}
-
-#define MAKE(maker, name, role, ...)                                                                    \
-    tensor_new((maker)->program, name, role, TYPE_REAL, (int)(sizeof((Axis *[]){__VA_ARGS__}) / sizeof(Axis *)), \
-               (Axis *[]){__VA_ARGS__}, nowhere)
-#define AT(maker, tensor, ...) expr_read((maker)->program, tensor, (Expr *[]){__VA_ARGS__})
-
-static Tensor *make_scalar(Maker *maker, const char *name, Role role)
-{
-    return tensor_new(maker->program, name, role, TYPE_REAL, 0, NULL, nowhere);
-}
-
-static Expr *at_index(Maker *maker, Index *index)
-{
-    return expr_index(maker->program, index);
-}
-
-static Expr *number(Maker *maker, double value)
-{
-    return expr_number(maker->program, value);
-}
-
-static Expr *apply(Maker *maker, OpCode op, Expr *a, Expr *b)
-{
-    return expr_apply(maker->program, op, a, b, NULL);
-}
-
-static Expr *times(Maker *maker, Expr *a, Expr *b)
-{
-    return apply(maker, OP_MUL, a, b);
-}
-
-static Expr *plus(Maker *maker, Expr *a, Expr *b)
-{
-    return apply(maker, OP_ADD, a, b);
-}
-
-/* target = value, nothing summed. */
-static void set(Maker *maker, Expr *target, Expr *value)
-{
-    statement_loop(maker->program, maker->block, target, false, REDUCE_NONE, NULL, 0, value, nowhere);
-}
-
-static void reduce(Maker *maker, Expr *target, Reduction reduction, Index *first, Index *second, Expr *value)
-{
-    Index *reduced[] = {first, second};
-    statement_loop(maker->program, maker->block, target, false, reduction, reduced, second ? 2 : 1, value, nowhere);
-}
-
-static Maker maker_new(Arena *arena)
-{
-    Reports *reports = arena_alloc(arena, sizeof *reports);
-    reports->arena = arena;
-    Program *program = program_new(arena, reports, "test", GRAPH_TRAIN);
-    return (Maker){program, &program->body};
-}
+/* ---- making losses ---- */
 
 /* loss = sum over all of tensor[i] * (a different number for every element) + a square. */
 static void make_loss(Maker *maker, Tensor *tensor)
