@@ -1,12 +1,13 @@
 /* attention: softmax attention forward, backward and against a cache.
  *
- * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width], v[batch, keys, value_heads,
- * value_width], o[batch, queries, heads, value_width], lse[batch, queries, heads], sink[heads]. Query head h reads key head
- * h*key_heads/heads and value head h*value_heads/heads.
+ * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
+ * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
+ * queries, heads], sink[heads]. Query head h reads key head h*key_heads/heads and value head
+ * h*value_heads/heads.
  *
- * The scores of a block of queries against a block of keys are the only ones in memory at a time; a running maximum and sum of
- * each query make the softmax of blocks seen so far exact. The backward pass makes the weights again from lse. Results do not
- * depend on the number of threads.
+ * The scores of a block of queries against a block of keys are the only ones in memory at a time; a
+ * running maximum and sum of each query make the softmax of blocks seen so far exact. The backward
+ * pass makes the weights again from lse. Results do not depend on the number of threads.
  */
 #ifndef MOEC_ATTENTION_H
 #define MOEC_ATTENTION_H
@@ -24,22 +25,24 @@ typedef struct MoecAttend {
     long window; /* MOEC_MASK_WINDOW: query i sees keys i-window+1 .. i */
     float scale;
     float cap; /* scores become cap*tanh(score/cap); 0: none */
-    long best; /* moec_attend_step: read only the `best` largest-weight values, weights not renormalised; 0: all */
+    long best; /* moec_attend_step: read only the `best` largest-weight values, weights not
+                  renormalised; 0: all */
 } MoecAttend;
 
 enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
-    MOEC_STEP_QUERIES = 8,   /* more new tokens than these are treated in blocks */
-    MOEC_STEP_KEYS = 128,    /* keys read before the next head of a group reads them again */
-    MOEC_STEP_PART = 512,    /* keys a task takes at least */
+    MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
+    MOEC_STEP_KEYS = 128,       /* keys read before the next head of a group reads them again */
+    MOEC_STEP_PART = 512,       /* keys a task takes at least */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */
-    MOEC_STEP_BEST = 4096    /* `best` is at most this */
+    MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
 
 /* What one thread has on its way. */
 typedef struct MoecAttendScratch {
-    float score[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS], slope[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS];
+    float score[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS],
+        slope[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS];
     float largest[MOEC_ATTEND_QUERIES], sum[MOEC_ATTEND_QUERIES], total[MOEC_ATTEND_QUERIES];
 } MoecAttendScratch;
 
@@ -52,42 +55,40 @@ typedef struct MoecHead {
     long q_step, k_step, v_step, o_step, lse_step;
 } MoecHead;
 
-MOEC_INLINE long moec_key_head(const MoecAttend *attend, long h) { return h * attend->key_heads / attend->heads; }
-MOEC_INLINE long moec_value_head(const MoecAttend *attend, long h) { return h * attend->value_heads / attend->heads; }
+MOEC_INLINE long moec_key_head(const MoecAttend *attend, long h) {
+    return h * attend->key_heads / attend->heads;
+}
+MOEC_INLINE long moec_value_head(const MoecAttend *attend, long h) {
+    return h * attend->value_heads / attend->heads;
+}
 
 /* Where the elements of (batch b, head h) begin in a tensor of queries, keys, values or outputs. */
-MOEC_INLINE long moec_at_query(const MoecAttend *attend, long b, long h)
-{
+MOEC_INLINE long moec_at_query(const MoecAttend *attend, long b, long h) {
     return (b * attend->queries * attend->heads + h) * attend->width;
 }
-MOEC_INLINE long moec_at_key(const MoecAttend *attend, long b, long h)
-{
+MOEC_INLINE long moec_at_key(const MoecAttend *attend, long b, long h) {
     return (b * attend->keys * attend->key_heads + moec_key_head(attend, h)) * attend->width;
 }
-MOEC_INLINE long moec_at_value(const MoecAttend *attend, long b, long h)
-{
-    return (b * attend->keys * attend->value_heads + moec_value_head(attend, h)) * attend->value_width;
+MOEC_INLINE long moec_at_value(const MoecAttend *attend, long b, long h) {
+    return (b * attend->keys * attend->value_heads + moec_value_head(attend, h)) *
+           attend->value_width;
 }
-MOEC_INLINE long moec_at_output(const MoecAttend *attend, long b, long h)
-{
+MOEC_INLINE long moec_at_output(const MoecAttend *attend, long b, long h) {
     return (b * attend->queries * attend->heads + h) * attend->value_width;
 }
-MOEC_INLINE long moec_at_lse(const MoecAttend *attend, long b, long h)
-{
+MOEC_INLINE long moec_at_lse(const MoecAttend *attend, long b, long h) {
     return b * attend->queries * attend->heads + h;
 }
 
-/* Heads that share a key head or a value head, directly or by way of others, lie side by side; the first of them leads. */
-MOEC_INLINE int moec_leads(const MoecAttend *attend, long h)
-{
+/* Heads that share a key head or a value head, directly or by way of others, lie side by side; the
+ * first of them leads. */
+MOEC_INLINE int moec_leads(const MoecAttend *attend, long h) {
     return h == 0 || (moec_key_head(attend, h) != moec_key_head(attend, h - 1) &&
                       moec_value_head(attend, h) != moec_value_head(attend, h - 1));
 }
 
-MOEC_FUNCTION long moec_group_end(const MoecAttend *attend, long h)
-{
-    do
-        h++;
+MOEC_FUNCTION long moec_group_end(const MoecAttend *attend, long h) {
+    do h++;
     while (h < attend->heads && !moec_leads(attend, h));
     return h;
 }
@@ -97,17 +98,17 @@ typedef struct MoecRange {
 } MoecRange;
 
 /* The keys that a query at this place sees. */
-MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place)
-{
-    MoecRange range = {0, attend->mask == MOEC_MASK_NONE ? attend->keys : moec_least(place + 1, attend->keys)};
+MOEC_INLINE MoecRange moec_visible(const MoecAttend *attend, long place) {
+    MoecRange range = {0, attend->mask == MOEC_MASK_NONE ? attend->keys
+                                                         : moec_least(place + 1, attend->keys)};
     if (attend->mask == MOEC_MASK_WINDOW && place - attend->window + 1 > 0)
         range.first = place - attend->window + 1;
     return range;
 }
 
 /* The same, as columns of the block of `count` keys from `first_key` on. */
-MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place, long first_key, long count)
-{
+MOEC_INLINE MoecRange moec_visible_columns(const MoecAttend *attend, long place, long first_key,
+                                           long count) {
     MoecRange range = moec_visible(attend, place);
     range.first = range.first > first_key ? range.first - first_key : 0;
     range.end = moec_least(range.end - first_key, count);
@@ -120,23 +121,23 @@ typedef struct MoecPair {
 } MoecPair;
 
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
-MOEC_FUNCTION void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair, float *score)
-{
-    const MoecBlockProduct product = {pair->queries,
-                                      pair->keys,
-                                      attend->width,
-                                      {head->q + pair->query * head->q_step, head->q_step, 1, NULL, NULL},
-                                      {head->k + pair->key * head->k_step, head->k_step, 1, NULL, NULL},
-                                      score,
-                                      MOEC_ATTEND_KEYS,
-                                      0};
+MOEC_FUNCTION void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
+                               float *score) {
+    const MoecBlockProduct product = {
+        pair->queries,
+        pair->keys,
+        attend->width,
+        {head->q + pair->query * head->q_step, head->q_step, 1, NULL, NULL},
+        {head->k + pair->key * head->k_step, head->k_step, 1, NULL, NULL},
+        score,
+        MOEC_ATTEND_KEYS,
+        0};
     moec_block_multiply(&product);
     for (long i = 0; i < pair->queries; i++) {
         float *row = score + i * MOEC_ATTEND_KEYS;
         if (attend->cap == 0.0f) {
 #pragma omp simd
-            for (long j = 0; j < pair->keys; j++)
-                row[j] *= attend->scale;
+            for (long j = 0; j < pair->keys; j++) row[j] *= attend->scale;
         } else {
 #pragma omp simd
             for (long j = 0; j < pair->keys; j++)
@@ -145,47 +146,41 @@ MOEC_FUNCTION void moec_scores(const MoecAttend *attend, const MoecHead *head, c
     }
 }
 
-MOEC_FUNCTION float moec_row_max(const float *row, MoecRange range, float largest)
-{
+MOEC_FUNCTION float moec_row_max(const float *row, MoecRange range, float largest) {
 #pragma omp simd reduction(max : largest)
-    for (long j = range.first; j < range.end; j++)
-        largest = row[j] > largest ? row[j] : largest;
+    for (long j = range.first; j < range.end; j++) largest = row[j] > largest ? row[j] : largest;
     return largest;
 }
 
 /* row = exp(row - less) inside the range, 0 outside; returns the sum. */
-MOEC_FUNCTION float moec_row_weights(float *row, MoecRange range, long count, float less)
-{
+MOEC_FUNCTION float moec_row_weights(float *row, MoecRange range, long count, float less) {
     float sum = 0.0f;
-    for (long j = 0; j < range.first && j < count; j++)
-        row[j] = 0.0f;
+    for (long j = 0; j < range.first && j < count; j++) row[j] = 0.0f;
 #pragma omp simd reduction(+ : sum)
     for (long j = range.first; j < range.end; j++) {
         row[j] = moec_exp(row[j] - less);
         sum += row[j];
     }
-    for (long j = range.end > 0 ? range.end : 0; j < count; j++)
-        row[j] = 0.0f;
+    for (long j = range.end > 0 ? range.end : 0; j < count; j++) row[j] = 0.0f;
     return sum;
 }
 
-MOEC_INLINE void moec_row_scale(float *row, long count, float factor)
-{
+MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 #pragma omp simd
-    for (long j = 0; j < count; j++)
-        row[j] *= factor;
+    for (long j = 0; j < count; j++) row[j] *= factor;
 }
 
 /* ---- forward ---- */
 
 /* Takes one block of keys into the running softmax and output of a block of queries. */
-MOEC_FUNCTION void moec_attend_pair(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair)
-{
+MOEC_FUNCTION void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
+                                    const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     moec_scores(attend, head, pair, scratch->score);
     for (long i = 0; i < pair->queries; i++) {
         float *row = scratch->score + i * MOEC_ATTEND_KEYS;
-        const MoecRange range = moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
+        const MoecRange range =
+            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
         const float before = scratch->largest[i], largest = moec_row_max(row, range, before);
         const float fade = largest > before ? moec_exp(before - largest) : 1.0f;
         const float less = largest == -__builtin_inff() ? 0.0f : largest;
@@ -194,40 +189,44 @@ MOEC_FUNCTION void moec_attend_pair(const MoecAttend *attend, const MoecHead *he
         if (fade != 1.0f)
             moec_row_scale(head->o + (pair->query + i) * head->o_step, attend->value_width, fade);
     }
-    const MoecBlockProduct product = {pair->queries,
-                                      attend->value_width,
-                                      pair->keys,
-                                      {scratch->score, MOEC_ATTEND_KEYS, 1, NULL, NULL},
-                                      {head->v + pair->key * head->v_step, 1, head->v_step, NULL, NULL},
-                                      head->o + pair->query * head->o_step,
-                                      head->o_step,
-                                      1};
+    const MoecBlockProduct product = {
+        pair->queries,
+        attend->value_width,
+        pair->keys,
+        {scratch->score, MOEC_ATTEND_KEYS, 1, NULL, NULL},
+        {head->v + pair->key * head->v_step, 1, head->v_step, NULL, NULL},
+        head->o + pair->query * head->o_step,
+        head->o_step,
+        1};
     moec_block_multiply(&product);
 }
 
 /* All keys that a block of queries sees, as places first .. end-1. */
-MOEC_FUNCTION MoecRange moec_block_range(const MoecAttend *attend, long first_place, long count)
-{
-    const MoecRange low = moec_visible(attend, first_place), high = moec_visible(attend, first_place + count - 1);
+MOEC_FUNCTION MoecRange moec_block_range(const MoecAttend *attend, long first_place, long count) {
+    const MoecRange low = moec_visible(attend, first_place),
+                    high = moec_visible(attend, first_place + count - 1);
     return (MoecRange){low.first, high.end};
 }
 
-MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query, long offset, const float *sink)
-{
+MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query,
+                                     long offset, const float *sink) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
     for (long i = 0; i < queries; i++) {
         scratch->largest[i] = sink != NULL ? *sink : -__builtin_inff();
         scratch->sum[i] = sink != NULL ? 1.0f : 0.0f;
-        memset(head->o + (query + i) * head->o_step, 0, (size_t)attend->value_width * sizeof *head->o);
+        memset(head->o + (query + i) * head->o_step, 0,
+               (size_t)attend->value_width * sizeof *head->o);
     }
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS), offset};
+        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
+                               offset};
         moec_attend_pair(attend, head, &pair);
     }
     for (long i = 0; i < queries; i++) {
-        moec_row_scale(head->o + (query + i) * head->o_step, attend->value_width, 1.0f / scratch->sum[i]);
+        moec_row_scale(head->o + (query + i) * head->o_step, attend->value_width,
+                       1.0f / scratch->sum[i]);
         head->lse[(query + i) * head->lse_step] = scratch->largest[i] + moec_log(scratch->sum[i]);
     }
 }
@@ -237,37 +236,36 @@ typedef struct MoecAttendWork {
     float *o, *lse;
 } MoecAttendWork;
 
-MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b, long h)
-{
-    return (MoecHead){work->q + moec_at_query(attend, b, h),
-                      work->k + moec_at_key(attend, b, h),
-                      work->v + moec_at_value(attend, b, h),
-                      work->o + moec_at_output(attend, b, h),
-                      work->lse + moec_at_lse(attend, b, h),
-                      attend->heads * attend->width,
-                      attend->key_heads * attend->width,
-                      attend->value_heads * attend->value_width,
-                      attend->heads * attend->value_width,
-                      attend->heads};
+MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b,
+                               long h) {
+    return (MoecHead){
+        work->q + moec_at_query(attend, b, h), work->k + moec_at_key(attend, b, h),
+        work->v + moec_at_value(attend, b, h), work->o + moec_at_output(attend, b, h),
+        work->lse + moec_at_lse(attend, b, h), attend->heads * attend->width,
+        attend->key_heads * attend->width,     attend->value_heads * attend->value_width,
+        attend->heads * attend->value_width,   attend->heads};
 }
 
-MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work, long offset)
-{
+MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
+                                      long offset) {
     const long blocks = moec_pieces(attend->queries, MOEC_ATTEND_QUERIES), heads = attend->heads;
-    const double multiplies = (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
+    const double multiplies =
+        (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
     const int parallel = moec_worth_threads(multiplies, 0.0) && moec_threads() > 1;
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (long task = 0; task < attend->batch * heads * blocks; task++) {
-        const long b = task / blocks / heads, h = task / blocks % heads, block = blocks - 1 - task % blocks;
+        const long b = task / blocks / heads, h = task / blocks % heads,
+                   block = blocks - 1 - task % blocks;
         const MoecHead head = moec_head(attend, work, b, h);
-        moec_attend_block(attend, &head, block * MOEC_ATTEND_QUERIES, offset, work->sink != NULL ? work->sink + h : NULL);
+        moec_attend_block(attend, &head, block * MOEC_ATTEND_QUERIES, offset,
+                          work->sink != NULL ? work->sink + h : NULL);
     }
 }
 
-/* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is MOEC_MASK_NONE. */
-MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const float *k, const float *v,
-                               const float *sink, float *o, float *lse)
-{
+/* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
+ * MOEC_MASK_NONE. */
+MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const float *k,
+                               const float *v, const float *sink, float *o, float *lse) {
     const MoecAttendWork work = {q, k, v, sink, o, lse};
     moec_attend_blocks(attend, &work, 0);
 }
@@ -275,7 +273,8 @@ MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const f
 /* ---- backward ---- */
 
 typedef struct MoecAttendSaved {
-    const float *q, *k, *v, *sink, *o, *lse, *output_grad; /* output_grad has the shape of o; sink may be NULL */
+    const float *q, *k, *v, *sink, *o, *lse,
+        *output_grad; /* output_grad has the shape of o; sink may be NULL */
 } MoecAttendSaved;
 
 typedef struct MoecHeadGrad {
@@ -283,106 +282,139 @@ typedef struct MoecHeadGrad {
     float *dq, *dk, *dv;      /* steps like q, k, v */
 } MoecHeadGrad;
 
-/* From the scores, already in scratch, and the products of output_grad with the values in `slope`: weights into `score`, adjoints
- * of q.k into `slope`. */
-MOEC_FUNCTION void moec_attend_slopes(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair)
-{
+/* From the scores, already in scratch, and the products of output_grad with the values in `slope`:
+ * weights into `score`, adjoints of q.k into `slope`. */
+MOEC_FUNCTION void moec_attend_slopes(const MoecAttend *attend, const MoecHead *head,
+                                      const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f;
     for (long i = 0; i < pair->queries; i++) {
-        float *row = scratch->score + i * MOEC_ATTEND_KEYS, *slope = scratch->slope + i * MOEC_ATTEND_KEYS;
-        const MoecRange range = moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
+        float *row = scratch->score + i * MOEC_ATTEND_KEYS,
+              *slope = scratch->slope + i * MOEC_ATTEND_KEYS;
+        const MoecRange range =
+            moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
         const float lse = head->lse[(pair->query + i) * head->lse_step], total = scratch->total[i];
-        for (long j = 0; j < range.first && j < pair->keys; j++)
-            row[j] = slope[j] = 0.0f;
+        for (long j = 0; j < range.first && j < pair->keys; j++) row[j] = slope[j] = 0.0f;
 #pragma omp simd
         for (long j = range.first; j < range.end; j++) {
             const float z = row[j] * bend, weight = moec_exp(row[j] - lse);
             slope[j] = weight * (slope[j] - total) * attend->scale * (1.0f - z * z);
             row[j] = weight;
         }
-        for (long j = range.end > 0 ? range.end : 0; j < pair->keys; j++)
-            row[j] = slope[j] = 0.0f;
+        for (long j = range.end > 0 ? range.end : 0; j < pair->keys; j++) row[j] = slope[j] = 0.0f;
     }
 }
 
 /* Adds what a pair of blocks gives to dq, dk and dv. */
-MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head, const MoecHeadGrad *grad,
-                                         const MoecPair *pair)
-{
+MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHead *head,
+                                         const MoecHeadGrad *grad, const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long m = pair->queries, n = pair->keys, wide = MOEC_ATTEND_KEYS;
-    const long q = pair->query * head->q_step, k = pair->key * head->k_step, v = pair->key * head->v_step;
+    const long q = pair->query * head->q_step, k = pair->key * head->k_step,
+               v = pair->key * head->v_step;
     const float *adjoint = grad->output_grad + pair->query * head->o_step;
     moec_scores(attend, head, pair, scratch->score);
     const MoecBlockProduct products[] = {
         /* slope[query,key] = sum[c] output_grad[query,c] * v[key,c] */
-        {m, n, attend->value_width, {adjoint, head->o_step, 1, NULL, NULL}, {head->v + v, head->v_step, 1, NULL, NULL},
-         scratch->slope, wide, 0},
+        {m,
+         n,
+         attend->value_width,
+         {adjoint, head->o_step, 1, NULL, NULL},
+         {head->v + v, head->v_step, 1, NULL, NULL},
+         scratch->slope,
+         wide,
+         0},
         /* dv[key,c] += sum[query] weight[query,key] * output_grad[query,c] */
-        {n, attend->value_width, m, {scratch->score, 1, wide, NULL, NULL}, {adjoint, 1, head->o_step, NULL, NULL},
-         grad->dv + v, head->v_step, 1},
+        {n,
+         attend->value_width,
+         m,
+         {scratch->score, 1, wide, NULL, NULL},
+         {adjoint, 1, head->o_step, NULL, NULL},
+         grad->dv + v,
+         head->v_step,
+         1},
         /* dk[key,e] += sum[query] slope[query,key] * q[query,e] */
-        {n, attend->width, m, {scratch->slope, 1, wide, NULL, NULL}, {head->q + q, 1, head->q_step, NULL, NULL},
-         grad->dk + k, head->k_step, 1},
+        {n,
+         attend->width,
+         m,
+         {scratch->slope, 1, wide, NULL, NULL},
+         {head->q + q, 1, head->q_step, NULL, NULL},
+         grad->dk + k,
+         head->k_step,
+         1},
         /* dq[query,e] += sum[key] slope[query,key] * k[key,e] */
-        {m, attend->width, n, {scratch->slope, wide, 1, NULL, NULL}, {head->k + k, 1, head->k_step, NULL, NULL},
-         grad->dq + q, head->q_step, 1},
+        {m,
+         attend->width,
+         n,
+         {scratch->slope, wide, 1, NULL, NULL},
+         {head->k + k, 1, head->k_step, NULL, NULL},
+         grad->dq + q,
+         head->q_step,
+         1},
     };
     moec_block_multiply(&products[0]);
     moec_attend_slopes(attend, head, pair);
-    for (int i = 1; i < 4; i++)
-        moec_block_multiply(&products[i]);
+    for (int i = 1; i < 4; i++) moec_block_multiply(&products[i]);
 }
 
-MOEC_INLINE float moec_dot(long count, const float *a, const float *b)
-{
+MOEC_INLINE float moec_dot(long count, const float *a, const float *b) {
     float sum = 0.0f;
     moec_dots(count, a, b, 0, 1, &sum, 0);
     return sum;
 }
 
 /* One block of queries of one head. */
-MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head, const MoecHeadGrad *grad, long query)
-{
+MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHead *head,
+                                          const MoecHeadGrad *grad, long query) {
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
     for (long i = 0; i < queries; i++) {
         const long at = (query + i) * head->o_step;
-        moec_attend_scratch.total[i] = moec_dot(attend->value_width, head->o + at, grad->output_grad + at);
+        moec_attend_scratch.total[i] =
+            moec_dot(attend->value_width, head->o + at, grad->output_grad + at);
         memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
     }
     const MoecRange range = moec_block_range(attend, query, queries);
     for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS), 0};
+        const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
+                               0};
         moec_attend_grad_pair(attend, head, grad, &pair);
     }
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
-MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAttendSaved *saved, float *dsink)
-{
+MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                         float *dsink) {
     for (long h = 0; h < attend->heads; h++) {
         double sum = 0.0;
         for (long row = 0; row < attend->batch * attend->queries; row++) {
             const long at = (row * attend->heads + h) * attend->value_width;
             const float weight = moec_exp(saved->sink[h] - saved->lse[row * attend->heads + h]);
-            sum -= (double)(weight * moec_dot(attend->value_width, saved->o + at, saved->output_grad + at));
+            sum -= (double)(weight *
+                            moec_dot(attend->value_width, saved->o + at, saved->output_grad + at));
         }
         dsink[h] = (float)sum;
     }
 }
 
-/* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the same dk or dv are one task. */
-MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved, float *dq, float *dk,
-                                    float *dv, float *dsink)
-{
+/* Overwrites dq, dk, dv and, with a sink, dsink[heads] (else dsink is NULL). Heads that add to the
+ * same dk or dv are one task. */
+MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
+                                    float *dq, float *dk, float *dv, float *dsink) {
     const long heads = attend->heads;
-    const double multiplies = (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
+    const double multiplies =
+        (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
     const int parallel = moec_worth_threads(multiplies, 0.0) && moec_threads() > 1;
-    memset(dk, 0, (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);
-    memset(dv, 0, (size_t)(attend->batch * attend->keys * attend->value_heads * attend->value_width) * sizeof *dv);
+    memset(dk, 0,
+           (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);
+    memset(dv, 0,
+           (size_t)(attend->batch * attend->keys * attend->value_heads * attend->value_width) *
+               sizeof *dv);
     /* the forward pass writes o and lse through these, the backward pass only reads them */
-    const MoecAttendWork work = {saved->q, saved->k, saved->v, saved->sink, (float *)(uintptr_t)saved->o,
+    const MoecAttendWork work = {saved->q,
+                                 saved->k,
+                                 saved->v,
+                                 saved->sink,
+                                 (float *)(uintptr_t)saved->o,
                                  (float *)(uintptr_t)saved->lse};
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (long task = 0; task < attend->batch * heads; task++) {
@@ -390,19 +422,20 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
         const long end = moec_leads(attend, leader) ? moec_group_end(attend, leader) : leader;
         for (long h = leader; h < end; h++) {
             const MoecHead head = moec_head(attend, &work, b, h);
-            const MoecHeadGrad grad = {saved->output_grad + moec_at_output(attend, b, h), dq + moec_at_query(attend, b, h),
-                                       dk + moec_at_key(attend, b, h), dv + moec_at_value(attend, b, h)};
+            const MoecHeadGrad grad = {
+                saved->output_grad + moec_at_output(attend, b, h), dq + moec_at_query(attend, b, h),
+                dk + moec_at_key(attend, b, h), dv + moec_at_value(attend, b, h)};
             for (long query = 0; query < attend->queries; query += MOEC_ATTEND_QUERIES)
                 moec_attend_grad_block(attend, &head, &grad, query);
         }
     }
-    if (dsink != NULL)
-        moec_attend_grad_sink(attend, saved, dsink);
+    if (dsink != NULL) moec_attend_grad_sink(attend, saved, dsink);
 }
 
 /* ---- new tokens against a cache ---- */
 
-/* Unfinished softmax and output of one query and head over one part of the keys: largest, sum, output[value_width]. */
+/* Unfinished softmax and output of one query and head over one part of the keys: largest, sum,
+ * output[value_width]. */
 typedef struct MoecStep {
     const MoecAttend *attend;
     MoecAttendWork work;
@@ -413,16 +446,14 @@ typedef struct MoecStep {
 
 static _Thread_local float moec_step_buffer[MOEC_STEP_BUFFER] __attribute__((unused, aligned(64)));
 
-MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long h, long query)
-{
+MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
     const long number = ((part * attend->batch + b) * attend->heads + h) * attend->queries + query;
     return step->buffer + number * (attend->value_width + 2);
 }
 
 /* One head takes a few keys into the states of its queries. */
-MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys)
-{
+MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
     const MoecAttend *attend = step->attend;
     MoecAttendScratch *scratch = &moec_attend_scratch;
     MoecHead head = moec_head(attend, &step->work, b, h);
@@ -440,12 +471,12 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
     }
 }
 
-/* One part of the keys for the heads that `leader` leads: a few keys for all of them, then the next few, so that memory is
- * read once. */
-MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, long leader)
-{
+/* One part of the keys for the heads that `leader` leads: a few keys for all of them, then the next
+ * few, so that memory is read once. */
+MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, long leader) {
     const long group_end = moec_group_end(step->attend, leader);
-    const long first = step->first + part * step->part_keys, end = moec_least(first + step->part_keys, step->end);
+    const long first = step->first + part * step->part_keys,
+               end = moec_least(first + step->part_keys, step->end);
     for (long h = leader; h < group_end; h++) {
         for (long query = 0; query < step->attend->queries; query++) {
             float *state = moec_step_state(step, part, b, h, query);
@@ -455,14 +486,12 @@ MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, long 
     }
     for (long key = first; key < end; key += MOEC_STEP_KEYS) {
         const MoecRange keys = {key, moec_least(key + MOEC_STEP_KEYS, end)};
-        for (long h = leader; h < group_end; h++)
-            moec_step_keys(step, part, b, h, keys);
+        for (long h = leader; h < group_end; h++) moec_step_keys(step, part, b, h, keys);
     }
 }
 
 /* Joins the parts of one query and head, and the sink. */
-MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long query)
-{
+MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
     const float *sink = step->work.sink != NULL ? step->work.sink + h : NULL;
     const MoecHead head = moec_head(attend, &step->work, b, h);
@@ -470,33 +499,30 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
     float largest = sink != NULL ? *sink : -__builtin_inff(), sum = 0.0f;
     for (long part = 0; part < step->parts; part++)
         largest = moec_max(largest, moec_step_state(step, part, b, h, query)[0]);
-    if (sink != NULL)
-        sum = moec_exp(*sink - largest);
+    if (sink != NULL) sum = moec_exp(*sink - largest);
     memset(o, 0, (size_t)attend->value_width * sizeof *o);
     for (long part = 0; part < step->parts; part++) {
         const float *state = moec_step_state(step, part, b, h, query);
         const float factor = moec_exp(state[0] - largest);
         sum += factor * state[1];
 #pragma omp simd
-        for (long c = 0; c < attend->value_width; c++)
-            o[c] += factor * state[2 + c];
+        for (long c = 0; c < attend->value_width; c++) o[c] += factor * state[2 + c];
     }
     moec_row_scale(o, attend->value_width, 1.0f / sum);
     head.lse[query * head.lse_step] = largest + moec_log(sum);
 }
 
-MOEC_FUNCTION void moec_step_parts(const MoecStep *step)
-{
+MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
     const long tasks = step->parts * attend->batch * attend->heads;
-    const double read = (double)(step->end - step->first) * (double)attend->batch *
-                        (double)(attend->key_heads * attend->width + attend->value_heads * attend->value_width);
+    const double read =
+        (double)(step->end - step->first) * (double)attend->batch *
+        (double)(attend->key_heads * attend->width + attend->value_heads * attend->value_width);
     const int parallel = moec_worth_threads(0.0, read) && moec_threads() > 1;
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (long task = 0; task < tasks; task++) {
         const long h = task % attend->heads, b = task / attend->heads % attend->batch;
-        if (moec_leads(attend, h))
-            moec_step_part(step, task / attend->heads / attend->batch, b, h);
+        if (moec_leads(attend, h)) moec_step_part(step, task / attend->heads / attend->batch, b, h);
     }
     for (long b = 0; b < attend->batch; b++)
         for (long h = 0; h < attend->heads; h++)
@@ -515,13 +541,12 @@ typedef struct MoecBest {
 static _Thread_local MoecBest moec_best __attribute__((unused));
 
 /* True when a is to leave before b: smaller, or equal and later. */
-MOEC_INLINE int moec_worse(const MoecBest *best, long a, long b)
-{
-    return best->score[a] < best->score[b] || (best->score[a] == best->score[b] && best->key[a] > best->key[b]);
+MOEC_INLINE int moec_worse(const MoecBest *best, long a, long b) {
+    return best->score[a] < best->score[b] ||
+           (best->score[a] == best->score[b] && best->key[a] > best->key[b]);
 }
 
-MOEC_INLINE void moec_best_swap(MoecBest *best, long a, long b)
-{
+MOEC_INLINE void moec_best_swap(MoecBest *best, long a, long b) {
     const float score = best->score[a];
     const int key = best->key[a];
     best->score[a] = best->score[b];
@@ -531,8 +556,7 @@ MOEC_INLINE void moec_best_swap(MoecBest *best, long a, long b)
 }
 
 /* A heap with the worst on top, of at most `most`; keys come in ascending order. */
-MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long key)
-{
+MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long key) {
     if (best->count < most) {
         long at = best->count++;
         best->score[at] = score;
@@ -541,21 +565,18 @@ MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long 
             moec_best_swap(best, at, (at - 1) / 2);
         return;
     }
-    if (!(score > best->score[0]))
-        return;
+    if (!(score > best->score[0])) return;
     best->score[0] = score;
     best->key[0] = (int)key;
     for (long at = 0, child = 1; child < best->count; at = child, child = 2 * at + 1) {
         child += child + 1 < best->count && moec_worse(best, child + 1, child);
-        if (!moec_worse(best, child, at))
-            break;
+        if (!moec_worse(best, child, at)) break;
         moec_best_swap(best, at, child);
     }
 }
 
 /* One query of one head: all scores for the normaliser, then the values of the best. */
-MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query)
-{
+MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query) {
     const MoecAttend *attend = step->attend;
     const MoecHead head = moec_head(attend, &step->work, b, h);
     const MoecRange range = moec_visible(attend, step->position + query);
@@ -566,11 +587,11 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     MoecBest *best = &moec_best;
     best->count = 0;
     for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, 1, key, moec_least(range.end - key, MOEC_ATTEND_KEYS), step->position};
+        const MoecPair pair = {query, 1, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
+                               step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
-        for (long j = 0; j < pair.keys; j++)
-            moec_best_offer(best, most, score[j], key + j);
+        for (long j = 0; j < pair.keys; j++) moec_best_offer(best, most, score[j], key + j);
         const float before = largest;
         largest = moec_row_max(score, all, before);
         sum = sum * (largest > before ? moec_exp(before - largest) : 1.0f);
@@ -579,36 +600,42 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
     const float lse = largest + moec_log(sum);
     const MoecRange kept = {0, best->count};
     moec_row_weights(best->score, kept, best->count, lse);
-    const MoecBlockProduct product = {1, attend->value_width, best->count, {best->score, 0, 1, NULL, NULL},
-                                      {head.v, 1, head.v_step, NULL, best->key}, head.o + query * head.o_step,
-                                      head.o_step, 0};
+    const MoecBlockProduct product = {1,
+                                      attend->value_width,
+                                      best->count,
+                                      {best->score, 0, 1, NULL, NULL},
+                                      {head.v, 1, head.v_step, NULL, best->key},
+                                      head.o + query * head.o_step,
+                                      head.o_step,
+                                      0};
     moec_block_multiply(&product);
     head.lse[query * head.lse_step] = lse;
 }
 
-MOEC_FUNCTION void moec_step_all_best(const MoecStep *step)
-{
+MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
     const long tasks = attend->batch * attend->heads * attend->queries;
     const double read = (double)(step->end - step->first) * (double)(tasks * attend->width);
     const int parallel = moec_worth_threads(0.0, read) && moec_threads() > 1;
 #pragma omp parallel for schedule(dynamic) if (parallel)
     for (long task = 0; task < tasks; task++)
-        moec_step_best(step, task / attend->queries / attend->heads, task / attend->queries % attend->heads,
-                       task % attend->queries);
+        moec_step_best(step, task / attend->queries / attend->heads,
+                       task / attend->queries % attend->heads, task % attend->queries);
 }
 
-/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s, with a window the last `window` of
- * them; there is no other mask. `keys` is the capacity of the cache. */
-MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const float *q, const float *k,
-                                    const float *v, const float *sink, float *o, float *lse)
-{
+/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
+ * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
+ * cache. */
+MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const float *q,
+                                    const float *k, const float *v, const float *sink, float *o,
+                                    float *lse) {
     MoecAttend attend = *options;
     attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
     const MoecRange range = moec_block_range(&attend, position, attend.queries);
     const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
     const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
-    MoecStep step = {&attend, {q, k, v, sink, o, lse}, position, range.first, range.end, 1, keys, moec_step_buffer};
+    MoecStep step = {&attend, {q, k, v, sink, o, lse}, position, range.first, range.end, 1,
+                     keys,    moec_step_buffer};
     if (attend.best > 0) {
         moec_step_all_best(&step);
     } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {

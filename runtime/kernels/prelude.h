@@ -1,7 +1,8 @@
 /* prelude: the scalar functions of compiler/op.def and the random numbers, for C.
  *
- * All of them are plain arithmetic with selects instead of branches, so that gcc and clang vectorise loops over them (gcc with
- * -fno-math-errno -fno-trapping-math; -ffp-contract=fast makes them faster and more exact). Errors are at most about 2 ulp.
+ * All of them are plain arithmetic with selects instead of branches, so that gcc and clang
+ * vectorise loops over them (gcc with -fno-math-errno -fno-trapping-math; -ffp-contract=fast makes
+ * them faster and more exact). Errors are at most about 2 ulp.
  */
 #ifndef MOEC_PRELUDE_H
 #define MOEC_PRELUDE_H
@@ -22,8 +23,7 @@
 /* ---- threads ---- */
 
 /* How many threads a parallel region started here would get. */
-MOEC_INLINE int moec_threads(void)
-{
+MOEC_INLINE int moec_threads(void) {
 #ifdef _OPENMP
     return omp_in_parallel() ? 1 : omp_get_max_threads();
 #else
@@ -33,29 +33,25 @@ MOEC_INLINE int moec_threads(void)
 
 /* ---- bits ---- */
 
-MOEC_INLINE uint32_t moec_bits(float x)
-{
+MOEC_INLINE uint32_t moec_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-MOEC_INLINE float moec_from_bits(uint32_t bits)
-{
+MOEC_INLINE float moec_from_bits(uint32_t bits) {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-MOEC_INLINE uint64_t moec_bits_double(double x)
-{
+MOEC_INLINE uint64_t moec_bits_double(double x) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-MOEC_INLINE double moec_from_bits_double(uint64_t bits)
-{
+MOEC_INLINE double moec_from_bits_double(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -63,34 +59,66 @@ MOEC_INLINE double moec_from_bits_double(uint64_t bits)
 
 /* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
 
-MOEC_INLINE float moec_min(float a, float b) { return a <= b ? a : b; }
-MOEC_INLINE float moec_max(float a, float b) { return a >= b ? a : b; }
-MOEC_INLINE float moec_eq(float a, float b) { return a == b ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_ne(float a, float b) { return a != b ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_lt(float a, float b) { return a < b ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_le(float a, float b) { return a <= b ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_not(float a) { return a == 0.0f ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_and(float a, float b) { return ((a != 0.0f) & (b != 0.0f)) ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_or(float a, float b) { return ((a != 0.0f) | (b != 0.0f)) ? 1.0f : 0.0f; }
-MOEC_INLINE float moec_where(float condition, float a, float b) { return condition != 0.0f ? a : b; }
+MOEC_INLINE float moec_min(float a, float b) {
+    return a <= b ? a : b;
+}
+MOEC_INLINE float moec_max(float a, float b) {
+    return a >= b ? a : b;
+}
+MOEC_INLINE float moec_eq(float a, float b) {
+    return a == b ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_ne(float a, float b) {
+    return a != b ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_lt(float a, float b) {
+    return a < b ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_le(float a, float b) {
+    return a <= b ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_not(float a) {
+    return a == 0.0f ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_and(float a, float b) {
+    return ((a != 0.0f) & (b != 0.0f)) ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_or(float a, float b) {
+    return ((a != 0.0f) | (b != 0.0f)) ? 1.0f : 0.0f;
+}
+MOEC_INLINE float moec_where(float condition, float a, float b) {
+    return condition != 0.0f ? a : b;
+}
 
 /* ---- rounding and roots ---- */
 
-MOEC_INLINE float moec_abs(float x) { return __builtin_fabsf(x); }
-MOEC_INLINE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
-MOEC_INLINE float moec_floor(float x) { return __builtin_floorf(x); }
-MOEC_INLINE float moec_sqrt(float x) { return __builtin_sqrtf(x); }
-MOEC_INLINE float moec_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+MOEC_INLINE float moec_abs(float x) {
+    return __builtin_fabsf(x);
+}
+MOEC_INLINE float moec_sign(float x) {
+    return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
+}
+MOEC_INLINE float moec_floor(float x) {
+    return __builtin_floorf(x);
+}
+MOEC_INLINE float moec_sqrt(float x) {
+    return __builtin_sqrtf(x);
+}
+MOEC_INLINE float moec_rsqrt(float x) {
+    return 1.0f / __builtin_sqrtf(x);
+}
 
 /* The remainder has the sign of the divisor. */
-MOEC_INLINE float moec_mod(float a, float b) { return a - b * __builtin_floorf(a / b); }
+MOEC_INLINE float moec_mod(float a, float b) {
+    return a - b * __builtin_floorf(a / b);
+}
 
 /* ---- exponential and logarithm ---- */
 
-/* e^x = 2^n e^r with |r| <= ln 2 / 2. The number 1.5 * 2^23, added, rounds to an integer that stands in the low bits; the power of
- * two is applied in two halves, so that results in the subnormal range and infinity come out right. */
-MOEC_INLINE float moec_exp(float x)
-{
+/* e^x = 2^n e^r with |r| <= ln 2 / 2. The number 1.5 * 2^23, added, rounds to an integer that
+ * stands in the low bits; the power of two is applied in two halves, so that results in the
+ * subnormal range and infinity come out right. */
+MOEC_INLINE float moec_exp(float x) {
     float y = x > 89.0f ? 89.0f : x;
     y = y < -104.0f ? -104.0f : y;
     const float shifted = y * 1.44269504f + 12582912.0f;
@@ -110,8 +138,7 @@ MOEC_INLINE float moec_exp(float x)
 }
 
 /* x = 2^n m with 2/3 <= m < 4/3. */
-MOEC_INLINE float moec_log(float x)
-{
+MOEC_INLINE float moec_log(float x) {
     const int small = x < 1.17549435e-38f;
     const float y = small ? x * 8388608.0f : x;
     const uint32_t e = (moec_bits(y) - 0x3F2AAAABu) & 0xFF800000u;
@@ -135,8 +162,7 @@ MOEC_INLINE float moec_log(float x)
 }
 
 /* a^b by way of double precision; a negative base wants an integer exponent. */
-MOEC_INLINE float moec_pow(float a, float b)
-{
+MOEC_INLINE float moec_pow(float a, float b) {
     const double base = __builtin_fabs((double)a);
     const uint64_t e = (moec_bits_double(base) - 0x3FE6A09E667F3BCDu) & 0xFFF0000000000000u;
     const double m = moec_from_bits_double(moec_bits_double(base) - e);
@@ -167,7 +193,8 @@ MOEC_INLINE float moec_pow(float a, float b)
     p = p * r + 1.0;
     const uint64_t scale = (moec_bits_double(shifted) - 0x4338000000000000u + 1023u) << 52;
     float result = (float)(p * moec_from_bits_double(scale));
-    const float huge = b > 0.0f ? __builtin_inff() : 0.0f, none = b > 0.0f ? 0.0f : __builtin_inff();
+    const float huge = b > 0.0f ? __builtin_inff() : 0.0f,
+                none = b > 0.0f ? 0.0f : __builtin_inff();
     result = base > 3.5e38 ? huge : result;
     result = base == 0.0 ? none : result;
     const float whole = __builtin_floorf(b), half = b * 0.5f;
@@ -179,10 +206,11 @@ MOEC_INLINE float moec_pow(float a, float b)
 
 /* ---- what is made of them ---- */
 
-MOEC_INLINE float moec_sigmoid(float x) { return 1.0f / (1.0f + moec_exp(-x)); }
+MOEC_INLINE float moec_sigmoid(float x) {
+    return 1.0f / (1.0f + moec_exp(-x));
+}
 
-MOEC_INLINE float moec_tanh(float x)
-{
+MOEC_INLINE float moec_tanh(float x) {
     const float size = __builtin_fabsf(x), s = x * x;
     float p = -5.70498872745e-3f;
     p = p * s + 2.06390887954e-2f;
@@ -194,8 +222,7 @@ MOEC_INLINE float moec_tanh(float x)
     return size < 0.625f ? p : __builtin_copysignf(far, x);
 }
 
-MOEC_INLINE float moec_erf(float x)
-{
+MOEC_INLINE float moec_erf(float x) {
     const float size = __builtin_fabsf(x), s = x * x;
     float far = -1.72853470e-5f * size + 3.83197126e-4f;
     const float u = -3.88396438e-3f * size + 2.42546219e-2f;
@@ -217,16 +244,15 @@ MOEC_INLINE float moec_erf(float x)
 }
 
 /* log(1 + e^x), the logarithm of 1 + t corrected by what the sum 1 + t lost. */
-MOEC_INLINE float moec_softplus(float x)
-{
+MOEC_INLINE float moec_softplus(float x) {
     const float t = moec_exp(-__builtin_fabsf(x)), u = 1.0f + t;
     const float rest = moec_log(u) + (t - (u - 1.0f)) / u;
     return (x > 0.0f ? x : 0.0f) + rest;
 }
 
-/* sin(x + quarter turns * pi/2), the angle reduced in double precision: exact enough for positions in the millions. */
-MOEC_INLINE float moec_sin_turned(float x, uint64_t quarters)
-{
+/* sin(x + quarter turns * pi/2), the angle reduced in double precision: exact enough for positions
+ * in the millions. */
+MOEC_INLINE float moec_sin_turned(float x, uint64_t quarters) {
     const double shifted = (double)x * 0.63661977236758134 + 6755399441055744.0;
     const double n = shifted - 6755399441055744.0;
     const float r = (float)(((double)x - n * 1.5707963267948966) - n * 6.123233995736766e-17);
@@ -247,28 +273,30 @@ MOEC_INLINE float moec_sin_turned(float x, uint64_t quarters)
     return __builtin_fabsf(x) < 1e15f ? turned : __builtin_nanf("");
 }
 
-MOEC_INLINE float moec_sin(float x) { return moec_sin_turned(x, 0); }
-MOEC_INLINE float moec_cos(float x) { return moec_sin_turned(x, 1); }
+MOEC_INLINE float moec_sin(float x) {
+    return moec_sin_turned(x, 0);
+}
+MOEC_INLINE float moec_cos(float x) {
+    return moec_sin_turned(x, 1);
+}
 
-/* ---- random numbers: a function of seed, place in the program and position in the tensor, nothing else ---- */
+/* ---- random numbers: a function of seed, place in the program and position in the tensor, nothing
+ * else ---- */
 
-MOEC_INLINE uint64_t moec_mix(uint64_t z)
-{
+MOEC_INLINE uint64_t moec_mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
 
 /* From 0 up to, not including, 1. */
-MOEC_INLINE float moec_uniform(uint64_t seed, uint64_t place, uint64_t position)
-{
+MOEC_INLINE float moec_uniform(uint64_t seed, uint64_t place, uint64_t position) {
     const uint64_t z = seed + 0x9E3779B97F4A7C15u * (place * 0x100000001B3u + position + 1u);
     return (float)(int32_t)(moec_mix(moec_mix(z)) >> 40) * 5.9604644775390625e-8f;
 }
 
 /* Mean 0, deviation 1, by Box and Muller. */
-MOEC_INLINE float moec_normal(uint64_t seed, uint64_t place, uint64_t position)
-{
+MOEC_INLINE float moec_normal(uint64_t seed, uint64_t place, uint64_t position) {
     const float radius = moec_uniform(seed, place, position);
     const float angle = moec_uniform(seed, place ^ 0x5BD1E995u, position);
     return moec_sqrt(-2.0f * moec_log(1.0f - radius)) * moec_cos(6.28318531f * angle);

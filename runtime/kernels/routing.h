@@ -6,28 +6,25 @@
 
 /* ---- choosing ---- */
 
-/* A number of the same order: negative ones reversed, both zeros one, what is not a number smallest. */
-MOEC_INLINE uint32_t moec_order(float x)
-{
+/* A number of the same order: negative ones reversed, both zeros one, what is not a number
+ * smallest. */
+MOEC_INLINE uint32_t moec_order(float x) {
     const uint32_t bits = moec_bits(x + 0.0f);
     const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
     return x == x ? order : 0u;
 }
 
 /* The k-th largest order of p[size], and in *equal how many of that order are among the k. */
-MOEC_FUNCTION uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal)
-{
+MOEC_FUNCTION uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal) {
     uint32_t prefix = 0, known = 0;
     for (int shift = 24; shift >= 0; shift -= 8) {
         long count[256] = {0};
         for (long i = 0; i < size; i++) {
             const uint32_t order = moec_order(p[i * stride]);
-            if ((order & known) == prefix)
-                count[order >> shift & 255u]++;
+            if ((order & known) == prefix) count[order >> shift & 255u]++;
         }
         uint32_t digit = 255;
-        while (digit > 0 && count[digit] < k)
-            k -= count[digit--];
+        while (digit > 0 && count[digit] < k) k -= count[digit--];
         prefix |= digit << shift;
         known |= 255u << shift;
     }
@@ -36,8 +33,7 @@ MOEC_FUNCTION uint32_t moec_threshold(long size, long stride, long k, const floa
 }
 
 /* One choice: what is above the k-th largest, and of its equals the first ones. */
-MOEC_FUNCTION void moec_top_one(long size, long stride, long k, const float *p, float *mask)
-{
+MOEC_FUNCTION void moec_top_one(long size, long stride, long k, const float *p, float *mask) {
     long equal = 0;
     const uint32_t least = moec_threshold(size, stride, k, p, &equal);
     for (long i = 0; i < size; i++) {
@@ -49,10 +45,8 @@ MOEC_FUNCTION void moec_top_one(long size, long stride, long k, const float *p, 
 }
 
 /* The same for small k: the largest, k times. */
-MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, float *mask)
-{
-    for (long i = 0; i < size; i++)
-        mask[i * stride] = 0.0f;
+MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, float *mask) {
+    for (long i = 0; i < size; i++) mask[i * stride] = 0.0f;
     for (long round = 0; round < k; round++) {
         long chosen = -1;
         uint32_t most = 0;
@@ -67,10 +61,10 @@ MOEC_FUNCTION void moec_top_few(long size, long stride, long k, const float *p, 
     }
 }
 
-/* mask[o,i,j] = 1 for the k largest p[o,.,j] (ties: lowest index first; what is not a number counts as smallest), else 0.
- * p and mask are [outer, size, inner]; k is at most size. */
-MOEC_FUNCTION void moec_top(long outer, long size, long inner, long k, const float *p, float *mask)
-{
+/* mask[o,i,j] = 1 for the k largest p[o,.,j] (ties: lowest index first; what is not a number counts
+ * as smallest), else 0. p and mask are [outer, size, inner]; k is at most size. */
+MOEC_FUNCTION void moec_top(long outer, long size, long inner, long k, const float *p,
+                            float *mask) {
 #pragma omp parallel for schedule(static) if (outer * size * inner > 20000 && moec_threads() > 1)
     for (long choice = 0; choice < outer * inner; choice++) {
         const long first = choice / inner * size * inner + choice % inner;
@@ -87,8 +81,10 @@ typedef struct MoecPack {
     int rank;
     long shape[MOEC_MAX_RANK]; /* of the mask */
     int key[MOEC_MAX_RANK];    /* 1: the dimension is part of the group, else of the rest */
-    long rows;                 /* how many rows there are; true entries beyond are dropped, rows beyond have coordinates 0 */
-    /* Further parts of the group, before those of the mask: the value of an int tensor at some coordinates of the entry. */
+    long rows; /* how many rows there are; true entries beyond are dropped, rows beyond have
+                  coordinates 0 */
+    /* Further parts of the group, before those of the mask: the value of an int tensor at some
+     * coordinates of the entry. */
     int through_count;
     long through_stride[MOEC_MAX_RANK][MOEC_MAX_RANK]; /* of the tensor, by dimension of the mask */
     long through_size[MOEC_MAX_RANK];                  /* its values are below */
@@ -98,8 +94,8 @@ typedef struct MoecPacked {
     int *const *coordinate; /* [rank] of [rows] */
     int *group;             /* [groups+1], first row of each group */
     int *row_of;            /* [shape], -1 where the mask is 0; may be NULL */
-    int *other;             /* [rows], the combination of the dimensions that are not keys, row-major */
-    int *start, *list;      /* [others+1], [rows]: the rows of each such combination, ascending */
+    int *other;        /* [rows], the combination of the dimensions that are not keys, row-major */
+    int *start, *list; /* [others+1], [rows]: the rows of each such combination, ascending */
 } MoecPacked;
 
 typedef struct MoecEntry {
@@ -107,8 +103,7 @@ typedef struct MoecEntry {
     long coordinate[MOEC_MAX_RANK];
 } MoecEntry;
 
-MOEC_FUNCTION MoecEntry moec_entry(const MoecPack *pack, const int *const *through, long number)
-{
+MOEC_FUNCTION MoecEntry moec_entry(const MoecPack *pack, const int *const *through, long number) {
     MoecEntry entry = {0};
     for (int i = pack->rank - 1; i >= 0; i--) {
         entry.coordinate[i] = number % pack->shape[i];
@@ -128,28 +123,23 @@ MOEC_FUNCTION MoecEntry moec_entry(const MoecPack *pack, const int *const *throu
 }
 
 /* first[i+1] holds the size of part i; afterwards first[i] is where part i begins. */
-MOEC_FUNCTION void moec_running_sum(long count, int *first)
-{
-    for (long i = 0; i < count; i++)
-        first[i + 1] += first[i];
+MOEC_FUNCTION void moec_running_sum(long count, int *first) {
+    for (long i = 0; i < count; i++) first[i + 1] += first[i];
 }
 
 /* Undoes that each first[i] was moved to the end of its part while the part was filled. */
-MOEC_FUNCTION void moec_step_back(long count, int *first)
-{
-    for (long i = count; i > 0; i--)
-        first[i] = first[i - 1];
+MOEC_FUNCTION void moec_step_back(long count, int *first) {
+    for (long i = count; i > 0; i--) first[i] = first[i - 1];
     first[0] = 0;
 }
 
 /* Counts the true entries by group and by rest; returns how many there are, at most pack->rows. */
-MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask, const int *const *through,
-                                   const MoecPacked *packed, long entries)
-{
+MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask,
+                                   const int *const *through, const MoecPacked *packed,
+                                   long entries) {
     long count = 0;
     for (long i = 0; i < entries && count < pack->rows; i++) {
-        if (mask[i] == 0.0f)
-            continue;
+        if (mask[i] == 0.0f) continue;
         const MoecEntry entry = moec_entry(pack, through, i);
         packed->group[entry.group + 1]++;
         packed->start[entry.other + 1]++;
@@ -158,43 +148,37 @@ MOEC_FUNCTION long moec_pack_count(const MoecPack *pack, const float *mask, cons
     return count;
 }
 
-MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask, const int *const *through,
-                                  const MoecPacked *packed, long count)
-{
+MOEC_FUNCTION void moec_pack_fill(const MoecPack *pack, const float *mask,
+                                  const int *const *through, const MoecPacked *packed, long count) {
     for (long i = 0, done = 0; done < count; i++) {
-        if (mask[i] == 0.0f)
-            continue;
+        if (mask[i] == 0.0f) continue;
         const MoecEntry entry = moec_entry(pack, through, i);
         const int row = packed->group[entry.group]++;
-        for (int j = 0; j < pack->rank; j++)
-            packed->coordinate[j][row] = (int)entry.coordinate[j];
+        for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = (int)entry.coordinate[j];
         packed->other[row] = (int)entry.other;
-        if (packed->row_of != NULL)
-            packed->row_of[i] = row;
+        if (packed->row_of != NULL) packed->row_of[i] = row;
         done++;
     }
     for (long row = count; row < pack->rows; row++) {
-        for (int j = 0; j < pack->rank; j++)
-            packed->coordinate[j][row] = 0;
+        for (int j = 0; j < pack->rank; j++) packed->coordinate[j][row] = 0;
         packed->other[row] = packed->list[row] = 0;
     }
     for (long row = 0; row < count; row++)
         packed->list[packed->start[packed->other[row]]++] = (int)row;
 }
 
-/* A counting sort of the true entries by group, stable in their row-major order. through: pack->through_count tensors. */
-MOEC_FUNCTION void moec_pack(const MoecPack *pack, const float *mask, const int *const *through, const MoecPacked *packed)
-{
+/* A counting sort of the true entries by group, stable in their row-major order. through:
+ * pack->through_count tensors. */
+MOEC_FUNCTION void moec_pack(const MoecPack *pack, const float *mask, const int *const *through,
+                             const MoecPacked *packed) {
     long groups = 1, others = 1;
-    for (int j = 0; j < pack->through_count; j++)
-        groups *= pack->through_size[j];
+    for (int j = 0; j < pack->through_count; j++) groups *= pack->through_size[j];
     for (int i = 0; i < pack->rank; i++) {
         groups *= pack->key[i] ? pack->shape[i] : 1;
         others *= pack->key[i] ? 1 : pack->shape[i];
     }
     long entries = 1;
-    for (int i = 0; i < pack->rank; i++)
-        entries *= pack->shape[i];
+    for (int i = 0; i < pack->rank; i++) entries *= pack->shape[i];
     memset(packed->group, 0, (size_t)(groups + 1) * sizeof *packed->group);
     memset(packed->start, 0, (size_t)(others + 1) * sizeof *packed->start);
     if (packed->row_of != NULL)
@@ -210,13 +194,16 @@ MOEC_FUNCTION void moec_pack(const MoecPack *pack, const float *mask, const int 
 /* ---- products over packed rows ---- */
 
 typedef enum MoecGroupedKind {
-    MOEC_ROWS_BY_WEIGHT, /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n]            for rows r of group g */
-    MOEC_ROWS_BY_ROWS    /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]    an empty group gives 0 */
+    MOEC_ROWS_BY_WEIGHT, /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n]            for rows r of group
+                            g */
+    MOEC_ROWS_BY_ROWS /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]    an empty group gives 0
+                       */
 } MoecGroupedKind;
 
-/* A(r) is a_gather[r], or r when a_gather is NULL; B(r) likewise. Strides in elements; a's k has stride 1, c's n too.
- * Rows by weight: b strides b_group, b_k, b_n (one of the last two is 1); c row stride c_row.
- * Rows by rows:   b row stride b_k, b_n is 1; c strides b_group (g), c_row (k), 1 (n). */
+/* A(r) is a_gather[r], or r when a_gather is NULL; B(r) likewise. Strides in elements; a's k has
+ * stride 1, c's n too. Rows by weight: b strides b_group, b_k, b_n (one of the last two is 1); c
+ * row stride c_row. Rows by rows:   b row stride b_k, b_n is 1; c strides b_group (g), c_row (k), 1
+ * (n). */
 typedef struct MoecGrouped {
     MoecGroupedKind kind;
     long groups, n, k;
@@ -232,75 +219,78 @@ typedef struct MoecRows {
 } MoecRows;
 
 /* In how many blocks of rows a group is worked on: independent of the number of threads. */
-MOEC_INLINE long moec_row_blocks(const int *group, long g)
-{
+MOEC_INLINE long moec_row_blocks(const int *group, long g) {
     return moec_pieces(group[g + 1] - group[g], MOEC_BLOCK_M);
 }
 
 /* Rows of one group, cut into `blocks`, times a range of columns of the weight of the group. */
-MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows, const float *a, const float *b, float *c)
-{
+MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
+                                       const float *a, const float *b, float *c) {
     const int *group = rows->group;
     long blocks = 0;
-    for (long g = 0; g < grouped->groups; g++)
-        blocks += moec_row_blocks(group, g);
+    for (long g = 0; g < grouped->groups; g++) blocks += moec_row_blocks(group, g);
     const double work = (double)group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const double read = (double)blocks * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, read) ? moec_threads() : 1;
     const long least = moec_pieces(grouped->n, 4 * MOEC_TILE_N);
-    const long pieces = threads == 1 || blocks == 0 ? 1 : moec_least(moec_pieces(4 * threads, blocks), least);
+    const long pieces =
+        threads == 1 || blocks == 0 ? 1 : moec_least(moec_pieces(4 * threads, blocks), least);
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < blocks * pieces; task++) {
         long block = task / pieces, g = 0;
-        while (block >= moec_row_blocks(group, g))
-            block -= moec_row_blocks(group, g++);
+        while (block >= moec_row_blocks(group, g)) block -= moec_row_blocks(group, g++);
         const long count = group[g + 1] - group[g], piece = task % pieces;
         const long i = moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block);
         const long j = moec_cut(grouped->n, MOEC_TILE_N, pieces, piece);
         const long row = group[g] + i;
         const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL};
-        const MoecOperand right = {b + g * grouped->b_group, grouped->b_n, grouped->b_k, NULL, NULL};
-        const MoecBlockProduct product = {moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
-                                          moec_cut(grouped->n, MOEC_TILE_N, pieces, piece + 1) - j,
-                                          grouped->k,
-                                          moec_from(left, row, 0),
-                                          moec_from(right, j, 0),
-                                          c + row * grouped->c_row + j,
-                                          grouped->c_row,
-                                          grouped->accumulate};
+        const MoecOperand right = {b + g * grouped->b_group, grouped->b_n, grouped->b_k, NULL,
+                                   NULL};
+        const MoecBlockProduct product = {
+            moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
+            moec_cut(grouped->n, MOEC_TILE_N, pieces, piece + 1) - j,
+            grouped->k,
+            moec_from(left, row, 0),
+            moec_from(right, j, 0),
+            c + row * grouped->c_row + j,
+            grouped->c_row,
+            grouped->accumulate};
         moec_block_multiply(&product);
     }
 }
 
-MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows *rows, const float *a, const float *b, float *c)
-{
+MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows *rows,
+                                     const float *a, const float *b, float *c) {
     const double outputs = (double)grouped->groups * (double)grouped->n * (double)grouped->k;
-    const double work = (double)rows->group[grouped->groups] * (double)grouped->n * (double)grouped->k;
+    const double work =
+        (double)rows->group[grouped->groups] * (double)grouped->n * (double)grouped->k;
     const long threads = moec_worth_threads(work, outputs) ? moec_threads() : 1;
-    const MoecGrid grid = moec_grid(grouped->k, grouped->n, threads == 1 ? 1 : moec_pieces(4 * threads, grouped->groups));
+    const MoecGrid grid = moec_grid(grouped->k, grouped->n,
+                                    threads == 1 ? 1 : moec_pieces(4 * threads, grouped->groups));
     const long pieces = grid.rows * grid.columns;
 #pragma omp parallel for schedule(dynamic) if (threads > 1)
     for (long task = 0; task < grouped->groups * pieces; task++) {
-        const long g = task / pieces, row = task % pieces / grid.columns, column = task % grid.columns;
+        const long g = task / pieces, row = task % pieces / grid.columns,
+                   column = task % grid.columns;
         const long i = moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row);
         const long j = moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column);
         const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather};
         const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather};
-        const MoecBlockProduct product = {moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row + 1) - i,
-                                          moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column + 1) - j,
-                                          rows->group[g + 1] - rows->group[g],
-                                          moec_from(left, i, rows->group[g]),
-                                          moec_from(right, j, rows->group[g]),
-                                          c + g * grouped->b_group + i * grouped->c_row + j,
-                                          grouped->c_row,
-                                          grouped->accumulate};
+        const MoecBlockProduct product = {
+            moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row + 1) - i,
+            moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column + 1) - j,
+            rows->group[g + 1] - rows->group[g],
+            moec_from(left, i, rows->group[g]),
+            moec_from(right, j, rows->group[g]),
+            c + g * grouped->b_group + i * grouped->c_row + j,
+            grouped->c_row,
+            grouped->accumulate};
         moec_block_multiply(&product);
     }
 }
 
-MOEC_FUNCTION void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows, const float *a,
-                                        const float *b, float *c)
-{
+MOEC_FUNCTION void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
+                                        const float *a, const float *b, float *c) {
     if (grouped->kind == MOEC_ROWS_BY_WEIGHT)
         moec_rows_by_weight(grouped, rows, a, b, c);
     else
@@ -314,21 +304,20 @@ typedef struct MoecCombine {
     int accumulate;
 } MoecCombine;
 
-/* y[t,.] (+)= sum over the rows r of t of weight[r] * e[r,.]; weight NULL: 1. start, list as in MoecPacked. */
-MOEC_FUNCTION void moec_combine(const MoecCombine *combine, const int *start, const int *list, const float *weight,
-                                const float *e, float *y)
-{
-#pragma omp parallel for schedule(static) if (combine->others * combine->width > 20000 && moec_threads() > 1)
+/* y[t,.] (+)= sum over the rows r of t of weight[r] * e[r,.]; weight NULL: 1. start, list as in
+ * MoecPacked. */
+MOEC_FUNCTION void moec_combine(const MoecCombine *combine, const int *start, const int *list,
+                                const float *weight, const float *e, float *y) {
+#pragma omp parallel for schedule(static) if (combine->others * combine->width > 20000 &&          \
+                                              moec_threads() > 1)
     for (long t = 0; t < combine->others; t++) {
         float *out = y + t * combine->y_row;
-        if (!combine->accumulate)
-            memset(out, 0, (size_t)combine->width * sizeof *out);
+        if (!combine->accumulate) memset(out, 0, (size_t)combine->width * sizeof *out);
         for (int i = start[t]; i < start[t + 1]; i++) {
             const float *from = e + list[i] * combine->e_row;
             const float factor = weight != NULL ? weight[list[i]] : 1.0f;
 #pragma omp simd
-            for (long j = 0; j < combine->width; j++)
-                out[j] += factor * from[j];
+            for (long j = 0; j < combine->width; j++) out[j] += factor * from[j];
         }
     }
 }

@@ -1,0 +1,593 @@
+/* The kernels of generated programs against plain loops in double precision, on sizes that divide
+ * nothing evenly. */
+#include "kernels.h"
+#include "products.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { GUARD = 7 };
+
+/* count numbers from -1 to 1, and a guard behind them that nobody may touch. */
+static float *numbers(long count) {
+    float *x = malloc((size_t)(count + 1) * sizeof *x);
+    assert_non_null(x);
+    for (long i = 0; i < count; i++) x[i] = (float)(2 * drand48() - 1);
+    x[count] = GUARD;
+    return x;
+}
+
+static double *zeros(long count) {
+    double *x = calloc((size_t)count + 1, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+/* Norm of the difference over the norm of what is right. */
+static void assert_close(const float *x, const double *right, long count, double tolerance) {
+    double error = 0, norm = 0;
+    for (long i = 0; i < count; i++) {
+        error += (x[i] - right[i]) * (x[i] - right[i]);
+        norm += right[i] * right[i];
+    }
+    if (!(sqrt(error) <= tolerance * sqrt(norm) + 1e-12))
+        fail_msg("relative error %g", sqrt(error / norm));
+    assert_true(x[count] == (float)GUARD);
+}
+
+static long up_to(long most) {
+    return 1 + lrand48() % most;
+}
+
+/* ---- scalar functions ---- */
+
+typedef struct Scalar {
+    const char *name;
+    float (*ours)(float);
+    double (*right)(double);
+    float low, high;
+} Scalar;
+
+static float f_exp(float x) {
+    return moec_exp(x);
+}
+static float f_log(float x) {
+    return moec_log(x);
+}
+static float f_tanh(float x) {
+    return moec_tanh(x);
+}
+static float f_sigmoid(float x) {
+    return moec_sigmoid(x);
+}
+static float f_erf(float x) {
+    return moec_erf(x);
+}
+static float f_softplus(float x) {
+    return moec_softplus(x);
+}
+static float f_sin(float x) {
+    return moec_sin(x);
+}
+static float f_cos(float x) {
+    return moec_cos(x);
+}
+static float f_rsqrt(float x) {
+    return moec_rsqrt(x);
+}
+static double d_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double d_softplus(double x) {
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+static double d_rsqrt(double x) {
+    return 1 / sqrt(x);
+}
+
+static void assert_ulps(const char *name, float at, float ours, double right) {
+    float size = fabsf((float)right), ulp = nextafterf(size, INFINITY) - size;
+    if (!(fabs(ours - right) <= 3 * (double)ulp))
+        fail_msg("%s(%.9g) is %.9g, not %.9g", name, at, ours, right);
+}
+
+static void scalars_are_exact(void **state) {
+    (void)state;
+    const Scalar scalars[] = {
+        {"exp", f_exp, exp, -87, 88},
+        {"log", f_log, log, 1e-6f, 4},
+        {"log", f_log, log, 1e-42f, 1e-36f},
+        {"log", f_log, log, 1, 1e38f},
+        {"tanh", f_tanh, tanh, -10, 10},
+        {"sigmoid", f_sigmoid, d_sigmoid, -40, 40},
+        {"erf", f_erf, erf, -5, 5},
+        {"softplus", f_softplus, d_softplus, -40, 40},
+        {"sin", f_sin, sin, -6000, 6000},
+        {"cos", f_cos, cos, -6000, 6000},
+        {"rsqrt", f_rsqrt, d_rsqrt, 1e-3f, 100},
+    };
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
+        const Scalar *scalar = &scalars[i];
+        for (int run = 0; run < 20000; run++) {
+            float x = scalar->low + (scalar->high - scalar->low) * (float)drand48();
+            assert_ulps(scalar->name, x, scalar->ours(x), scalar->right(x));
+        }
+    }
+    for (int run = 0; run < 20000; run++) {
+        float a = 1e-3f + 50 * (float)drand48(), b = 20 * (float)drand48() - 10;
+        assert_ulps("pow", a, moec_pow(a, b), pow(a, b));
+    }
+}
+
+static void scalars_at_the_edge(void **state) {
+    (void)state;
+    assert_true(moec_exp(-INFINITY) == 0 && moec_exp(INFINITY) == INFINITY &&
+                moec_exp(100) == INFINITY);
+    assert_true(moec_log(0) == -INFINITY && moec_log(INFINITY) == INFINITY && isnan(moec_log(-1)));
+    assert_true(moec_tanh(INFINITY) == 1 && moec_tanh(-INFINITY) == -1 &&
+                moec_sigmoid(-INFINITY) == 0);
+    assert_true(moec_erf(INFINITY) == 1 && moec_erf(-9) == -1 && moec_softplus(1e30f) == 1e30f);
+    assert_true(isnan(moec_exp(NAN)) && isnan(moec_tanh(NAN)) && isnan(moec_erf(NAN)) &&
+                isnan(moec_log(NAN)));
+    assert_true(moec_pow(-2, 3) == -8 && moec_pow(-2, 2) == 4 && isnan(moec_pow(-2, 0.5f)));
+    assert_true(moec_pow(0, 2) == 0 && moec_pow(0, 0) == 1 && moec_pow(0, -1) == INFINITY);
+    assert_true(moec_mod(-1, 4) == 3 && moec_mod(5, 4) == 1 && moec_floor(-1.5f) == -2);
+    assert_true(moec_sign(-3) == -1 && moec_sign(0) == 0 && moec_where(0, 1, 2) == 2);
+    assert_true(moec_and(2, 0) == 0 && moec_or(2, 0) == 1 && moec_not(0) == 1);
+}
+
+static void normals_are_normal(void **state) {
+    (void)state;
+    double mean = 0, square = 0;
+    const int count = 100000;
+    for (int i = 0; i < count; i++) {
+        double x = moec_normal(7, 3, (uint64_t)i);
+        mean += x / count;
+        square += x * x / count;
+    }
+    assert_true(fabs(mean) < 0.01 && fabs(square - 1) < 0.02);
+    assert_true(moec_uniform(7, 3, 5) == moec_uniform(7, 3, 5) &&
+                moec_uniform(7, 3, 5) != moec_uniform(8, 3, 5));
+}
+
+/* ---- products ---- */
+
+static MoecProduct product_of(long m, long n, long k, int form) {
+    MoecProduct product = {
+        .m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .batch = {1, 1}};
+    if (form & 1) product.a_m = 1, product.a_k = m;
+    if (form & 2) product.b_k = 1, product.b_n = k;
+    product.accumulate = form >> 2 & 1;
+    return product;
+}
+
+static void multiply_plainly(const MoecProduct *product, const float *a, const float *b,
+                             double *c) {
+    for (long i = 0; i < product->m; i++)
+        for (long j = 0; j < product->n; j++) {
+            double sum = product->accumulate ? c[i * product->c_m + j] : 0;
+            for (long p = 0; p < product->k; p++)
+                sum += (double)a[i * product->a_m + p * product->a_k] *
+                       b[p * product->b_k + j * product->b_n];
+            c[i * product->c_m + j] = sum;
+        }
+}
+
+/* The same by the library, when there is one and it takes this product. */
+static void check_lent(const MoecProduct *product, const float *a, const float *b, float *c,
+                       const double *right) {
+    const MoecTable table = {.products = product, .product_count = 1};
+    Products *products = products_new(&table);
+    if (products && products_run(products, 0, a, b, c) == 0)
+        assert_close(c, right, product->batch[0] * product->batch[1] * product->m * product->n,
+                     3e-6);
+    products_free(products);
+}
+
+/* The product, every batch part of it, by our kernel and for some shapes by the library. */
+static void check_product(const MoecProduct *product) {
+    const long m = product->m, n = product->n, k = product->k,
+               batches = product->batch[0] * product->batch[1];
+    float *a = numbers(batches * m * k), *b = numbers(batches * n * k),
+          *c = numbers(batches * m * n);
+    float *lent = numbers(batches * m * n);
+    double *right = zeros(batches * m * n);
+    for (long i = 0; i < batches * m * n; i++) right[i] = lent[i] = c[i];
+    for (long i = 0; i < product->batch[0]; i++)
+        for (long j = 0; j < product->batch[1]; j++)
+            multiply_plainly(product, a + i * product->a_batch[0] + j * product->a_batch[1],
+                             b + i * product->b_batch[0] + j * product->b_batch[1],
+                             right + i * product->c_batch[0] + j * product->c_batch[1]);
+    moec_multiply(product, a, b, c);
+    assert_close(c, right, batches * m * n, 3e-6);
+    if (k == 17 || batches > 1) check_lent(product, a, b, lent, right);
+    free(a), free(b), free(c), free(lent), free(right);
+}
+
+static void products_of_all_shapes(void **state) {
+    (void)state;
+    const long m[] = {1, 3, 5, 8, 13, 15, 33, 260}, n[] = {1, 16, 31, 33, 130, 800},
+               k[] = {1, 3, 17, 100, 500};
+    for (size_t i = 0; i < sizeof m / sizeof *m; i++)
+        for (size_t j = 0; j < sizeof n / sizeof *n; j++)
+            for (size_t p = 0; p < sizeof k / sizeof *k; p++)
+                for (int form = 0; form<8; form += m[i] * n[j] * k[p]> 1000000 ? 3 : 1) {
+                    const MoecProduct product = product_of(m[i], n[j], k[p], form);
+                    check_product(&product);
+                }
+}
+
+static void products_in_batches(void **state) {
+    (void)state;
+    for (int form = 0; form < 8; form++) {
+        const long m = up_to(40), n = up_to(60), k = up_to(50), outer = up_to(3), inner = up_to(3);
+        MoecProduct product = product_of(m, n, k, form);
+        product.batch[0] = outer, product.batch[1] = inner;
+        product.a_batch[0] = inner * m * k, product.a_batch[1] = m * k;
+        product.b_batch[0] = inner * n * k, product.b_batch[1] = n * k;
+        product.c_batch[0] = m * n, product.c_batch[1] = outer * m * n;
+        check_product(&product);
+    }
+}
+
+/* ---- packed rows ---- */
+
+/* Cuts `rows` rows into groups of uneven sizes, some of them empty. */
+static int *some_groups(long groups, long rows) {
+    int *group = calloc((size_t)groups + 1, sizeof *group);
+    assert_non_null(group);
+    for (long g = 1; g < groups; g++) {
+        long end =
+            lrand48() % 3 == 0 ? group[g - 1] : group[g - 1] + lrand48() % (rows / groups * 2 + 2);
+        group[g] = (int)(end < rows ? end : rows);
+    }
+    group[groups] = (int)rows;
+    return group;
+}
+
+static int *some_gather(long rows, long from) {
+    int *gather = malloc((size_t)rows * sizeof *gather);
+    assert_non_null(gather);
+    for (long r = 0; r < rows; r++) gather[r] = (int)(lrand48() % from);
+    return gather;
+}
+
+static void check_rows_by_weight(long groups, long rows, long n, long k, int form) {
+    const long tokens = 2 * rows;
+    int *group = some_groups(groups, rows), *gather = some_gather(rows, tokens);
+    float *a = numbers(tokens * k), *b = numbers(groups * n * k), *c = numbers(rows * n);
+    double *right = zeros(rows * n);
+    const MoecGrouped grouped = {
+        MOEC_ROWS_BY_WEIGHT, groups, n, k, k, n * k, form & 1 ? 1 : n, form & 1 ? k : 1, n,
+        form >> 1 & 1};
+    for (long g = 0; g < groups; g++)
+        for (long r = group[g]; r < group[g + 1]; r++)
+            for (long j = 0; j < n; j++) {
+                double sum = grouped.accumulate ? c[r * n + j] : 0;
+                for (long p = 0; p < k; p++)
+                    sum += (double)a[(form & 4 ? gather[r] : r) * k + p] *
+                           b[g * n * k + p * grouped.b_k + j * grouped.b_n];
+                right[r * n + j] = sum;
+            }
+    const MoecRows packed = {group, form & 4 ? gather : NULL, NULL};
+    moec_grouped_product(&grouped, &packed, a, b, c);
+    assert_close(c, right, rows * n, 3e-6);
+    free(group), free(gather), free(a), free(b), free(c), free(right);
+}
+
+static void check_rows_by_rows(long groups, long rows, long n, long k, int form) {
+    const long tokens = 2 * rows;
+    int *group = some_groups(groups, rows), *gather = some_gather(rows, tokens),
+        *other = some_gather(rows, tokens);
+    float *a = numbers(tokens * k), *b = numbers(tokens * n), *c = numbers(groups * n * k);
+    double *right = zeros(groups * n * k);
+    const MoecGrouped grouped = {MOEC_ROWS_BY_ROWS, groups, n, k, k, n * k, n, 1, n, form >> 1 & 1};
+    const MoecRows packed = {group, form & 4 ? gather : NULL, form & 1 ? other : NULL};
+    for (long i = 0; i < groups * n * k; i++) right[i] = grouped.accumulate ? c[i] : 0;
+    for (long g = 0; g < groups; g++)
+        for (long r = group[g]; r < group[g + 1]; r++)
+            for (long p = 0; p < k; p++)
+                for (long j = 0; j < n; j++)
+                    right[(g * k + p) * n + j] +=
+                        (double)a[(packed.a_gather ? gather[r] : r) * k + p] *
+                        b[(packed.b_gather ? other[r] : r) * n + j];
+    moec_grouped_product(&grouped, &packed, a, b, c);
+    assert_close(c, right, groups * n * k, 3e-6);
+    free(group), free(gather), free(other), free(a), free(b), free(c), free(right);
+}
+
+static void grouped_products(void **state) {
+    (void)state;
+    for (int run = 0; run < 48; run++) {
+        const long groups = up_to(9), rows = up_to(run % 6 ? 60 : 900), n = up_to(90),
+                   k = up_to(run % 5 ? 60 : 450);
+        check_rows_by_weight(groups, rows, n, k, run % 8);
+        check_rows_by_rows(groups, rows, n, k, run % 8);
+    }
+}
+
+static void top_marks_the_largest(void **state) {
+    (void)state;
+    for (int run = 0; run < 60; run++) {
+        const long outer = up_to(5), size = up_to(run % 2 ? 12 : 300), inner = up_to(4),
+                   k = up_to(size);
+        float *p = numbers(outer * size * inner), *mask = numbers(outer * size * inner);
+        for (long i = 0; i < outer * size * inner; i++) p[i] = run % 3 ? p[i] : roundf(4 * p[i]);
+        if (run % 7 == 0) p[0] = NAN;
+        moec_top(outer, size, inner, k, p, mask);
+        for (long choice = 0; choice < outer * inner; choice++) {
+            const long first = choice / inner * size * inner + choice % inner;
+            for (long i = 0; i < size; i++) {
+                const float x = p[first + i * inner];
+                long before = 0;
+                for (long j = 0; j < size; j++) {
+                    const float y = p[first + j * inner];
+                    before += y > x || (isnan(x) && !isnan(y)) ||
+                              (j < i && (y == x || (isnan(x) && isnan(y))));
+                }
+                assert_true(mask[first + i * inner] == (before < k ? 1.0f : 0.0f));
+            }
+        }
+        free(p), free(mask);
+    }
+}
+
+/* A mask [tokens, middle, keys], keyed by a tensor over the tokens and by its last dimension. */
+typedef struct Packing {
+    long tokens, middle, keys, kinds, rows;
+    float *mask;
+    int *kind, *coordinate[3], *group, *row_of, *other, *start, *list;
+} Packing;
+
+static int *places(long count) {
+    int *x = malloc((size_t)(count + 1) * sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static Packing packing_new(void) {
+    Packing packing = {
+        .tokens = up_to(20), .middle = up_to(3), .keys = up_to(6), .kinds = up_to(3)};
+    const long entries = packing.tokens * packing.middle * packing.keys;
+    packing.mask = numbers(entries);
+    for (long i = 0; i < entries; i++) packing.rows += packing.mask[i] = packing.mask[i] > 0.2f;
+    packing.kind = some_gather(packing.tokens, packing.kinds);
+    for (int i = 0; i < 3; i++) packing.coordinate[i] = places(packing.rows);
+    packing.group = places(packing.kinds * packing.keys);
+    packing.row_of = places(entries);
+    packing.other = places(packing.rows);
+    packing.start = places(packing.tokens * packing.middle);
+    packing.list = places(packing.rows);
+    return packing;
+}
+
+static void packing_free(Packing *packing) {
+    int *all[] = {packing->kind,          packing->coordinate[0], packing->coordinate[1],
+                  packing->coordinate[2], packing->group,         packing->row_of,
+                  packing->other,         packing->start,         packing->list};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    free(packing->mask);
+}
+
+/* Goes through the rows as they must come, and compares. */
+static void check_packing(const Packing *packing) {
+    long row = 0;
+    for (long g = 0; g < packing->kinds * packing->keys; g++) {
+        assert_int_equal(packing->group[g], row);
+        for (long t = 0; t < packing->tokens; t++)
+            for (long m = 0; m < packing->middle; m++) {
+                const long entry = (t * packing->middle + m) * packing->keys + g % packing->keys;
+                if (packing->kind[t] != g / packing->keys || packing->mask[entry] == 0) continue;
+                assert_int_equal(packing->coordinate[0][row], t);
+                assert_int_equal(packing->coordinate[1][row], m);
+                assert_int_equal(packing->coordinate[2][row], g % packing->keys);
+                assert_int_equal(packing->other[row], t * packing->middle + m);
+                assert_int_equal(packing->row_of[entry], row++);
+            }
+    }
+    assert_int_equal(row, packing->rows);
+    assert_int_equal(packing->group[packing->kinds * packing->keys], packing->rows);
+    for (long o = 0; o < packing->tokens * packing->middle; o++)
+        for (int i = packing->start[o]; i < packing->start[o + 1]; i++) {
+            assert_int_equal(packing->other[packing->list[i]], o);
+            assert_true(i == packing->start[o] || packing->list[i] > packing->list[i - 1]);
+        }
+    assert_int_equal(packing->start[packing->tokens * packing->middle], packing->rows);
+}
+
+static void packing_sorts_rows(void **state) {
+    (void)state;
+    for (int run = 0; run < 50; run++) {
+        Packing packing = packing_new();
+        const MoecPack pack = {.rank = 3,
+                               .shape = {packing.tokens, packing.middle, packing.keys},
+                               .key = {0, 0, 1},
+                               .rows = packing.rows,
+                               .through_count = 1,
+                               .through_stride = {{1}},
+                               .through_size = {packing.kinds}};
+        const MoecPacked packed = {packing.coordinate, packing.group, packing.row_of,
+                                   packing.other,      packing.start, packing.list};
+        const int *through[] = {packing.kind};
+        moec_pack(&pack, packing.mask, through, &packed);
+        check_packing(&packing);
+        packing_free(&packing);
+    }
+}
+
+static void combining_sums_rows(void **state) {
+    (void)state;
+    const int start[] = {0, 2, 2, 5}, list[] = {1, 4, 0, 2, 3};
+    const float weight[] = {1, 2, 3, 4, 5}, e[] = {1, 10, 2, 20, 3, 30, 4, 40, 5, 50};
+    float y[] = {1, 1, 1, 1, 1, 1};
+    const MoecCombine combine = {3, 2, 2, 2, 1};
+    moec_combine(&combine, start, list, weight, e, y);
+    const float right[] = {1 + 4 + 25, 1 + 40 + 250, 1, 1, 1 + 1 + 9 + 16, 1 + 10 + 90 + 160};
+    for (int i = 0; i < 6; i++) assert_true(y[i] == right[i]);
+}
+
+/* ---- attention ---- */
+
+enum { Q, K, V, O, LSE, SINK, TENSORS };
+
+typedef struct Case {
+    MoecAttend attend;
+    int has_sink, is_step;
+    long position, size[TENSORS];
+    float *x[TENSORS], *grad[TENSORS]; /* grad[O] is given, grad[LSE] unused */
+    double *right[TENSORS], *right_grad[TENSORS];
+    double *score, *weight; /* of one query */
+} Case;
+
+static Case case_new(MoecAttend attend, int is_step) {
+    Case test = {.attend = attend, .has_sink = (int)(lrand48() % 2), .is_step = is_step};
+    const long rows = attend.batch * attend.queries * attend.heads,
+               places_of_keys = attend.batch * attend.keys;
+    const long size[TENSORS] = {rows * attend.width,
+                                places_of_keys * attend.key_heads * attend.width,
+                                places_of_keys * attend.value_heads * attend.value_width,
+                                rows * attend.value_width,
+                                rows,
+                                attend.heads};
+    if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
+    for (int i = 0; i < TENSORS; i++) {
+        test.size[i] = size[i];
+        test.x[i] = numbers(size[i]);
+        test.grad[i] = numbers(size[i]);
+        test.right[i] = zeros(size[i]);
+        test.right_grad[i] = zeros(size[i]);
+    }
+    test.score = zeros(attend.keys);
+    test.weight = zeros(attend.keys);
+    return test;
+}
+
+static void case_free(Case *test) {
+    for (int i = 0; i < TENSORS; i++)
+        free(test->x[i]), free(test->grad[i]), free(test->right[i]), free(test->right_grad[i]);
+    free(test->score), free(test->weight);
+}
+
+/* Keeps the `best` largest of the weights, of equal ones the first. */
+static void keep_best(double *weight, long first, long end, long best) {
+    for (long t = first; t < end; t++) {
+        long before = 0;
+        for (long u = first; u < end; u++)
+            before += fabs(weight[u]) > weight[t] || (fabs(weight[u]) == weight[t] && u < t);
+        if (before >= best) weight[t] = -weight[t]; /* marked, still to be compared with */
+    }
+    for (long t = first; t < end; t++) weight[t] = weight[t] > 0 ? weight[t] : 0;
+}
+
+/* One query: row (b, s, h) is number `row`; q, k, v, o of it begin at `at`, keys are `step` apart.
+ */
+static void attend_plainly(Case *test, long b, long s, long h) {
+    const MoecAttend *attend = &test->attend;
+    const long width = attend->width, values = attend->value_width,
+               row = (b * attend->queries + s) * attend->heads + h;
+    const long kh = h * attend->key_heads / attend->heads,
+               vh = h * attend->value_heads / attend->heads;
+    const long place = test->position + s;
+    const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : place + 1;
+    const long low = place - attend->window + 1,
+               first = attend->mask == MOEC_MASK_WINDOW && low > 0 ? low : 0;
+    double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0;
+    for (long t = first; t < end; t++) {
+        const float *key = test->x[K] + ((b * attend->keys + t) * attend->key_heads + kh) * width;
+        double score = 0;
+        for (long e = 0; e < width; e++)
+            score += (double)test->x[Q][row * width + e] * key[e] * attend->scale;
+        test->score[t] = attend->cap != 0 ? attend->cap * tanh(score / attend->cap) : score;
+        sum += exp(test->score[t]);
+    }
+    test->right[LSE][row] = log(sum);
+    for (long t = first; t < end; t++) test->weight[t] = exp(test->score[t]) / sum;
+    if (test->is_step && attend->best > 0) keep_best(test->weight, first, end, attend->best);
+    const float *adjoint = test->grad[O] + row * values;
+    for (long c = 0; c < values; c++) {
+        double *o = &test->right[O][row * values + c];
+        for (long t = first; t < end; t++)
+            *o += test->weight[t] *
+                  test->x[V][((b * attend->keys + t) * attend->value_heads + vh) * values + c];
+        total += *o * adjoint[c];
+    }
+    test->right_grad[SINK][h] -= exp(test->x[SINK][h]) / sum * total;
+    for (long t = first; t < end; t++) {
+        const long key = ((b * attend->keys + t) * attend->key_heads + kh) * width;
+        const long value = ((b * attend->keys + t) * attend->value_heads + vh) * values;
+        double slope = -total, bend = attend->cap != 0 ? test->score[t] / attend->cap : 0;
+        for (long c = 0; c < values; c++) {
+            slope += (double)adjoint[c] * test->x[V][value + c];
+            test->right_grad[V][value + c] += test->weight[t] * adjoint[c];
+        }
+        slope *= test->weight[t] * attend->scale * (1 - bend * bend);
+        for (long e = 0; e < width; e++) {
+            test->right_grad[Q][row * width + e] += slope * test->x[K][key + e];
+            test->right_grad[K][key + e] += slope * test->x[Q][row * width + e];
+        }
+    }
+}
+
+static void check_attention(MoecAttend attend, int is_step) {
+    Case test = case_new(attend, is_step);
+    for (long b = 0; b < attend.batch; b++)
+        for (long s = 0; s < attend.queries; s++)
+            for (long h = 0; h < attend.heads; h++) attend_plainly(&test, b, s, h);
+    float **x = test.x, **grad = test.grad;
+    const float *sink = test.has_sink ? x[SINK] : NULL;
+    if (is_step)
+        moec_attend_step(&attend, test.position, x[Q], x[K], x[V], sink, x[O], x[LSE]);
+    else
+        moec_attend(&attend, x[Q], x[K], x[V], sink, x[O], x[LSE]);
+    assert_close(x[O], test.right[O], test.size[O], 3e-6);
+    assert_close(x[LSE], test.right[LSE], test.size[LSE], 3e-6);
+    if (!is_step) {
+        const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, x[O], x[LSE], grad[O]};
+        moec_attend_grad(&attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
+        for (int i = Q; i <= V; i++) assert_close(grad[i], test.right_grad[i], test.size[i], 3e-6);
+        if (sink) assert_close(grad[SINK], test.right_grad[SINK], test.size[SINK], 3e-6);
+    }
+    case_free(&test);
+}
+
+static void attention_of_all_kinds(void **state) {
+    (void)state;
+    for (int run = 0; run < 60; run++) {
+        const long heads = up_to(9), keys = up_to(run % 6 ? 150 : 700);
+        MoecAttend attend = {.batch = up_to(3),
+                             .queries = keys,
+                             .keys = keys,
+                             .heads = heads,
+                             .key_heads = up_to(heads),
+                             .value_heads = up_to(heads),
+                             .width = up_to(40),
+                             .value_width = up_to(40),
+                             .mask = run % 3,
+                             .window = up_to(200),
+                             .scale = 0.5f,
+                             .cap = run % 4 ? 0 : 2};
+        const int is_step = run % 2;
+        if (is_step) {
+            attend.queries = up_to(run % 4 == 1 ? 3 : 12);
+            attend.keys += attend.queries;
+            attend.best = run % 5 ? 0 : up_to(30);
+        }
+        check_attention(attend, is_step);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scalars_are_exact),     cmocka_unit_test(scalars_at_the_edge),
+        cmocka_unit_test(normals_are_normal),    cmocka_unit_test(products_of_all_shapes),
+        cmocka_unit_test(products_in_batches),   cmocka_unit_test(grouped_products),
+        cmocka_unit_test(top_marks_the_largest), cmocka_unit_test(packing_sorts_rows),
+        cmocka_unit_test(combining_sums_rows),   cmocka_unit_test(attention_of_all_kinds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
