@@ -24,8 +24,8 @@
 extern char **environ;
 
 /* gnu11 and not c11: contraction to fused multiply-adds is wanted. Nothing here changes what finite numbers give. */
-static const char *const flags[] = {"-std=gnu11", "-O3",     "-march=native",       "-fno-math-errno", "-fno-trapping-math",
-                                    "-fPIC",      "-shared", "-fvisibility=hidden", "-w",              "-fopenmp"};
+static const char *const flags[] = {"-std=gnu11", "-O3",     "-march=native", "-fno-math-errno", "-fno-trapping-math",
+                                    "-fPIC",      "-shared", "-w",            "-fopenmp"};
 enum { FLAG_COUNT = sizeof flags / sizeof flags[0], WORD_LIMIT = 16 };
 
 static const char *compiler_name(void) {
