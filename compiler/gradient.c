@@ -1,20 +1,21 @@
 /* gradient: the backward pass, derived symbolically and appended to the program.
  *
  * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
- * Leaves:  a gradient tensor for every parameter that reaches the loss, which statements only add to (the runtime zeroes
- *          them), seeded with the input `loss_scale`. A repeat is followed backwards by a reverse repeat.
+ * Leaves:  a gradient tensor for every parameter that reaches the loss, which statements only add
+ *          to (the runtime zeroes them), seeded with the input `loss_scale`. A repeat is followed
+ *          backwards by a reverse repeat.
  *
  *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
  *     y[b,f] = tanh(h[b,f])              -->   d_h[b,f] = d_y[b,f] * (1 - y[b,f] * y[b,f])
  *     loss = sum[b,f] ... y[b,f] ...           d_w[d,f] += sum[b] x[b,d] * d_h[b,f]
  *
- * No gradient passes through a comparison, floor, sign, stop or the choice of the largest. A largest or smallest value
- * passes its gradient to every entry that is equal to it: ties are not told apart.
+ * No gradient passes through a comparison, floor, sign, stop or the choice of the largest. A
+ * largest or smallest value passes its gradient to every entry that is equal to it: ties are not
+ * told apart.
  */
 #include "gradient.h"
 #include "passes.h"
 
-#include <assert.h>
 #include <string.h>
 
 /* ---- which tensors matter ---- */
@@ -22,12 +23,12 @@
 typedef void VisitRead(Backward *backward, Expr *read, void *data);
 
 /* All reads that a gradient can pass through. */
-static void visit_reads(Backward *backward, Expr *expr, VisitRead *visit, void *data)
-{
+static void visit_reads(Backward *backward, Expr *expr, VisitRead *visit, void *data) {
     if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_REAL) visit(backward, expr, data);
     if (expr->kind != EXPR_APPLY) return;
     for (int i = 0; i < expr->count; i++)
-        if (strcmp(op_table[expr->op].derivative[i], "0") != 0) visit_reads(backward, expr->args[i], visit, data);
+        if (strcmp(op_table[expr->op].derivative[i], "0") != 0)
+            visit_reads(backward, expr->args[i], visit, data);
 }
 
 typedef struct Reach {
@@ -36,29 +37,26 @@ typedef struct Reach {
     bool changed;
 } Reach;
 
-static void mark(Reach *reach, bool *flag)
-{
+static void mark(Reach *reach, bool *flag) {
     if (!*flag) reach->changed = true;
     *flag = true;
 }
 
-static void find_varied(Backward *backward, Expr *read, void *data)
-{
+static void find_varied(Backward *backward, Expr *read, void *data) {
     (void)backward;
     Reach *reach = data;
     if (reach->from_parameter[read->tensor->id]) reach->found = true;
 }
 
-static void mark_useful(Backward *backward, Expr *read, void *data)
-{
+static void mark_useful(Backward *backward, Expr *read, void *data) {
     (void)backward;
     Reach *reach = data;
     mark(reach, &reach->to_loss[read->tensor->id]);
 }
 
 /* The results of a statement, and the operands that its gradient passes to. */
-static void statement_ends(Arena *arena, const Statement *statement, List *results, List *operands)
-{
+static void statement_ends(Arena *arena, const Statement *statement, List *results,
+                           List *operands) {
     if (statement->kind == STATEMENT_LOOP) {
         list_push(arena, results, statement->target);
         list_push(arena, operands, statement->value);
@@ -68,34 +66,36 @@ static void statement_ends(Arena *arena, const Statement *statement, List *resul
     }
 }
 
-static void reach_statement(Backward *backward, const Statement *statement, Reach *reach)
-{
+static void reach_statement(Backward *backward, const Statement *statement, Reach *reach) {
     List results = {0}, operands = {0};
     if (statement->once) return;
     statement_ends(backward->program->arena, statement, &results, &operands);
     reach->found = false;
-    for (int i = 0; i < operands.count; i++) visit_reads(backward, operands.items[i], find_varied, reach);
+    for (int i = 0; i < operands.count; i++)
+        visit_reads(backward, operands.items[i], find_varied, reach);
     bool useful = false;
     for (int i = 0; i < results.count; i++) {
         const Tensor *tensor = ((Expr *)results.items[i])->tensor;
-        if (reach->found && tensor->type == TYPE_REAL) mark(reach, &reach->from_parameter[tensor->id]);
+        if (reach->found && tensor->type == TYPE_REAL)
+            mark(reach, &reach->from_parameter[tensor->id]);
         useful |= reach->to_loss[tensor->id];
     }
-    for (int i = 0; useful && i < operands.count; i++) visit_reads(backward, operands.items[i], mark_useful, reach);
+    for (int i = 0; useful && i < operands.count; i++)
+        visit_reads(backward, operands.items[i], mark_useful, reach);
 }
 
-static void reach_block(Backward *backward, const Block *block, Reach *reach)
-{
+static void reach_block(Backward *backward, const Block *block, Reach *reach) {
     for (int i = 0; i < block->statements.count; i++) {
         const Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT) reach_block(backward, &statement->body, reach);
-        else reach_statement(backward, statement, reach);
+        if (statement->kind == STATEMENT_REPEAT)
+            reach_block(backward, &statement->body, reach);
+        else
+            reach_statement(backward, statement, reach);
     }
 }
 
 /* A fixed point, since a repeat hands values round. */
-static void find_needed(Backward *backward)
-{
+static void find_needed(Backward *backward) {
     Program *program = backward->program;
     Reach reach = {.changed = true};
     reach.from_parameter = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
@@ -109,7 +109,8 @@ static void find_needed(Backward *backward)
         reach.changed = false;
         reach_block(backward, &program->body, &reach);
     }
-    for (int i = 0; i < backward->count; i++) backward->adjoints[i].needed = reach.from_parameter[i] && reach.to_loss[i];
+    for (int i = 0; i < backward->count; i++)
+        backward->adjoints[i].needed = reach.from_parameter[i] && reach.to_loss[i];
 }
 
 /* ---- where tensors live ---- */
@@ -131,38 +132,39 @@ typedef struct Uses {
     bool write;
 } Uses;
 
-static void add_use(Expr *expr, void *data)
-{
+static void add_use(Expr *expr, void *data) {
     Uses *uses = data;
     if (expr->kind != EXPR_READ) return;
     Use *use = arena_alloc(uses->arena, sizeof *use);
-    *use = (Use){expr->tensor, expr->count ? expr->args[0] : NULL, uses->repeat, uses->position, uses->write, false};
+    *use = (Use){expr->tensor, expr->count ? expr->args[0] : NULL,
+                 uses->repeat, uses->position,
+                 uses->write,  false};
     for (int i = 0; uses->repeat && i < expr->count; i++)
         use->turn |= expr_uses_index(expr->args[i], uses->repeat->index);
     list_push(uses->arena, &uses->lists[expr->tensor->id], use);
 }
 
-static void add_target_use(Expr *target, Uses *uses)
-{
+static void add_target_use(Expr *target, Uses *uses) {
     uses->write = true;
     add_use(target, uses);
     uses->write = false;
     for (int i = 0; i < target->count; i++) expr_walk(target->args[i], add_use, uses);
 }
 
-static void add_uses(const Statement *statement, Uses *uses)
-{
+static void add_uses(const Statement *statement, Uses *uses) {
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->value, add_use, uses);
         add_target_use(statement->target, uses);
     }
-    for (int i = 0; i < statement->inputs.count; i++) expr_walk(statement->inputs.items[i], add_use, uses);
-    for (int i = 0; i < statement->outputs.count; i++) add_target_use(statement->outputs.items[i], uses);
-    for (int i = 0; i < statement->body.statements.count; i++) add_uses(statement->body.statements.items[i], uses);
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], add_use, uses);
+    for (int i = 0; i < statement->outputs.count; i++)
+        add_target_use(statement->outputs.items[i], uses);
+    for (int i = 0; i < statement->body.statements.count; i++)
+        add_uses(statement->body.statements.items[i], uses);
 }
 
-static List *find_uses(const Backward *backward)
-{
+static List *find_uses(const Backward *backward) {
     const Program *program = backward->program;
     List *lists = arena_alloc(program->arena, (size_t)backward->count * sizeof(List));
     for (int i = 0; i < program->body.statements.count; i++) {
@@ -174,9 +176,9 @@ static List *find_uses(const Backward *backward)
     return lists;
 }
 
-/* The repeat in whose turn the tensor lives: every use is there, and no turn writes a place of its own. */
-static Statement *find_home(const List *uses)
-{
+/* The repeat in whose turn the tensor lives: every use is there, and no turn writes a place of its
+ * own. */
+static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
     Statement *repeat = ((Use *)uses->items[0])->repeat;
     for (int i = 0; i < uses->count; i++) {
@@ -187,18 +189,18 @@ static Statement *find_home(const List *uses)
 }
 
 /* Is slice the turn (offset 0) or the turn plus one (offset 1)? */
-static bool is_turn_slice(const Expr *slice, const Index *turn, int offset)
-{
+static bool is_turn_slice(const Expr *slice, const Index *turn, int offset) {
     if (!offset) return slice->kind == EXPR_INDEX && slice->index == turn;
-    return slice->kind == EXPR_APPLY && slice->op == OP_ADD && is_turn_slice(slice->args[0], turn, 0) &&
-           expr_is_number(slice->args[1], offset);
+    return slice->kind == EXPR_APPLY && slice->op == OP_ADD &&
+           is_turn_slice(slice->args[0], turn, 0) && expr_is_number(slice->args[1], offset);
 }
 
-/* Is the tensor carried by one repeat: [0] written before, [i] read and [i+1] written in it, the last one read after? */
-static bool is_carried(const Tensor *tensor, const List *uses)
-{
+/* Is the tensor carried by one repeat: [0] written before, [i] read and [i+1] written in it, the
+ * last one read after? */
+static bool is_carried(const Tensor *tensor, const List *uses) {
     const Use *turn = NULL;
-    if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP) return false;
+    if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
+        return false;
     for (int i = 0; i < uses->count; i++)
         if (((Use *)uses->items[i])->repeat) turn = uses->items[i];
     if (!turn) return false;
@@ -206,11 +208,13 @@ static bool is_carried(const Tensor *tensor, const List *uses)
         const Use *use = uses->items[i];
         bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
         if (use->repeat && use->repeat != turn->repeat) return false;
-        if (use->repeat && use->write && !is_turn_slice(use->slice, turn->repeat->index, 1)) return false;
+        if (use->repeat && use->write && !is_turn_slice(use->slice, turn->repeat->index, 1))
+            return false;
         if (use->repeat && !is_turn_slice(use->slice, turn->repeat->index, 0) &&
             !is_turn_slice(use->slice, turn->repeat->index, 1))
             return false;
-        if (!use->repeat && use->position < turn->position && !expr_is_number(use->slice, 0)) return false;
+        if (!use->repeat && use->position < turn->position && !expr_is_number(use->slice, 0))
+            return false;
         if (!use->repeat && use->position > turn->position && (use->write || !last)) return false;
     }
     return true;
@@ -218,8 +222,7 @@ static bool is_carried(const Tensor *tensor, const List *uses)
 
 /* ---- statements in reverse ---- */
 
-static Expr *in_turn(const Backward *backward, Expr *expr)
-{
+static Expr *in_turn(const Backward *backward, Expr *expr) {
     if (!backward->repeat) return expr;
     Expr *turn = expr_index(backward->program, backward->turn);
     return expr_substitute(backward->program, expr, &backward->repeat->index, &turn, 1);
@@ -231,14 +234,14 @@ typedef struct Path {
     List factors; /* Expr * */
 } Path;
 
-static bool is_needed(const Backward *backward, const Expr *expr)
-{
-    return expr->kind == EXPR_READ && expr->tensor->id < backward->count && backward->adjoints[expr->tensor->id].needed;
+static bool is_needed(const Backward *backward, const Expr *expr) {
+    return expr->kind == EXPR_READ && expr->tensor->id < backward->count &&
+           backward->adjoints[expr->tensor->id].needed;
 }
 
 /* Follows the value down to its reads; `result` stands for the value of expr. */
-static void find_paths(const Backward *backward, Expr *expr, Expr *result, List factors, List *paths)
-{
+static void find_paths(const Backward *backward, Expr *expr, Expr *result, List factors,
+                       List *paths) {
     Arena *arena = backward->program->arena;
     if (is_needed(backward, expr)) {
         Path *path = arena_alloc(arena, sizeof *path);
@@ -258,8 +261,7 @@ static void find_paths(const Backward *backward, Expr *expr, Expr *result, List 
 }
 
 /* Joins the paths to the same read: the derivatives add up behind the `common` first factors. */
-static void join_paths(Program *program, List *paths, int common)
-{
+static void join_paths(Program *program, List *paths, int common) {
     for (int i = 0; i < paths->count; i++) {
         Path *path = paths->items[i];
         Expr *sum = NULL;
@@ -267,8 +269,10 @@ static void join_paths(Program *program, List *paths, int common)
             const Path *other = paths->items[j];
             if (!expr_equal(path->read, other->read)) continue;
             if (!sum) sum = expr_product(program, &path->factors, common);
-            sum = expr_apply(program, OP_ADD, sum, expr_product(program, &other->factors, common), NULL);
-            memmove(&paths->items[j], &paths->items[j + 1], (size_t)(paths->count - j - 1) * sizeof *paths->items);
+            sum = expr_apply(program, OP_ADD, sum, expr_product(program, &other->factors, common),
+                             NULL);
+            memmove(&paths->items[j], &paths->items[j + 1],
+                    (size_t)(paths->count - j - 1) * sizeof *paths->items);
             paths->count--;
         }
         if (!sum) continue;
@@ -277,8 +281,7 @@ static void join_paths(Program *program, List *paths, int common)
     }
 }
 
-static void reverse_loop(Backward *backward, const Statement *statement)
-{
+static void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
     if (statement->once || !is_needed(backward, statement->target)) return;
     Expr *target = in_turn(backward, statement->target);
@@ -290,18 +293,20 @@ static void reverse_loop(Backward *backward, const Statement *statement)
     if (statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN)
         list_push(program->arena, &factors, expr_apply(program, OP_EQ, value, target, NULL));
     int common = factors.count;
-    bool is_value = statement->reduction == REDUCE_NONE && !statement->accumulate && !statement_is_scatter(statement);
+    bool is_value = statement->reduction == REDUCE_NONE && !statement->accumulate &&
+                    !statement_is_scatter(statement);
     find_paths(backward, value, is_value ? target : value, factors, &paths);
     join_paths(program, &paths, common);
     for (int i = 0; i < paths.count; i++) {
         Path *path = paths.items[i];
-        adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors, statement->span);
+        adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors,
+                    statement->span);
     }
 }
 
 /* A fresh tensor with the shape of an operand, read at the operand's loops. */
-static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **loops, int *loop_count)
-{
+static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **loops,
+                             int *loop_count) {
     Program *program = backward->program;
     Axis *axes[MAX_RANK];
     *loop_count = 0;
@@ -312,19 +317,20 @@ static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **lo
         *loop_count += 1;
     }
     const char *name = arena_format(program->arena, "d_%s", operand->tensor->name);
-    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, *loop_count, axes, operand->span);
+    Tensor *tensor =
+        tensor_new(program, name, ROLE_TEMP, TYPE_REAL, *loop_count, axes, operand->span);
     return expr_read_indices(program, tensor, loops);
 }
 
-static void reverse_attend(Backward *backward, Statement *statement)
-{
+static void reverse_attend(Backward *backward, Statement *statement) {
     Program *program = backward->program;
     Arena *arena = program->arena;
     Expr *output = in_turn(backward, statement->outputs.items[0]);
     Expr *normaliser = in_turn(backward, statement->outputs.items[1]);
     if (backward->adjoints[normaliser->tensor->id].needed && adjoint_read(backward, normaliser))
-        report_error(program->reports, statement->span,
-                     "no gradient passes through the normaliser of attend: use stop() where it is read");
+        report_error(
+            program->reports, statement->span,
+            "no gradient passes through the normaliser of attend: use stop() where it is read");
     Expr *adjoint = is_needed(backward, output) ? adjoint_read(backward, output) : NULL;
     if (!adjoint) return;
     Statement *call = statement_call(program, backward->block, CALL_ATTEND_GRAD, statement->span);
@@ -343,15 +349,15 @@ static void reverse_attend(Backward *backward, Statement *statement)
         list_push(arena, &call->outputs, part);
         List factors = {0};
         list_push(arena, &factors, part);
-        if (is_needed(backward, operand)) adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
+        if (is_needed(backward, operand))
+            adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
     }
 }
 
 static void reverse_block(Backward *backward, const Block *block, int count);
 
 /* Writes out what waits on tensors from outside, and zeroes those that the turns will add to. */
-static void enter_repeat(Backward *backward, const Statement *repeat, const List *uses)
-{
+static void enter_repeat(Backward *backward, const Statement *repeat, const List *uses) {
     Program *program = backward->program;
     for (int id = 0; id < backward->count; id++) {
         const Adjoint *adjoint = &backward->adjoints[id];
@@ -361,28 +367,31 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
             const Use *use = uses[id].items[i];
             if (use->repeat == repeat) *(use->write ? &write : &read) = true;
         }
-        if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write)) continue;
-        if (!adjoint->sliced) adjoint_flush(backward, tensor, read);
-        else adjoint_flush_slice(backward, tensor, expr_number(program, (double)(tensor->axes[0]->size - 1)), true);
+        if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write))
+            continue;
+        if (!adjoint->sliced)
+            adjoint_flush(backward, tensor, read);
+        else
+            adjoint_flush_slice(backward, tensor,
+                                expr_number(program, (double)(tensor->axes[0]->size - 1)), true);
     }
 }
 
 /* Writes out what the turn left for the slice of the turn before. */
-static void leave_turn(Backward *backward, const Statement *repeat, const List *uses)
-{
+static void leave_turn(Backward *backward, const Statement *repeat, const List *uses) {
     for (int id = 0; id < backward->count; id++) {
         const Adjoint *adjoint = &backward->adjoints[id];
         if (!adjoint->needed || !adjoint->sliced) continue;
         bool here = false;
-        for (int i = 0; i < uses[id].count; i++) here |= ((Use *)uses[id].items[i])->repeat == repeat;
+        for (int i = 0; i < uses[id].count; i++)
+            here |= ((Use *)uses[id].items[i])->repeat == repeat;
         if (here)
             adjoint_flush_slice(backward, backward->program->tensors.items[id],
                                 expr_index(backward->program, backward->turn), true);
     }
 }
 
-static Statement *reverse_repeat(Backward *backward, Statement *repeat, const List *uses)
-{
+static Statement *reverse_repeat(Backward *backward, Statement *repeat, const List *uses) {
     Program *program = backward->program;
     enter_repeat(backward, repeat, uses);
     Block *outside = backward->block;
@@ -397,42 +406,46 @@ static Statement *reverse_repeat(Backward *backward, Statement *repeat, const Li
     return reverse;
 }
 
-static void reverse_block(Backward *backward, const Block *block, int count)
-{
+static void reverse_block(Backward *backward, const Block *block, int count) {
     for (int i = count - 1; i >= 0; i--) {
         Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_LOOP) reverse_loop(backward, statement);
-        else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND) reverse_attend(backward, statement);
+        if (statement->kind == STATEMENT_LOOP)
+            reverse_loop(backward, statement);
+        else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+            reverse_attend(backward, statement);
     }
 }
 
 /* ---- the pass ---- */
 
-static void seed(Backward *backward)
-{
+static void seed(Backward *backward) {
     Program *program = backward->program;
-    Tensor *scale = tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
+    Tensor *scale =
+        tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
     scale->input = INPUT_SCALAR;
     List factors = {0};
     list_push(program->arena, &factors, expr_read(program, scale, NULL));
-    adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors, program->loss->span);
+    adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors,
+                program->loss->span);
 }
 
-static void find_places(Backward *backward, const List *uses)
-{
+static void find_places(Backward *backward, const List *uses) {
     for (int id = 0; id < backward->count; id++) {
         Adjoint *adjoint = &backward->adjoints[id];
         adjoint->home = find_home(&uses[id]);
-        adjoint->sliced = adjoint->needed && is_carried(backward->program->tensors.items[id], &uses[id]);
+        adjoint->sliced =
+            adjoint->needed && is_carried(backward->program->tensors.items[id], &uses[id]);
     }
 }
 
-void gradient(Program *program, bool recompute)
-{
+void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
-    simplify(program); /* so that nothing is kept for the way back that is not needed, or is the same in every turn */
-    Backward backward = {.program = program, .block = &program->body, .count = program->tensors.count};
-    backward.adjoints = arena_alloc(program->arena, (size_t)backward.count * sizeof *backward.adjoints);
+    simplify(program); /* so that nothing is kept for the way back that is not needed, or is the
+                          same in every turn */
+    Backward backward = {
+        .program = program, .block = &program->body, .count = program->tensors.count};
+    backward.adjoints =
+        arena_alloc(program->arena, (size_t)backward.count * sizeof *backward.adjoints);
     find_needed(&backward);
     const List *uses = find_uses(&backward);
     find_places(&backward, uses);
@@ -440,11 +453,14 @@ void gradient(Program *program, bool recompute)
     seed(&backward);
 
     Block forward = program->body; /* what follows is appended to the same list */
-    Statement **items = arena_alloc(program->arena, (size_t)forward.statements.count * sizeof(Statement *));
+    Statement **items =
+        arena_alloc(program->arena, (size_t)forward.statements.count * sizeof(Statement *));
     memcpy(items, forward.statements.items, (size_t)forward.statements.count * sizeof(Statement *));
     for (int i = forward.statements.count - 1; i >= 0; i--) {
         Block one = {.statements = {.items = (void **)&items[i], .count = 1}};
-        if (items[i]->kind != STATEMENT_REPEAT) reverse_block(&backward, &one, 1);
-        else save(program, items[i], reverse_repeat(&backward, items[i], uses), recompute);
+        if (items[i]->kind != STATEMENT_REPEAT)
+            reverse_block(&backward, &one, 1);
+        else
+            save(program, items[i], reverse_repeat(&backward, items[i], uses), recompute);
     }
 }

@@ -1,13 +1,14 @@
 /* simplify: the same program with less in it.
  *
  * Needs:   a verified program.
- * Leaves:  contractions of two plain reads, no copy, no value computed twice in a block, nothing in a repeat that is the same in every turn, no statement
- *          and no temporary without use. Outputs, parameters, gradients, states and caches stay.
+ * Leaves:  contractions of two plain reads, no copy, no value computed twice in a block, nothing in
+ *          a repeat that is the same in every turn, no statement and no temporary without use.
+ *          Outputs, parameters, gradients, states and caches stay.
  *
- *     t[b] = x[b]                            y[b] = exp(x[b]) * 2
- *     a[b] = exp(t[b])               -->
- *     c[b] = exp(x[b])
- *     y[b] = a[b] + c[b] ...
+ *     t[b] = x[b]
+ *     a[b] = exp(t[b])               -->     a[b] = exp(x[b])
+ *     c[b] = exp(x[b])                       y[b] = a[b] + a[b]
+ *     y[b] = a[b] + c[b]
  */
 #include "passes.h"
 #include "simplify.h"
@@ -21,16 +22,14 @@ typedef struct Use {
     bool changed;
 } Use;
 
-static void use_read(Expr *expr, void *data)
-{
+static void use_read(Expr *expr, void *data) {
     Use *use = data;
     if (expr->kind != EXPR_READ) return;
     if (!use->used[expr->tensor->id]) use->changed = true;
     use->used[expr->tensor->id] = true;
 }
 
-static bool is_used(const Use *use, const Statement *statement)
-{
+static bool is_used(const Use *use, const Statement *statement) {
     if (statement->once) return true;
     if (statement->kind == STATEMENT_LOOP && use->used[statement->target->tensor->id]) return true;
     for (int i = 0; i < statement->outputs.count; i++)
@@ -38,31 +37,31 @@ static bool is_used(const Use *use, const Statement *statement)
     return false;
 }
 
-static void use_statement(Statement *statement, void *data)
-{
+static void use_statement(Statement *statement, void *data) {
     Use *use = data;
     if (statement->kind == STATEMENT_REPEAT || !is_used(use, statement)) return;
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->target, use_read, use);
         expr_walk(statement->value, use_read, use);
     }
-    for (int i = 0; i < statement->inputs.count; i++) expr_walk(statement->inputs.items[i], use_read, use);
-    for (int i = 0; i < statement->outputs.count; i++) expr_walk(statement->outputs.items[i], use_read, use);
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], use_read, use);
+    for (int i = 0; i < statement->outputs.count; i++)
+        expr_walk(statement->outputs.items[i], use_read, use);
 }
 
 /* What somebody outside looks at. An output counts when it is among the program's outputs. */
-static bool is_root(const Program *program, const Tensor *tensor)
-{
+static bool is_root(const Program *program, const Tensor *tensor) {
     if (tensor->role != ROLE_OUTPUT) return tensor->role != ROLE_TEMP && tensor->role != ROLE_INPUT;
     for (int i = 0; i < program->outputs.count; i++)
         if (program->outputs.items[i] == tensor) return true;
     return program->outputs.count == 0;
 }
 
-static void find_used(Program *program, Use *use)
-{
+static void find_used(Program *program, Use *use) {
     use->used = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof *use->used);
-    for (int i = 0; i < program->tensors.count; i++) use->used[i] = is_root(program, program->tensors.items[i]);
+    for (int i = 0; i < program->tensors.count; i++)
+        use->used[i] = is_root(program, program->tensors.items[i]);
     for (int i = 0; i < program->relations.count; i++) {
         const Relation *relation = program->relations.items[i];
         use->used[relation->mask->id] = true;
@@ -74,22 +73,22 @@ static void find_used(Program *program, Use *use)
 }
 
 /* Removes what is not used, and repeats that became empty. */
-static void remove_dead(Block *block, const Use *use)
-{
+static void remove_dead(Block *block, const Use *use) {
     List *statements = &block->statements;
     int count = 0;
     for (int i = 0; i < statements->count; i++) {
         Statement *statement = statements->items[i];
         if (statement->kind == STATEMENT_REPEAT) remove_dead(&statement->body, use);
-        bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0 : is_used(use, statement);
+        bool keep = statement->kind == STATEMENT_REPEAT ? statement->body.statements.count > 0
+                                                        : is_used(use, statement);
         if (keep) statements->items[count++] = statement;
     }
     statements->count = count;
 }
 
-static void use_relation(const Relation *relation, Use *use)
-{
-    Tensor *const made[] = {relation->mask, relation->group, relation->row_of, relation->start, relation->list};
+static void use_relation(const Relation *relation, Use *use) {
+    Tensor *const made[] = {relation->mask, relation->group, relation->row_of, relation->start,
+                            relation->list};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         if (made[i]) use->used[made[i]->id] = true;
     for (int i = 0; i < MAX_RANK; i++)
@@ -97,9 +96,9 @@ static void use_relation(const Relation *relation, Use *use)
 }
 
 /* Drops temporaries and inputs that nothing mentions, and numbers the rest anew. */
-static void remove_unused_tensors(Program *program, Use *use)
-{
-    for (int i = 0; i < program->relations.count; i++) use_relation(program->relations.items[i], use);
+static void remove_unused_tensors(Program *program, Use *use) {
+    for (int i = 0; i < program->relations.count; i++)
+        use_relation(program->relations.items[i], use);
     int count = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
@@ -110,8 +109,7 @@ static void remove_unused_tensors(Program *program, Use *use)
     program->tensors.count = count;
 }
 
-void simplify(Program *program)
-{
+void simplify(Program *program) {
     bool changed = true;
     for (int round = 0; changed && round < MAX_ROUNDS; round++) {
         changed = contract_sums(program);

@@ -1,4 +1,5 @@
-/* simplify: what its files share: where every statement stands, and who reads and writes each tensor.
+/* simplify: what its files share: where every statement stands, and who reads and writes each
+ * tensor.
  *
  *     simplify.c   the pass: rounds of the steps below, then the unused goes
  *     contract.c   sums over products
@@ -25,7 +26,7 @@ typedef struct Write {
 } Write;
 
 typedef struct Facts {
-    List writes;              /* Write * */
+    List writes; /* Write * */
     bool read;
     bool scattered_reads;     /* read in more than one repeat, or inside and outside */
     Statement *reader_repeat; /* of all reads, when they are together */
@@ -42,8 +43,8 @@ typedef struct Survey {
 Survey *survey_new(Program *program);
 /* Is the tensor a temporary that one statement defines completely? */
 bool survey_is_plain(const Survey *survey, const Tensor *tensor);
-/* Is the tensor written at the position or later, by what could come between there and a read? Another slice of a tensor
- * that a repeat carries does not count. */
+/* Is the tensor written at the position or later, by what could come between there and a read?
+ * Another slice of a tensor that a repeat carries does not count. */
 bool survey_changes(const Survey *survey, const Expr *read, int position);
 /* Is it written anew in every turn of this repeat, at the same place? */
 bool survey_is_local(const Survey *survey, const Tensor *tensor, const Statement *repeat);

@@ -11,14 +11,12 @@
 #include <string.h>
 
 /* The statements of a program as text, without its declarations. */
-static const char *statements_text(Program *program)
-{
+static const char *statements_text(Program *program) {
     const char *text = strstr(print_program(program->arena, program), "\n\n");
     return text + 2;
 }
 
-static void expect(Maker *maker, const char *text)
-{
+static void expect(Maker *maker, const char *text) {
     char *before = verify(maker->program->arena, maker->program);
     if (before) fail_msg("%s", before);
     simplify(maker->program);
@@ -35,8 +33,7 @@ typedef struct Pair {
     Expr *i, *x, *y;
 } Pair;
 
-static Pair pair_new(void)
-{
+static Pair pair_new(void) {
     Pair pair = {.arena = arena_new()};
     pair.maker = maker_new(pair.arena);
     Maker *maker = &pair.maker;
@@ -48,13 +45,11 @@ static Pair pair_new(void)
     return pair;
 }
 
-static Expr *temp(Pair *pair, const char *name)
-{
+static Expr *temp(Pair *pair, const char *name) {
     return AT(&pair->maker, MAKE(&pair->maker, name, ROLE_TEMP, pair->a), pair->i);
 }
 
-static void test_copies(void **state)
-{
+static void test_copies(void **state) {
     (void)state;
     Pair pair = pair_new();
     Expr *first = temp(&pair, "first"), *second = temp(&pair, "second"), *one = temp(&pair, "one");
@@ -67,14 +62,14 @@ static void test_copies(void **state)
 }
 
 /* A copy of what changes before the copy is read stays. */
-static void test_changed_copy(void **state)
-{
+static void test_changed_copy(void **state) {
     (void)state;
     Pair pair = pair_new();
     Expr *sum = temp(&pair, "sum"), *before = temp(&pair, "before");
     set(&pair.maker, sum, apply(&pair.maker, OP_EXP, pair.x, NULL));
     set(&pair.maker, before, sum);
-    statement_loop(pair.maker.program, pair.maker.block, sum, true, REDUCE_NONE, NULL, 0, pair.x, nowhere);
+    statement_loop(pair.maker.program, pair.maker.block, sum, true, REDUCE_NONE, NULL, 0, pair.x,
+                   nowhere);
     set(&pair.maker, pair.y, times(&pair.maker, sum, before));
     expect(&pair.maker, "  sum[a] = exp(x[a])\n"
                         "  before[a] = sum[a]\n"
@@ -84,25 +79,25 @@ static void test_changed_copy(void **state)
 }
 
 /* A read of a place outside the axis is 0, which the number that fills the tensor is not. */
-static void test_number_outside(void **state)
-{
+static void test_number_outside(void **state) {
     (void)state;
     Pair pair = pair_new();
     Expr *one = temp(&pair, "one");
     set(&pair.maker, one, number(&pair.maker, 1));
-    Expr *before = AT(&pair.maker, one->tensor, apply(&pair.maker, OP_SUB, pair.i, number(&pair.maker, 1)));
+    Expr *before =
+        AT(&pair.maker, one->tensor, apply(&pair.maker, OP_SUB, pair.i, number(&pair.maker, 1)));
     set(&pair.maker, pair.y, times(&pair.maker, before, pair.x));
     expect(&pair.maker, "  one[a] = 1\n"
                         "  y[a] = one[a - 1] * x[a]\n");
     arena_free(pair.arena);
 }
 
-static void test_common(void **state)
-{
+static void test_common(void **state) {
     (void)state;
     Pair pair = pair_new();
     Index *other = make_index(&pair.maker, pair.a);
-    Expr *j = at_index(&pair.maker, other), *first = temp(&pair, "first"), *second = temp(&pair, "second");
+    Expr *j = at_index(&pair.maker, other), *first = temp(&pair, "first"),
+         *second = temp(&pair, "second");
     set(&pair.maker, first, apply(&pair.maker, OP_TANH, pair.x, NULL));
     set(&pair.maker, AT(&pair.maker, second->tensor, j),
         apply(&pair.maker, OP_TANH, AT(&pair.maker, pair.x->tensor, j), NULL));
@@ -113,8 +108,7 @@ static void test_common(void **state)
     arena_free(pair.arena);
 }
 
-static void test_contraction(void **state)
-{
+static void test_contraction(void **state) {
     (void)state;
     Pair pair = pair_new();
     Maker *maker = &pair.maker;
@@ -125,7 +119,8 @@ static void test_contraction(void **state)
     Expr *z = AT(maker, MAKE(maker, "z", ROLE_OUTPUT, pair.a, c), pair.i, k);
     maker->program->outputs.items[0] = z->tensor;
     pair.y->tensor->role = ROLE_TEMP;
-    Expr *value = times(maker, times(maker, apply(maker, OP_EXP, p, NULL), q), apply(maker, OP_DIV, pair.x, number(maker, 2)));
+    Expr *value = times(maker, times(maker, apply(maker, OP_EXP, p, NULL), q),
+                        apply(maker, OP_DIV, pair.x, number(maker, 2)));
     reduce(maker, z, REDUCE_SUM, j->index, NULL, value);
     expect(maker, "  z_part[a,b] = exp(p[a,b])\n"
                   "  z_sum[a,c] = sum[b] z_part[a,b] * q[b,c]\n"
@@ -133,14 +128,14 @@ static void test_contraction(void **state)
     arena_free(pair.arena);
 }
 
-static void test_repeat(void **state)
-{
+static void test_repeat(void **state) {
     (void)state;
     Pair pair = pair_new();
     Maker *maker = &pair.maker;
     Axis *depth = axis_new(maker->program, "i", 3, AXIS_REPEAT, nowhere);
     Axis *carry = axis_new(maker->program, "i1", 4, AXIS_REPEAT, nowhere);
-    Tensor *h = MAKE(maker, "h", ROLE_TEMP, carry, pair.a), *w = MAKE(maker, "w", ROLE_PARAMETER, depth);
+    Tensor *h = MAKE(maker, "h", ROLE_TEMP, carry, pair.a),
+           *w = MAKE(maker, "w", ROLE_PARAMETER, depth);
     Index *turn = index_new(maker->program, "i", depth);
     Expr *i = at_index(maker, turn), *table = temp(&pair, "table"), *copy = temp(&pair, "copy");
     set(maker, AT(maker, h, number(maker, 0), pair.i), pair.x);
@@ -162,11 +157,11 @@ static void test_repeat(void **state)
     arena_free(pair.arena);
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_changed_copy), cmocka_unit_test(test_number_outside),
-        cmocka_unit_test(test_common), cmocka_unit_test(test_contraction),  cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_copies),         cmocka_unit_test(test_changed_copy),
+        cmocka_unit_test(test_number_outside), cmocka_unit_test(test_common),
+        cmocka_unit_test(test_contraction),    cmocka_unit_test(test_repeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
