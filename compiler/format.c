@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-/* format: a tree as text in the one layout. Comments are taken from the source and stay with what they stand before or
- * behind; single blank lines stay. A record or a block on one line stays there when it fits and is simple.
+/* format: a tree as text in the one layout. Comments are taken from the source and stay with what
+ * they stand before or behind; single blank lines stay. A record or a block on one line stays there
+ * when it fits and is simple.
  *
  *     param up [ d , f ],open[d,f]                 param up[d,f], open[d,f]
  *     y[s,d]=sum[f](h[s,f]*down[f,d])     -->      y[s,d] = sum[f] h[s,f] * down[f,d]
@@ -25,8 +26,7 @@ typedef struct Format {
     bool fresh;   /* nothing was written in this block yet: no blank line */
 } Format;
 
-static void find_comments(Format *format)
-{
+static void find_comments(Format *format) {
     const char *text = format->source->text;
     int length = (int)format->source->length;
     for (int at = 0; at < length; at++) {
@@ -44,41 +44,39 @@ static void find_comments(Format *format)
     }
 }
 
-static const Comment *pending(const Format *format, int before)
-{
+static const Comment *pending(const Format *format, int before) {
     if (format->next >= format->comments.count) return NULL;
     const Comment *comment = format->comments.items[format->next];
     return comment->start < before ? comment : NULL;
 }
 
-static bool has_comment(const Format *format, Span span)
-{
+static bool has_comment(const Format *format, Span span) {
     int low = format->next, high = format->comments.count;
     while (low < high) {
         int middle = (low + high) / 2;
         const Comment *comment = format->comments.items[middle];
-        if (comment->start < span.start) low = middle + 1;
-        else high = middle;
+        if (comment->start < span.start)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return low < format->comments.count && ((Comment *)format->comments.items[low])->start < span.end;
+    return low < format->comments.count &&
+           ((Comment *)format->comments.items[low])->start < span.end;
 }
 
-static int newlines(const Format *format, int from, int to)
-{
+static int newlines(const Format *format, int from, int to) {
     int count = 0;
     for (int i = from; i < to && count < 2; i++) count += format->source->text[i] == '\n';
     return count;
 }
 
-static void blank_line(Format *format, bool wanted)
-{
+static void blank_line(Format *format, bool wanted) {
     if (wanted && !format->fresh) text_add(&format->out, "\n");
     format->fresh = false;
 }
 
 /* Writes the comments that stand before `start`, and one blank line where there were some. */
-static void begin(Format *format, int start, int comments_before, bool blank)
-{
+static void begin(Format *format, int start, int comments_before, bool blank) {
     for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
         blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
         blank = false;
@@ -86,15 +84,14 @@ static void begin(Format *format, int start, int comments_before, bool blank)
         text_add_bytes(&format->out, format->source->text + comment->start,
                        (size_t)(comment->end - comment->start));
         text_add(&format->out, "\n");
-        format->position = comment->end;
+        if (format->position < comment->end) format->position = comment->end;
     }
     blank_line(format, blank || newlines(format, format->position, start) > 1);
     if (format->position < start) format->position = start;
 }
 
 /* Ends the line, with the comment that stands behind `end` on its line in the source. */
-static void end_line(Format *format, int end)
-{
+static void end_line(Format *format, int end) {
     line_write(&format->line, &format->out, format->indent);
     line_clear(&format->line);
     if (format->position < end) format->position = end;
@@ -111,13 +108,11 @@ static void end_line(Format *format, int end)
     text_add(&format->out, "\n");
 }
 
-static void add(Format *format, const char *text)
-{
+static void add(Format *format, const char *text) {
     line_add(&format->line, text);
 }
 
-static void open_block(Format *format, const char *bracket, Span span)
-{
+static void open_block(Format *format, const char *bracket, Span span) {
     add(format, bracket);
     end_line(format, span.start + 1);
     format->indent += INDENT_COLUMNS;
@@ -125,8 +120,7 @@ static void open_block(Format *format, const char *bracket, Span span)
     format->position = span.start + 1;
 }
 
-static void close_block(Format *format, const char *bracket, Span span)
-{
+static void close_block(Format *format, const char *bracket, Span span) {
     /* Comments at the end of a block; a blank line before the bracket is not kept. */
     int end = span.end - 1;
     while (pending(format, end)) {
@@ -146,8 +140,7 @@ static void close_block(Format *format, const char *bracket, Span span)
 /* ---- values ---- */
 
 /* A record that begins a new line behind its bracket was meant to have one entry a line. */
-static bool is_spread(const Format *format, const Node *value)
-{
+static bool is_spread(const Format *format, const Node *value) {
     if (value->kind == NODE_RECORD && value->count > 0 &&
         newlines(format, value->span.start, value->kids[0]->span.start) > 0)
         return true;
@@ -156,20 +149,19 @@ static bool is_spread(const Format *format, const Node *value)
     return false;
 }
 
-static bool fits(Format *format, const Node *value)
-{
+static bool fits(Format *format, const Node *value) {
     size_t used = (size_t)format->indent + format->line.text.length;
     if (used >= LINE_COLUMNS) return false;
     line_clear(&format->trial);
     format->trial.limit = LINE_COLUMNS - used;
     line_expr(&format->trial, value);
-    return !line_is_full(&format->trial) && !has_comment(format, value->span) && !is_spread(format, value);
+    return !line_is_full(&format->trial) && !has_comment(format, value->span) &&
+           !is_spread(format, value);
 }
 
 static void format_value(Format *format, const Node *value);
 
-static void format_record(Format *format, const Node *record)
-{
+static void format_record(Format *format, const Node *record) {
     if (record->count == 0 && !has_comment(format, record->span)) {
         add(format, "{}");
         return;
@@ -186,9 +178,9 @@ static void format_record(Format *format, const Node *record)
     close_block(format, "}", record->span);
 }
 
-static void format_value(Format *format, const Node *value)
-{
-    bool divisible = value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
+static void format_value(Format *format, const Node *value) {
+    bool divisible =
+        value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
     if (!divisible || fits(format, value)) {
         line_expr(&format->line, value);
     } else if (value->kind == NODE_RECORD) {
@@ -213,17 +205,16 @@ static void format_value(Format *format, const Node *value)
 
 static void format_block(Format *format, const Node *block);
 
-static void bound(Line *line, const Node *value)
-{
+static void bound(Line *line, const Node *value) {
     if (!value) return;
-    bool plain = value->kind == NODE_NUMBER || (value->kind == NODE_UNARY && value->kids[0]->kind == NODE_NUMBER);
+    bool plain = value->kind == NODE_NUMBER ||
+                 (value->kind == NODE_UNARY && value->kids[0]->kind == NODE_NUMBER);
     if (!plain) line_add(line, "(");
     line_expr(line, value);
     if (!plain) line_add(line, ")");
 }
 
-static void format_option(Format *format, const Node *option)
-{
+static void format_option(Format *format, const Node *option) {
     Line *line = &format->line;
     line_add(line, "option ");
     line_add(line, option->name);
@@ -252,8 +243,8 @@ static void format_option(Format *format, const Node *option)
 }
 
 /* KEYWORD name[subs] = expr, with what there is of it. */
-static void definition(Line *line, const char *keyword, const Node *node, const Node *subs, const Node *expr)
-{
+static void definition(Line *line, const char *keyword, const Node *node, const Node *subs,
+                       const Node *expr) {
     line_add(line, keyword);
     if (node->name) line_add(line, node->name);
     line_subs(line, subs);
@@ -262,8 +253,7 @@ static void definition(Line *line, const char *keyword, const Node *node, const 
     line_expr(line, expr);
 }
 
-static void parameter(Line *line, const Node *node)
-{
+static void parameter(Line *line, const Node *node) {
     line_add(line, node->name);
     line_subs(line, node->kids[0]);
     if (!node->kids[1]) return;
@@ -272,21 +262,42 @@ static void parameter(Line *line, const Node *node)
 }
 
 /* Statements without a block in them. */
-static void simple(Format *format, const Node *node)
-{
+static void simple(Format *format, const Node *node) {
     Line *line = &format->line;
     switch (node->kind) {
-    case NODE_OPTION: format_option(format, node); break;
-    case NODE_AXIS: definition(line, "axis ", node, NULL, node->kids[0]); break;
-    case NODE_SEQUENCE: definition(line, "sequence ", node, NULL, node->kids[0]); break;
-    case NODE_STATE: definition(line, "state ", node, node->kids[0], node->kids[1]); break;
-    case NODE_EQUATION: definition(line, "", node, node->kids[0], node->kids[1]); break;
-    case NODE_UPDATE: definition(line, "update ", node, node->kids[0], node->kids[1]); break;
-    case NODE_LOSS: definition(line, "loss", node, NULL, node->kids[0]); break;
-    case NODE_AUX: definition(line, "aux ", node, NULL, node->kids[0]); break;
-    case NODE_PROBE: definition(line, "probe ", node, NULL, node->kids[0]); break;
-    case NODE_OUTPUT: definition(line, "output ", node, NULL, NULL); break;
-    case NODE_CACHE: definition(line, "cache ", node, NULL, NULL); break;
+    case NODE_OPTION:
+        format_option(format, node);
+        break;
+    case NODE_AXIS:
+        definition(line, "axis ", node, NULL, node->kids[0]);
+        break;
+    case NODE_SEQUENCE:
+        definition(line, "sequence ", node, NULL, node->kids[0]);
+        break;
+    case NODE_STATE:
+        definition(line, "state ", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_EQUATION:
+        definition(line, "", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_UPDATE:
+        definition(line, "update ", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_LOSS:
+        definition(line, "loss", node, NULL, node->kids[0]);
+        break;
+    case NODE_AUX:
+        definition(line, "aux ", node, NULL, node->kids[0]);
+        break;
+    case NODE_PROBE:
+        definition(line, "probe ", node, NULL, node->kids[0]);
+        break;
+    case NODE_OUTPUT:
+        definition(line, "output ", node, NULL, NULL);
+        break;
+    case NODE_CACHE:
+        definition(line, "cache ", node, NULL, NULL);
+        break;
     case NODE_PARAM:
         line_add(line, "param ");
         parameter(line, node);
@@ -303,12 +314,12 @@ static void simple(Format *format, const Node *node)
         line_add(line, " ");
         line_expr(line, node->kids[1]);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 
-static void format_if(Format *format, const Node *node)
-{
+static void format_if(Format *format, const Node *node) {
     for (;;) {
         add(format, "if ");
         line_expr(&format->line, node->kids[0]);
@@ -322,8 +333,7 @@ static void format_if(Format *format, const Node *node)
     format_block(format, node->kids[2]);
 }
 
-static void format_case(Format *format, const Node *node)
-{
+static void format_case(Format *format, const Node *node) {
     const Node *patterns = node->kids[0];
     begin(format, node->span.start, node->kids[1]->span.start, false);
     for (int i = 0; i < patterns->count; i++) {
@@ -335,12 +345,12 @@ static void format_case(Format *format, const Node *node)
     end_line(format, node->span.end);
 }
 
-static void format_match(Format *format, const Node *node)
-{
+static void format_match(Format *format, const Node *node) {
     add(format, "match ");
     line_expr(&format->line, node->kids[0]);
     add(format, " ");
-    /* The bracket has no node of its own; it is the first one behind the expression, comments aside. */
+    /* The bracket has no node of its own; it is the first one behind the expression, comments
+     * aside. */
     Span span = node->span;
     span.start = node->kids[0]->span.end;
     while (span.start < span.end - 1 && format->source->text[span.start] != '{') {
@@ -354,21 +364,25 @@ static void format_match(Format *format, const Node *node)
     close_block(format, "}", span);
 }
 
-/* Where comments inside a statement must stop being moved before it: at its block, if it has one. */
-static int head_end(const Node *node)
-{
+/* Where comments inside a statement must stop being moved before it: at its block, if it has one.
+ */
+static int head_end(const Node *node) {
     switch (node->kind) {
-    case NODE_REPEAT: return node->kids[2]->span.start;
+    case NODE_REPEAT:
+        return node->kids[2]->span.start;
     case NODE_IF:
-    case NODE_FOR: return node->kids[1]->span.start;
-    case NODE_MATCH: return node->kids[0]->span.end;
-    case NODE_OPTION: return node->kids[2] ? node->kids[2]->span.start : node->span.end;
-    default: return node->span.end;
+    case NODE_FOR:
+        return node->kids[1]->span.start;
+    case NODE_MATCH:
+        return node->kids[0]->span.end;
+    case NODE_OPTION:
+        return node->kids[2] ? node->kids[2]->span.start : node->span.end;
+    default:
+        return node->span.end;
     }
 }
 
-static void statement(Format *format, const Node *node)
-{
+static void statement(Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
         add(format, "repeat ");
@@ -388,20 +402,26 @@ static void statement(Format *format, const Node *node)
         add(format, " ");
         format_block(format, node->kids[1]);
         break;
-    case NODE_IF: format_if(format, node); break;
-    case NODE_MATCH: format_match(format, node); break;
-    default: simple(format, node); break;
+    case NODE_IF:
+        format_if(format, node);
+        break;
+    case NODE_MATCH:
+        format_match(format, node);
+        break;
+    default:
+        simple(format, node);
+        break;
     }
 }
 
 /* The parameters of one list: those that follow without the keyword, up to a comment. */
-static int parameters(Format *format, const Node *block, int i)
-{
+static int parameters(Format *format, const Node *block, int i) {
     const Node *const *kids = (const Node *const *)block->kids;
     int last = i;
     while (last + 1 < block->count && kids[last + 1]->kind == NODE_PARAM &&
            kids[last + 1]->span.start == kids[last + 1]->name_span.start &&
-           !has_comment(format, (Span){format->source, kids[last]->span.end, kids[last + 1]->span.start}))
+           !has_comment(format,
+                        (Span){format->source, kids[last]->span.end, kids[last + 1]->span.start}))
         last++;
     begin(format, kids[i]->span.start, kids[last]->span.end, false);
     simple(format, kids[i]);
@@ -415,14 +435,13 @@ static int parameters(Format *format, const Node *block, int i)
     return last;
 }
 
-static bool is_simple(const Node *node)
-{
-    return node->kind != NODE_REPEAT && node->kind != NODE_IF && node->kind != NODE_FOR && node->kind != NODE_MATCH;
+static bool is_simple(const Node *node) {
+    return node->kind != NODE_REPEAT && node->kind != NODE_IF && node->kind != NODE_FOR &&
+           node->kind != NODE_MATCH;
 }
 
 /* `{ y = x }`: one simple statement that stands on one line and fits there. */
-static bool format_short_block(Format *format, const Node *block)
-{
+static bool format_short_block(Format *format, const Node *block) {
     if (block->count > 1 || has_comment(format, block->span)) return false;
     if (block->count == 0) {
         add(format, "{}");
@@ -441,8 +460,7 @@ static bool format_short_block(Format *format, const Node *block)
     return false;
 }
 
-static void format_block(Format *format, const Node *block)
-{
+static void format_block(Format *format, const Node *block) {
     if (format_short_block(format, block)) return;
     open_block(format, "{", block->span);
     for (int i = 0; i < block->count; i++) {
@@ -460,14 +478,12 @@ static void format_block(Format *format, const Node *block)
 
 /* ---- items ---- */
 
-static void formal(Format *format, const Node *node)
-{
+static void formal(Format *format, const Node *node) {
     add(format, node->name);
     line_subs(&format->line, node->kids[0]);
 }
 
-static void format_layer(Format *format, const Node *node)
-{
+static void format_layer(Format *format, const Node *node) {
     const Node *formals = node->kids[0];
     add(format, node->name);
     if (formals->count > 0) add(format, "(");
@@ -484,8 +500,7 @@ static void format_layer(Format *format, const Node *node)
     format_block(format, node->kids[2]);
 }
 
-static void format_model(Format *format, const Node *node)
-{
+static void format_model(Format *format, const Node *node) {
     add(format, node->name);
     add(format, " = ");
     add(format, node->kids[0]->name);
@@ -501,13 +516,16 @@ static void format_model(Format *format, const Node *node)
     }
 }
 
-static void format_item(Format *format, const Node *node)
-{
+static void format_item(Format *format, const Node *node) {
     add(format, node_kind_name(node->kind));
     add(format, " ");
     switch (node->kind) {
-    case NODE_LAYER: format_layer(format, node); break;
-    case NODE_MODEL: format_model(format, node); break;
+    case NODE_LAYER:
+        format_layer(format, node);
+        break;
+    case NODE_MODEL:
+        format_model(format, node);
+        break;
     case NODE_OPTIMIZER:
     case NODE_SCHEDULE:
         add(format, node->name);
@@ -519,23 +537,27 @@ static void format_item(Format *format, const Node *node)
         add(format, " ");
         format_value(format, node->kids[0]);
         break;
-    default: add(format, node->name); break; /* USE */
+    default:
+        add(format, node->name);
+        break; /* USE */
     }
 }
 
 /* Where an item's first bracket opens: comments before it are written before the item. */
-static int item_head_end(const Node *node)
-{
+static int item_head_end(const Node *node) {
     switch (node->kind) {
-    case NODE_LAYER: return node->kids[2]->span.start;
-    case NODE_MODEL: return node->kids[1] ? node->kids[1]->span.start : node->span.end;
-    case NODE_USE: return node->span.end;
-    default: return node->kids[0]->span.start;
+    case NODE_LAYER:
+        return node->kids[2]->span.start;
+    case NODE_MODEL:
+        return node->kids[1] ? node->kids[1]->span.start : node->span.end;
+    case NODE_USE:
+        return node->span.end;
+    default:
+        return node->kids[0]->span.start;
     }
 }
 
-char *format_tree(Arena *arena, const Source *source, const Node *file)
-{
+char *format_tree(Arena *arena, const Source *source, const Node *file) {
     Format format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
     format.line = (Line){.arena = arena, .text = {.arena = arena}};
     format.trial = format.line;
@@ -551,7 +573,8 @@ char *format_tree(Arena *arena, const Source *source, const Node *file)
     while (format.next < format.comments.count) {
         const Comment *comment = format.comments.items[format.next];
         blank_line(&format, newlines(&format, format.position, comment->start) > 1);
-        text_add_bytes(&format.out, source->text + comment->start, (size_t)(comment->end - comment->start));
+        text_add_bytes(&format.out, source->text + comment->start,
+                       (size_t)(comment->end - comment->start));
         text_add(&format.out, "\n");
         format.position = comment->end;
         format.next++;

@@ -25,14 +25,15 @@ typedef struct Line {
     Break *breaks;
     int break_count, break_capacity;
     int nesting;
-    bool tight;    /* inside subscripts: no spaces around operators */
-    size_t limit;  /* a trial: stop when the text is longer; 0: none */
+    bool tight;   /* inside subscripts: no spaces around operators */
+    size_t limit; /* a trial: stop when the text is longer; 0: none */
 } Line;
 
 bool line_is_full(const Line *line);
 void line_clear(Line *line);
 void line_add(Line *line, const char *text);
-void line_break(Line *line, int level); /* a place for a break; what follows carries its own space */
+void line_break(Line *line,
+                int level); /* a place for a break; what follows carries its own space */
 /* An expression or a value on one line. */
 void line_expr(Line *line, const Node *expr);
 void line_subs(Line *line, const Node *subs); /* "[s,d]"; nothing for NULL */

@@ -6,10 +6,10 @@
 #include <string.h>
 
 /* What must hold before the lexer looks at it: text of a sane size. */
-static bool is_text(Reports *reports, const Source *source)
-{
+static bool is_text(Reports *reports, const Source *source) {
     if (source->length > MAX_SOURCE_BYTES) {
-        report_error(reports, (Span){source, 0, 0}, "the file is larger than %d MB", MAX_SOURCE_BYTES >> 20);
+        report_error(reports, (Span){NULL, 0, 0}, "%s is larger than %d MB", source->path,
+                     MAX_SOURCE_BYTES >> 20);
         return false;
     }
     for (size_t at = 0; at < source->length;) {
@@ -17,7 +17,8 @@ static bool is_text(Reports *reports, const Source *source)
         int bytes = utf8_decode(source->text + at, source->length - at, &character);
         if (bytes == 0 || character == 0) {
             report_error(reports, (Span){source, (int)at, (int)at + 1},
-                         bytes ? "a NUL byte: this is not a text file" : "invalid UTF-8: byte 0x%02X",
+                         bytes ? "a NUL byte: this is not a text file"
+                               : "invalid UTF-8: byte 0x%02X",
                          (unsigned char)source->text[at]);
             return false;
         }
@@ -26,8 +27,7 @@ static bool is_text(Reports *reports, const Source *source)
     return true;
 }
 
-static Node *read_source(Arena *arena, Reports *reports, const Source *source, bool entry_only)
-{
+static Node *read_source(Arena *arena, Reports *reports, const Source *source, bool entry_only) {
     if (!is_text(reports, source)) return NULL;
     Parser *parser = arena_alloc(arena, sizeof *parser);
     parser->arena = arena;
@@ -42,12 +42,10 @@ static Node *read_source(Arena *arena, Reports *reports, const Source *source, b
     return parser->result;
 }
 
-Node *parse(Arena *arena, Reports *reports, const Source *source)
-{
+Node *parse(Arena *arena, Reports *reports, const Source *source) {
     return read_source(arena, reports, source, false);
 }
 
-Node *parse_entry(Arena *arena, Reports *reports, const Source *source)
-{
+Node *parse_entry(Arena *arena, Reports *reports, const Source *source) {
     return read_source(arena, reports, source, true);
 }

@@ -16,30 +16,26 @@ typedef struct Report {
 
 static const char *const severity_names[] = {"error", "note", "help"};
 
-Span span_join(Span first, Span last)
-{
+Span span_join(Span first, Span last) {
     if (!first.source) return last;
     if (last.source == first.source && last.end > first.end) first.end = last.end;
     return first;
 }
 
-static int line_start(Span span)
-{
+static int line_start(Span span) {
     int start = span.start;
     while (start > 0 && span.source->text[start - 1] != '\n') start--;
     return start;
 }
 
-int span_line(Span span)
-{
+int span_line(Span span) {
     if (!span.source) return 0;
     int line = 1;
     for (int i = 0; i < span.start; i++) line += span.source->text[i] == '\n';
     return line;
 }
 
-int span_column(Span span)
-{
+int span_column(Span span) {
     if (!span.source) return 0;
     int column = 1;
     for (int at = line_start(span); at < span.start; column++) {
@@ -51,8 +47,7 @@ int span_column(Span span)
 }
 
 /* The same place may be read more than once (a layer applied twice): its error is told once. */
-static bool is_known(const Reports *reports, Span span, const char *message)
-{
+static bool is_known(const Reports *reports, Span span, const char *message) {
     for (int i = 0; i < reports->list.count; i++) {
         const Report *report = reports->list.items[i];
         if (report->severity != SEVERITY_ERROR || report->span.source != span.source) continue;
@@ -61,8 +56,8 @@ static bool is_known(const Reports *reports, Span span, const char *message)
     return false;
 }
 
-static void add(Reports *reports, Severity severity, Span span, const char *format, va_list arguments)
-{
+static void add(Reports *reports, Severity severity, Span span, const char *format,
+                va_list arguments) {
     char *message = arena_vformat(reports->arena, format, arguments);
     if (severity == SEVERITY_ERROR) {
         reports->repeated = is_known(reports, span, message);
@@ -78,45 +73,41 @@ static void add(Reports *reports, Severity severity, Span span, const char *form
     list_push(reports->arena, &reports->list, report);
 }
 
-void report_error(Reports *reports, Span span, const char *format, ...)
-{
+void report_error(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add(reports, SEVERITY_ERROR, span, format, arguments);
     va_end(arguments);
 }
 
-void report_note(Reports *reports, Span span, const char *format, ...)
-{
+void report_note(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add(reports, SEVERITY_NOTE, span, format, arguments);
     va_end(arguments);
 }
 
-void report_help(Reports *reports, const char *format, ...)
-{
+void report_help(Reports *reports, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
     va_end(arguments);
 }
 
-/* One source line made printable: tabs become spaces, what a terminal must not see becomes U+FFFD, and the columns of the
- * span are known. `first` is in the column of the caret, `last` one past it. */
+/* One source line made printable: tabs become spaces, what a terminal must not see becomes U+FFFD,
+ * and the columns of the span are known. `first` is in the column of the caret, `last` one past it.
+ */
 typedef struct Picture {
     Text text;
     int columns, first, last;
 } Picture;
 
-static void picture_add(Picture *picture, const char *bytes, int count, int width)
-{
+static void picture_add(Picture *picture, const char *bytes, int count, int width) {
     text_add_bytes(&picture->text, bytes, (size_t)count);
     picture->columns += width;
 }
 
-static Picture draw_line(Arena *arena, Span span)
-{
+static Picture draw_line(Arena *arena, Span span) {
     Picture picture = {.text = {.arena = arena}, .first = -1, .last = -1};
     const char *text = span.source->text;
     int length = (int)span.source->length;
@@ -125,8 +116,8 @@ static Picture draw_line(Arena *arena, Span span)
         if (at >= span.end && picture.last < 0) picture.last = picture.columns;
         unsigned character = 0;
         int bytes = utf8_decode(text + at, (size_t)(length - at), &character);
-        if (character == '\t')
-            do picture_add(&picture, " ", 1, 1);
+        if (character == '\t') do
+                picture_add(&picture, " ", 1, 1);
             while (picture.columns % TAB_COLUMNS);
         else if (bytes == 0 || character == 0x7F || (character < 0xA0 && character >= 0x80))
             picture_add(&picture, "\xEF\xBF\xBD", 3, 1);
@@ -144,8 +135,7 @@ static Picture draw_line(Arena *arena, Span span)
 }
 
 /* The part of the line in columns [from, to), whole characters only. */
-static void add_columns(Text *out, const Picture *picture, int from, int to)
-{
+static void add_columns(Text *out, const Picture *picture, int from, int to) {
     const char *text = picture->text.text;
     size_t length = picture->text.length;
     int column = 0;
@@ -160,9 +150,9 @@ static void add_columns(Text *out, const Picture *picture, int from, int to)
     }
 }
 
-/* The source line with carets under the span. Of a line that is too long, the part around the span is shown. */
-static void add_picture(Text *out, Arena *arena, Span span)
-{
+/* The source line with carets under the span. Of a line that is too long, the part around the span
+ * is shown. */
+static void add_picture(Text *out, Arena *arena, Span span) {
     Picture picture = draw_line(arena, span);
     int from = 0, to = picture.columns;
     if (picture.columns > SHOWN_COLUMNS) {
@@ -179,8 +169,7 @@ static void add_picture(Text *out, Arena *arena, Span span)
     text_add(out, "\n");
 }
 
-char *reports_text(const Reports *reports, Arena *arena)
-{
+char *reports_text(const Reports *reports, Arena *arena) {
     Text out = {.arena = arena};
     text_add(&out, "%s", "");
     for (int i = 0; i < reports->list.count; i++) {
@@ -202,8 +191,7 @@ char *reports_text(const Reports *reports, Arena *arena)
 }
 
 /* JSON holds valid UTF-8 only; a file name may be anything. */
-static json_t *json_text(Arena *arena, const char *text)
-{
+static json_t *json_text(Arena *arena, const char *text) {
     Text clean = {.arena = arena};
     size_t length = strlen(text);
     text_add(&clean, "%s", "");
@@ -216,8 +204,7 @@ static json_t *json_text(Arena *arena, const char *text)
     return json_string(clean.text);
 }
 
-char *reports_json(const Reports *reports, Arena *arena)
-{
+char *reports_json(const Reports *reports, Arena *arena) {
     json_t *array = json_array();
     for (int i = 0; i < reports->list.count; i++) {
         const Report *report = reports->list.items[i];
@@ -239,8 +226,7 @@ char *reports_json(const Reports *reports, Arena *arena)
 }
 
 /* Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours. */
-static int edit_distance(const char *a, int a_length, const char *b, int b_length)
-{
+static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
     enum { LONGEST = 64 };
     int rows[3][LONGEST + 1];
     if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
@@ -260,8 +246,7 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
     return rows[a_length % 3][b_length];
 }
 
-const char *did_you_mean(const char *name, const char *const *candidates, int count)
-{
+const char *did_you_mean(const char *name, const char *const *candidates, int count) {
     int length = (int)strlen(name);
     int limit = length < 3 ? 1 : (length + 2) / 3;
     const char *best = NULL;

@@ -7,15 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* resolve: a file and everything it uses, parsed and sorted by kind. A file is read once, so files may use each other.
+/* resolve: a file and everything it uses, parsed and sorted by kind. A file is read once, so files
+ * may use each other.
  *
  * Needs:   a path, or the sources themselves.
  * Leaves:  a Unit whose names are unique; what is wrong is in the reports.
  */
 
-enum { MOST_BYTES = (16 << 20) + 1 }; /* one more than the parser takes, so that it is the one who says so */
+enum {
+    MOST_BYTES = (16 << 20) + 1
+}; /* one more than the parser takes, so that it is the one who says so */
 
-/* The names of one kind that are taken: layers and models share theirs, because a model is made of either. */
+/* The names of one kind that are taken: layers and models share theirs, because a model is made of
+ * either. */
 typedef struct Names {
     Node **slots;
     size_t capacity, count;
@@ -28,8 +32,7 @@ typedef struct Resolver {
     Names parts, optimizers, schedules, experiments;
 } Resolver;
 
-static Source *add_source(Unit *unit, const char *path, const char *text, size_t length)
-{
+static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
     Source *source = arena_alloc(unit->arena, sizeof *source);
     *source = (Source){path, text, length};
     list_push(unit->arena, &unit->sources, source);
@@ -37,8 +40,7 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
 }
 
 /* The file's text in the arena, or NULL with errno set. */
-static char *read_text(Arena *arena, const char *path, size_t *length)
-{
+static char *read_text(Arena *arena, const char *path, size_t *length) {
     FILE *file = fopen(path, "rb");
     if (!file) return NULL;
     size_t capacity = 1 << 14, size = 0;
@@ -62,8 +64,7 @@ static char *read_text(Arena *arena, const char *path, size_t *length)
     return text;
 }
 
-static Source *find_source(const Unit *unit, const char *path)
-{
+static Source *find_source(const Unit *unit, const char *path) {
     for (int i = 0; i < unit->sources.count; i++) {
         Source *source = unit->sources.items[i];
         if (strcmp(source->path, path) == 0) return source;
@@ -72,8 +73,7 @@ static Source *find_source(const Unit *unit, const char *path)
 }
 
 /* Among given sources the name alone decides: the folders they came from may be gone. */
-static bool is_given(const Unit *unit, const char *name)
-{
+static bool is_given(const Unit *unit, const char *name) {
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
         const char *slash = strrchr(source->path, '/');
@@ -84,21 +84,18 @@ static bool is_given(const Unit *unit, const char *name)
     return false;
 }
 
-static bool is_stdlib(const char *path)
-{
+static bool is_stdlib(const char *path) {
     return strncmp(path, "std/", 4) == 0;
 }
 
 /* The folder of a path with its slash, or "". */
-static const char *folder_of(Arena *arena, const char *path)
-{
+static const char *folder_of(Arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? arena_copy(arena, path, (size_t)(slash - path) + 1) : "";
 }
 
 /* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. */
-static bool use_from(Resolver *resolver, const char *folder, const char *name)
-{
+static bool use_from(Resolver *resolver, const char *folder, const char *name) {
     Unit *unit = resolver->unit;
     const char *path = arena_format(unit->arena, "%s%s.moe", folder, name);
     if (find_source(unit, path)) return true;
@@ -108,8 +105,7 @@ static bool use_from(Resolver *resolver, const char *folder, const char *name)
     return text != NULL;
 }
 
-static bool use_from_search(Resolver *resolver, const char *name, Text *looked)
-{
+static bool use_from_search(Resolver *resolver, const char *name, Text *looked) {
     Arena *arena = resolver->unit->arena;
     for (const char *at = resolver->search; at && *at;) {
         size_t length = strcspn(at, ":");
@@ -122,8 +118,7 @@ static bool use_from_search(Resolver *resolver, const char *name, Text *looked)
     return false;
 }
 
-static bool use_from_stdlib(Resolver *resolver, const char *name)
-{
+static bool use_from_stdlib(Resolver *resolver, const char *name) {
     Unit *unit = resolver->unit;
     const char *path = arena_format(unit->arena, "std/%s.moe", name);
     if (find_source(unit, path)) return true;
@@ -133,8 +128,7 @@ static bool use_from_stdlib(Resolver *resolver, const char *name)
     return text != NULL;
 }
 
-static const char *near_stdlib_name(Arena *arena, const char *name)
-{
+static const char *near_stdlib_name(Arena *arena, const char *name) {
     List names = {0};
     for (int i = 0; i < stdlib_file_count; i++) {
         const char *file = stdlib_files[i].name;
@@ -143,8 +137,7 @@ static const char *near_stdlib_name(Arena *arena, const char *name)
     return did_you_mean(name, (const char *const *)names.items, names.count);
 }
 
-static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
-{
+static void resolve_use(Resolver *resolver, const Source *from, const Node *use) {
     Unit *unit = resolver->unit;
     Text looked = {.arena = unit->arena};
     text_add(&looked, "looked in ");
@@ -162,8 +155,7 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
 }
 
-static Node **find_slot(const Names *names, const char *name)
-{
+static Node **find_slot(const Names *names, const char *name) {
     size_t hash = 5381;
     for (const char *at = name; *at; at++) hash = hash * 33 ^ (unsigned char)*at;
     size_t slot = hash & (names->capacity - 1);
@@ -173,10 +165,10 @@ static Node **find_slot(const Names *names, const char *name)
 }
 
 /* The node that has the name already, or NULL and the name is taken by this node now. */
-static Node *take_name(Arena *arena, Names *names, Node *node)
-{
+static Node *take_name(Arena *arena, Names *names, Node *node) {
     if (2 * (names->count + 1) > names->capacity) {
-        Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64, .count = names->count};
+        Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
+                        .count = names->count};
         larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
         for (size_t i = 0; i < names->capacity; i++)
             if (names->slots[i]) *find_slot(&larger, names->slots[i]->name) = names->slots[i];
@@ -189,8 +181,7 @@ static Node *take_name(Arena *arena, Names *names, Node *node)
     return NULL;
 }
 
-static void define(Resolver *resolver, Names *names, List *list, Node *node)
-{
+static void define(Resolver *resolver, Names *names, List *list, Node *node) {
     Unit *unit = resolver->unit;
     Node *earlier = take_name(unit->arena, names, node);
     if (earlier) {
@@ -202,22 +193,33 @@ static void define(Resolver *resolver, Names *names, List *list, Node *node)
     list_push(unit->arena, list, node);
 }
 
-static void resolve_item(Resolver *resolver, const Source *source, Node *item)
-{
+static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
     Unit *unit = resolver->unit;
     switch (item->kind) {
-    case NODE_USE: resolve_use(resolver, source, item); break;
-    case NODE_LAYER: define(resolver, &resolver->parts, &unit->layers, item); break;
-    case NODE_MODEL: define(resolver, &resolver->parts, &unit->models, item); break;
-    case NODE_OPTIMIZER: define(resolver, &resolver->optimizers, &unit->optimizers, item); break;
-    case NODE_SCHEDULE: define(resolver, &resolver->schedules, &unit->schedules, item); break;
-    default: define(resolver, &resolver->experiments, &unit->experiments, item); break;
+    case NODE_USE:
+        resolve_use(resolver, source, item);
+        break;
+    case NODE_LAYER:
+        define(resolver, &resolver->parts, &unit->layers, item);
+        break;
+    case NODE_MODEL:
+        define(resolver, &resolver->parts, &unit->models, item);
+        break;
+    case NODE_OPTIMIZER:
+        define(resolver, &resolver->optimizers, &unit->optimizers, item);
+        break;
+    case NODE_SCHEDULE:
+        define(resolver, &resolver->schedules, &unit->schedules, item);
+        break;
+    default:
+        define(resolver, &resolver->experiments, &unit->experiments, item);
+        break;
     }
 }
 
-/* Reads all sources, those that they use, and the overrides; the list of sources grows on the way. */
-static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count)
-{
+/* Reads all sources, those that they use, and the overrides; the list of sources grows on the way.
+ */
+static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
     Unit *unit = resolver->unit;
     for (int i = 0; i < unit->sources.count; i++) {
         const Source *source = unit->sources.items[i];
@@ -232,25 +234,23 @@ static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_co
     return unit;
 }
 
-static Unit *unit_new(Arena *arena, Reports *reports)
-{
+static Unit *unit_new(Arena *arena, Reports *reports) {
     Unit *unit = arena_alloc(arena, sizeof *unit);
     unit->arena = arena;
     unit->reports = reports;
     return unit;
 }
 
-Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources, int source_count,
-                      const char *const *sets, int set_count)
-{
+Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
+                      int source_count, const char *const *sets, int set_count) {
     Resolver resolver = {.unit = unit_new(arena, reports), .given = true};
     for (int i = 0; i < source_count; i++)
         add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
     return resolve_all(&resolver, sets, set_count);
 }
 
-Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search, const char *const *sets, int set_count)
-{
+Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
+              const char *const *sets, int set_count) {
     Resolver resolver = {.unit = unit_new(arena, reports), .search = search};
     size_t length = 0;
     char *text = read_text(arena, path, &length);

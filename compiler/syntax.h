@@ -1,9 +1,11 @@
-/* syntax: what lexer, parser and recovery share while one source is read. No one else includes this.
+/* syntax: what lexer, parser and recovery share while one source is read. No one else includes
+ * this.
  *
  *     lexer.l  --token-->  recover.c (next_token)  --token-->  parser.y
  *
- * After a syntax error recover.c drops tokens up to the next statement, entry or item and marks the place with a RESYNC
- * token, which the error rules of the grammar wait for. So every error is reported once and the next one is real.
+ * After a syntax error recover.c drops tokens up to the next statement, entry or item and marks the
+ * place with a RESYNC token, which the error rules of the grammar wait for. So every error is
+ * reported once and the next one is real.
  */
 #ifndef SYNTAX_H
 #define SYNTAX_H
@@ -44,10 +46,11 @@ typedef struct Parser {
 
     Token queue[MAX_DEPTH + 8]; /* tokens to give out again, last first */
     int queued;
-    Token last, before_last;    /* given out most recently */
+    Token last, before_last; /* given out most recently */
+    int earlier_kind;        /* of the one before these */
     Bracket brackets[MAX_DEPTH];
     int bracket_count;
-    Bracket closed;  /* what `last` closed, when it closed something */
+    Bracket closed; /* what `last` closed, when it closed something */
     bool has_closed;
 
     bool recovering; /* a syntax error was reported and the place to go on is not reached */
@@ -62,7 +65,8 @@ Token next_token(Parser *parser);
 Token scan_token(Parser *parser);
 void *scanner_open(const Source *source);
 void scanner_close(void *scanner);
-/* expected.c: reports "expected A or B, found C". `names` are the names of the tokens that would have been right. */
+/* expected.c: reports "expected A or B, found C". `names` are the names of the tokens that would
+ * have been right. */
 void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind);
 
 #endif

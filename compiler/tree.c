@@ -52,8 +52,7 @@ static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_BINARY] = "binary",
 };
 
-Node *node_new(Arena *arena, NodeKind kind, Span span)
-{
+Node *node_new(Arena *arena, NodeKind kind, Span span) {
     Node *node = arena_alloc(arena, sizeof *node);
     node->kind = kind;
     node->span = span;
@@ -61,16 +60,14 @@ Node *node_new(Arena *arena, NodeKind kind, Span span)
     return node;
 }
 
-Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span name_span)
-{
+Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span name_span) {
     Node *node = node_new(arena, kind, span);
     node->name = name;
     node->name_span = name_span;
     return node;
 }
 
-void node_add(Arena *arena, Node *node, Node *kid)
-{
+void node_add(Arena *arena, Node *node, Node *kid) {
     /* The list of kids grows at the powers of two, so its capacity need not be kept. */
     if ((node->count & (node->count - 1)) == 0) {
         int capacity = node->count ? 2 * node->count : 1;
@@ -82,7 +79,6 @@ void node_add(Arena *arena, Node *node, Node *kid)
     if (kid && kid->depth >= node->depth) node->depth = kid->depth + 1;
 }
 
-const char *node_kind_name(NodeKind kind)
-{
+const char *node_kind_name(NodeKind kind) {
     return kind_names[kind];
 }
