@@ -259,9 +259,22 @@ const char *element_text(Emitter *emitter, const Expr *access, const char **insi
     return bound ? bound : text;
 }
 
+/* A subscript that moves with a loop that is not written out. */
+static bool moves(const Emitter *emitter, const Expr *sub)
+{
+    if (sub->kind == EXPR_INDEX) return !bound_index(emitter, sub->index);
+    for (int i = 0; i < sub->count; i++)
+        if (moves(emitter, sub->args[i])) return true;
+    return false;
+}
+
 const char *pointer_text(Emitter *emitter, const Expr *access)
 {
-    const char *inside = NULL, *offset = offset_text(emitter, access, NULL, &inside);
+    static Expr zero = {.kind = EXPR_NUMBER};
+    Expr first = *access;
+    first.args = arena_alloc(emitter->arena, ((size_t)access->count + 1) * sizeof *first.args);
+    for (int i = 0; i < access->count; i++) first.args[i] = moves(emitter, access->args[i]) ? &zero : access->args[i];
+    const char *inside = NULL, *offset = offset_text(emitter, &first, NULL, &inside);
     emitter->used[access->tensor->id] = true;
     const char *name = emitter->names[access->tensor->id];
     return strcmp(offset, "0") == 0 ? name : arena_format(emitter->arena, "%s + %s", name, offset);

@@ -96,16 +96,18 @@ const char *bound_text(const Emitter *emitter, const char *text)
     return NULL;
 }
 
-/* Where a long line may be broken: after the last comma or before the last operator that fits. */
+/* Where a long line may be broken: after the last comma that fits, else before the last operator. */
 static size_t break_at(const char *line, size_t room)
 {
-    size_t best = 0;
+    size_t comma = 0, sign = 0;
     bool quote = false;
-    for (size_t i = 0; line[i] && i < room; i++) {
+    for (size_t i = 1; line[i] && i < room; i++) {
         if (line[i] == '"') quote = !quote;
-        if (line[i] == ' ' && !quote && i > 0) best = i;
+        if (quote || line[i] != ' ') continue;
+        if (line[i - 1] == ',') comma = i;
+        if (line[i + 1] && line[i + 2] == ' ') sign = i;
     }
-    return best;
+    return comma > room / 2 || !sign ? comma : sign;
 }
 
 void emit_line(Emitter *emitter, const char *format, ...)
