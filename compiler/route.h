@@ -48,6 +48,8 @@ typedef struct RowTensor {
     int dimension;
 } RowTensor;
 
+typedef struct Scattered Scattered;
+
 typedef struct Routing {
     Program *program;
     List sites;       /* Site *, outer ones first */
@@ -64,6 +66,7 @@ typedef struct Routing {
     int packing_count;
     List places; /* Place * */
     int first_site;
+    List scattered; /* Scattered *: sums on rows that were added to their places */
     bool key[MAX_RANK];
 } Routing;
 

@@ -6,6 +6,8 @@
  */
 #include "route.h"
 
+#include <string.h>
+
 typedef struct Rewrite {
     Routing *routing;
     Statement *region;
@@ -135,6 +137,19 @@ static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) 
     zero->once = original->once;
 }
 
+/* The indices of a tensor that holds the equation's sums on rows: the row, and what is left of the
+ * target's. */
+static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indices) {
+    int rank = 0;
+    indices[rank++] = rewrite->row;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index))
+            indices[rank++] = sub->index;
+    }
+    return rank;
+}
+
 /* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value, of which the scatter then reads
  * t[r,d]. */
 static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *original,
@@ -142,13 +157,7 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
     Program *program = rewrite->routing->program;
     Index *indices[MAX_RANK];
     Axis *axes[MAX_RANK];
-    int rank = 0;
-    indices[rank++] = rewrite->row;
-    for (int i = 0; i < original->target->count; i++) {
-        const Expr *sub = original->target->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index))
-            indices[rank++] = sub->index;
-    }
+    int rank = row_indices(rewrite, original->target, indices);
     for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", original->target->tensor->name);
     Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, original->span);
@@ -158,6 +167,100 @@ static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *origin
     sum->once = original->once;
     return read;
 }
+
+/* ---- sums that go to the same places ---- */
+
+/* A scatter of inner sums, with the equation that it came from. */
+struct Scattered {
+    Block *block;
+    Expr *target; /* of the equation */
+    Tuple tuple;
+    Statement *scatter;
+};
+
+static int tuple_place(const Routing *routing, const Tuple *tuple, const Expr *sub) {
+    for (int i = 0; i < routing->rank; i++)
+        if (sub->kind == EXPR_INDEX && tuple->at[i] == sub->index) return i;
+    return -1;
+}
+
+/* Whether two equations add to the same elements at each place of the mask. */
+static bool same_places(const Rewrite *rewrite, const Scattered *earlier, const Expr *target) {
+    if (earlier->target->tensor != target->tensor) return false;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *a = earlier->target->args[i], *b = target->args[i];
+        int place = tuple_place(rewrite->routing, &earlier->tuple, a);
+        if (place != tuple_place(rewrite->routing, rewrite->tuple, b)) return false;
+        bool loops =
+            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        if (!loops && !expr_equal(a, b)) return false;
+    }
+    return true;
+}
+
+typedef struct Touch {
+    const Tensor *tensor;
+    bool found;
+} Touch;
+
+static void find_touch(Expr *expr, void *data) {
+    Touch *touch = data;
+    touch->found |= expr->kind == EXPR_READ && expr->tensor == touch->tensor;
+}
+
+/* Whether a statement looks at the tensor, or does more to it than adding. */
+static bool disturbs(Statement *statement, const Tensor *tensor) {
+    if (statement->kind == STATEMENT_REPEAT) return true;
+    Touch touch = {.tensor = tensor};
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], find_touch, &touch);
+    for (int i = 0; i < statement->outputs.count; i++)
+        expr_walk(statement->outputs.items[i], find_touch, &touch);
+    if (statement->kind != STATEMENT_LOOP) return touch.found;
+    expr_walk(statement->value, find_touch, &touch);
+    for (int i = 0; i < statement->target->count; i++)
+        expr_walk(statement->target->args[i], find_touch, &touch);
+    return touch.found || (statement->target->tensor == tensor && !statement->accumulate);
+}
+
+/* Adds the sum to that of an earlier equation, whose scatter then waits until both are there: one
+ * pass over the rows instead of two. */
+static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, Index *const *rest,
+                     int rest_count, Expr *value) {
+    Routing *routing = rewrite->routing;
+    List *statements = &block->statements;
+    for (int i = 0; i < routing->scattered.count; i++) {
+        const Scattered *earlier = routing->scattered.items[i];
+        if (earlier->block != block || original->reduction != REDUCE_SUM || original->once ||
+            !original->accumulate || !same_places(rewrite, earlier, original->target))
+            continue;
+        int last = statements->count - 1, from = last;
+        while (statements->items[from] != earlier->scatter &&
+               !disturbs(statements->items[from], original->target->tensor))
+            from--;
+        if (statements->items[from] != earlier->scatter) continue;
+        Index *indices[MAX_RANK];
+        row_indices(rewrite, original->target, indices);
+        Expr *sum = expr_read_indices(routing->program, earlier->scatter->value->tensor, indices);
+        memmove(statements->items + from, statements->items + from + 1,
+                (size_t)(last - from) * sizeof *statements->items);
+        statements->count--;
+        statement_loop(routing->program, block, sum, true, REDUCE_SUM, rest, rest_count, value,
+                       original->span);
+        list_push(routing->program->arena, statements, earlier->scatter);
+        return true;
+    }
+    return false;
+}
+
+static void note_scattered(Rewrite *rewrite, Block *block, const Statement *original,
+                           Statement *scatter) {
+    Scattered *made = arena_alloc(rewrite->routing->program->arena, sizeof *made);
+    *made = (Scattered){block, original->target, *rewrite->tuple, scatter};
+    list_push(rewrite->routing->program->arena, &rewrite->routing->scattered, made);
+}
+
+/* ---- targets ---- */
 
 /* A target that keeps its shape: a scatter to the places of the rows, or a sum over all rows when
  * no place is left. */
@@ -175,6 +278,7 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
         add_zero(rewrite, block, original);
         accumulate = true;
     }
+    if (split && join_sum(rewrite, block, original, rest, rest_count, value)) return;
     if (split) {
         value = sum_on_rows(rewrite, block, original, rest, rest_count, value);
         rest_count = 0;
@@ -183,6 +287,8 @@ static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *origin
     Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest,
                                      rest_count, value, original->span);
     made->once = original->once;
+    if (split && original->reduction == REDUCE_SUM && !original->once)
+        note_scattered(rewrite, block, original, made);
 }
 
 static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
