@@ -13,11 +13,10 @@ typedef struct Trial {
     float *a, *b, *c;
 } Trial;
 
-/* The fastest of several runs of one product, in seconds; negative when the library does not do it.
- */
-static double trial_seconds(const Trial *trial) {
+/* The fastest of several runs of one product, in seconds; negative when the library does not do it. */
+static double trial_seconds(const Trial *trial, double patience) {
     double best = -1, begin = seconds_now();
-    for (int run = 0; run < 4 || seconds_now() - begin < 0.25; run++) {
+    for (int run = 0; run < 4 || seconds_now() - begin < patience; run++) {
         double start = seconds_now();
         if (!trial->library)
             moec_multiply(&trial->product, trial->a, trial->b, trial->c);
@@ -30,7 +29,7 @@ static double trial_seconds(const Trial *trial) {
 }
 
 /* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
-static double square_rate(float *memory, long size) {
+static double square_rate(float *memory, long size, double patience) {
     const MoecProduct product = {.m = size,
                                  .n = size,
                                  .k = size,
@@ -43,27 +42,31 @@ static double square_rate(float *memory, long size) {
     const MoecTable table = {.products = &product, .product_count = 1};
     Products *library = products_new(&table);
     Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
-    double seconds = library ? trial_seconds(&trial) : -1;
+    double seconds = library ? trial_seconds(&trial, patience) : -1;
     products_free(library);
     trial.library = NULL;
-    double own = trial_seconds(&trial);
+    double own = trial_seconds(&trial, patience);
     if (seconds < 0 || own < seconds) seconds = own;
     return 2e-9 * (double)size * (double)size * (double)size / seconds;
 }
 
-double ceiling_products(void) {
-    const long sizes[] = {1024, 1536, 2048};
-    float *memory = malloc(3 * 2048 * 2048 * sizeof *memory);
+static double best_rate(const long *sizes, int count, double patience) {
+    long largest = sizes[count - 1];
+    float *memory = malloc((size_t)(3 * largest * largest) * sizeof *memory);
     double best = 0;
     if (!memory) return 0;
-    for (long i = 0; i < 3 * 2048 * 2048; i++) memory[i] = (float)(i % 17) - 8;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        double rate = square_rate(memory, sizes[i]);
+    for (long i = 0; i < 3 * largest * largest; i++) memory[i] = (float)(i % 17) - 8;
+    for (int i = 0; i < count; i++) {
+        double rate = square_rate(memory, sizes[i], patience);
         if (rate > best) best = rate;
     }
     free(memory);
     return best;
 }
+
+double ceiling_products(void) { return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25); }
+
+double ceiling_products_quick(void) { return best_rate((const long[]){1024}, 1, 0.05); }
 
 /* ---- reading ---- */
 

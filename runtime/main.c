@@ -54,6 +54,7 @@ static int print_help(FILE *file) {
 int main(int argc, char **argv) {
     setlocale(LC_NUMERIC, "C");
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
     if (argc < 2)
         return print_help(stderr);
     const char *name = argv[1];

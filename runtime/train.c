@@ -332,7 +332,7 @@ int command_train(int argc, char **argv) {
     Training training = {.options = &options};
     bool good = build(&training) && open_data(&training);
     if (good) {
-        training.ceiling = ceiling_products();
+        training.ceiling = ceiling_products_quick();
         memory_reset_peak();
         size_t program = memory_resident();
         good = start(&training);
