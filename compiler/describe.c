@@ -37,7 +37,9 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary)
 {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
-    summary->cost = cost(arena, forward);
+    Cost *total = cost(arena, forward);
+    total->cache_bytes_per_token = (double)moec_cache_bytes(compiler);
+    summary->cost = total;
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;

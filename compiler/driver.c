@@ -121,6 +121,17 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
     return run_passes(compiler, &work, NULL);
 }
 
+/* What only training can do stands in the way of decoding, and is no error here. */
+long moec_cache_bytes(MoecCompiler *compiler)
+{
+    Reports *reports = &compiler->reports;
+    int errors = reports->errors, count = reports->list.count;
+    const Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+    reports->errors = errors;
+    reports->list.count = count;
+    return step ? step->cache_bytes_per_token : 0;
+}
+
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)
 {
     int count;

@@ -80,5 +80,7 @@ char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);
+/* Bytes that one token adds to the caches; 0 when the model cannot be decoded. */
+long moec_cache_bytes(struct MoecCompiler *compiler);
 
 #endif
