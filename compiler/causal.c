@@ -94,12 +94,8 @@ typedef struct Check {
 } Check;
 
 static void complain(Check *check, const char *what) {
-    const Statement *statement = check->statement;
-    const Expr *target =
-        statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
-    if (check->good)
-        report_error(check->program->reports, statement->span, "cannot decode: '%s' %s",
-                     target->tensor->name, what);
+    Reports *reports = check->program->reports;
+    if (check->good) report_error(reports, check->statement->span, "cannot decode: this %s", what);
     check->good = false;
 }
 
@@ -178,5 +174,9 @@ static void check_statement(Statement *statement, void *data) {
 bool check_causal(Program *program) {
     Check check = {.program = program, .good = true};
     block_walk(&program->body, check_statement, &check);
+    if (!check.good)
+        report_help(program->reports,
+                    "a decoding step sees one place and what attention and x[s - 1] "
+                    "kept of earlier ones");
     return check.good;
 }
