@@ -80,6 +80,13 @@ MOEC_INLINE long moec_at_lse(const MoecAttend *attend, long b, long h) {
     return b * attend->queries * attend->heads + h;
 }
 
+/* Worth several threads: a whole pass. */
+MOEC_INLINE int moec_attend_parallel(const MoecAttend *attend) {
+    const long rows = attend->batch * attend->heads * attend->queries;
+    return moec_worth_threads((double)rows * (double)(attend->keys * attend->width), 0.0) &&
+           moec_threads() > 1;
+}
+
 /* Heads that share a key head or a value head, directly or by way of others, lie side by side; the
  * first of them leads. */
 MOEC_INLINE int moec_leads(const MoecAttend *attend, long h) {
@@ -249,10 +256,7 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
                                       long offset) {
     const long blocks = moec_pieces(attend->queries, MOEC_ATTEND_QUERIES), heads = attend->heads;
-    const double multiplies =
-        (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
-    const int parallel = moec_worth_threads(multiplies, 0.0) && moec_threads() > 1;
-#pragma omp parallel for schedule(dynamic) if (parallel)
+#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads * blocks; task++) {
         const long b = task / blocks / heads, h = task / blocks % heads,
                    block = blocks - 1 - task % blocks;
@@ -401,9 +405,6 @@ MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAtt
 MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSaved *saved,
                                     float *dq, float *dk, float *dv, float *dsink) {
     const long heads = attend->heads;
-    const double multiplies =
-        (double)(attend->batch * heads * attend->queries) * (double)(attend->keys * attend->width);
-    const int parallel = moec_worth_threads(multiplies, 0.0) && moec_threads() > 1;
     memset(dk, 0,
            (size_t)(attend->batch * attend->keys * attend->key_heads * attend->width) * sizeof *dk);
     memset(dv, 0,
@@ -416,7 +417,7 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
                                  saved->sink,
                                  (float *)(uintptr_t)saved->o,
                                  (float *)(uintptr_t)saved->lse};
-#pragma omp parallel for schedule(dynamic) if (parallel)
+#pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads; task++) {
         const long b = task / heads, leader = task % heads;
         const long end = moec_leads(attend, leader) ? moec_group_end(attend, leader) : leader;
@@ -443,6 +444,15 @@ typedef struct MoecStep {
     long parts, part_keys;
     float *buffer; /* [part, batch, head, query] of value_width + 2 */
 } MoecStep;
+
+/* Worth several threads: reading the keys and values of the cache. */
+MOEC_INLINE int moec_step_parallel(const MoecStep *step) {
+    const MoecAttend *attend = step->attend;
+    const long width =
+        attend->key_heads * attend->width + attend->value_heads * attend->value_width;
+    const double elements = (double)((step->end - step->first) * attend->batch * width);
+    return moec_worth_threads(0.0, elements) && moec_threads() > 1;
+}
 
 static _Thread_local float moec_step_buffer[MOEC_STEP_BUFFER] __attribute__((unused, aligned(64)));
 
@@ -515,11 +525,7 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
 MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
     const long tasks = step->parts * attend->batch * attend->heads;
-    const double read =
-        (double)(step->end - step->first) * (double)attend->batch *
-        (double)(attend->key_heads * attend->width + attend->value_heads * attend->value_width);
-    const int parallel = moec_worth_threads(0.0, read) && moec_threads() > 1;
-#pragma omp parallel for schedule(dynamic) if (parallel)
+#pragma omp parallel for schedule(dynamic) if (moec_step_parallel(step))
     for (long task = 0; task < tasks; task++) {
         const long h = task % attend->heads, b = task / attend->heads % attend->batch;
         if (moec_leads(attend, h)) moec_step_part(step, task / attend->heads / attend->batch, b, h);
@@ -615,9 +621,7 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
 MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
     const long tasks = attend->batch * attend->heads * attend->queries;
-    const double read = (double)(step->end - step->first) * (double)(tasks * attend->width);
-    const int parallel = moec_worth_threads(0.0, read) && moec_threads() > 1;
-#pragma omp parallel for schedule(dynamic) if (parallel)
+#pragma omp parallel for schedule(dynamic) if (moec_step_parallel(step))
     for (long task = 0; task < tasks; task++)
         moec_step_best(step, task / attend->queries / attend->heads,
                        task / attend->queries % attend->heads, task % attend->queries);

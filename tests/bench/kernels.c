@@ -1,0 +1,209 @@
+/* The kernels' speed beside the ceilings of the machine. By hand:
+ *
+ *     cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno
+ * -fno-trapping-math -fopenmp -DHAVE_DNNL \ -Iruntime -Iruntime/kernels tests/bench/kernels.c
+ * runtime/products.c runtime/ceiling.c runtime/seconds.c -ldnnl -lm
+ */
+#include "kernels.h"
+#include "products.h"
+#include "seconds.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static float *numbers(long count) {
+    float *x = malloc((size_t)count * sizeof *x);
+    if (!x) abort();
+    for (long i = 0; i < count; i++) x[i] = (float)(i % 31) / 31 - 0.5f;
+    return x;
+}
+
+/* What is measured: `run` takes `data`. The fastest of the runs of a quarter of a second. */
+static double fastest(void (*run)(void *data), void *data) {
+    double best = 1e9, begin = seconds_now();
+    run(data);
+    while (seconds_now() - begin < 0.25) {
+        double start = seconds_now();
+        run(data);
+        double seconds = seconds_now() - start;
+        if (seconds < best) best = seconds;
+    }
+    return best;
+}
+
+/* ---- products ---- */
+
+typedef struct Work {
+    MoecProduct product;
+    Products *products;
+    float *a, *b, *c;
+} Work;
+
+static void run_ours(void *data) {
+    Work *work = data;
+    moec_multiply(&work->product, work->a, work->b, work->c);
+}
+
+static void run_library(void *data) {
+    Work *work = data;
+    products_run(work->products, 0, work->a, work->b, work->c);
+}
+
+static void measure_product(long m, long n, long k, const char *form) {
+    MoecProduct product = {
+        .m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = n, .b_n = 1, .c_m = n, .batch = {1, 1}};
+    if (form[0] == 't') product.a_m = 1, product.a_k = m;
+    if (form[1] == 't') product.b_k = 1, product.b_n = k;
+    const MoecTable table = {.products = &product, .product_count = 1};
+    Work work = {product, products_new(&table), numbers(m * k), numbers(n * k), numbers(m * n)};
+    const double flops = 2.0 * (double)m * (double)n * (double)k,
+                 bytes = 4.0 * (double)n * (double)k;
+    const double ours = fastest(run_ours, &work);
+    printf("%5ld %5ld %5ld %s  ours %7.1f GFLOP/s %6.1f GB/s", m, n, k, form, flops / ours * 1e-9,
+           bytes / ours * 1e-9);
+    if (work.products && products_run(work.products, 0, work.a, work.b, work.c) == 0)
+        printf("   library %7.1f GFLOP/s", flops / fastest(run_library, &work) * 1e-9);
+    printf("\n");
+    products_free(work.products);
+    free(work.a), free(work.b), free(work.c);
+}
+
+/* ---- attention ---- */
+
+typedef struct Attention {
+    MoecAttend attend;
+    float *q, *k, *v, *o, *lse, *grad, *dq, *dk, *dv;
+} Attention;
+
+static void run_attend(void *data) {
+    Attention *x = data;
+    moec_attend(&x->attend, x->q, x->k, x->v, NULL, x->o, x->lse);
+}
+
+static void run_attend_grad(void *data) {
+    Attention *x = data;
+    const MoecAttendSaved saved = {x->q, x->k, x->v, NULL, x->o, x->lse, x->grad};
+    moec_attend_grad(&x->attend, &saved, x->dq, x->dk, x->dv, NULL);
+}
+
+static void run_attend_step(void *data) {
+    Attention *x = data;
+    moec_attend_step(&x->attend, x->attend.keys - x->attend.queries, x->q, x->k, x->v, NULL, x->o,
+                     x->lse);
+}
+
+static Attention attention_new(MoecAttend attend) {
+    const long q = attend.batch * attend.queries * attend.heads, k = attend.batch * attend.keys;
+    const long keys = k * attend.key_heads * attend.width,
+               values = k * attend.value_heads * attend.value_width;
+    return (Attention){attend,
+                       numbers(q * attend.width),
+                       numbers(keys),
+                       numbers(values),
+                       numbers(q * attend.value_width),
+                       numbers(q),
+                       numbers(q * attend.value_width),
+                       numbers(q * attend.width),
+                       numbers(keys),
+                       numbers(values)};
+}
+
+static void attention_free(Attention *x) {
+    float *all[] = {x->q, x->k, x->v, x->o, x->lse, x->grad, x->dq, x->dk, x->dv};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+/* Causal attention; its flops are those of the visible half. */
+static void measure_attention(long batch, long length, long heads, long width) {
+    const MoecAttend attend = {.batch = batch,
+                               .queries = length,
+                               .keys = length,
+                               .heads = heads,
+                               .key_heads = heads,
+                               .value_heads = heads,
+                               .width = width,
+                               .value_width = width,
+                               .scale = 0.1f};
+    Attention x = attention_new(attend);
+    const double flops =
+        2.0 * (double)(batch * heads * width) * (double)length * (double)(length + 1);
+    printf("attend %ld x %ld, %ld heads of %ld: forward %.1f GFLOP/s", batch, length, heads, width,
+           flops / fastest(run_attend, &x) * 1e-9);
+    printf(", backward %.1f GFLOP/s\n", 2.5 * flops / fastest(run_attend_grad, &x) * 1e-9);
+    attention_free(&x);
+}
+
+static void measure_step(long length, long heads, long key_heads, long value_heads) {
+    const MoecAttend attend = {.batch = 1,
+                               .queries = 1,
+                               .keys = length,
+                               .heads = heads,
+                               .key_heads = key_heads,
+                               .value_heads = value_heads,
+                               .width = 64,
+                               .value_width = 64,
+                               .scale = 0.1f};
+    Attention x = attention_new(attend);
+    const double bytes = 4.0 * (double)length * 64 * (double)(key_heads + value_heads);
+    printf("one token against %ld, heads %ld/%ld/%ld: %.1f GB/s\n", length, heads, key_heads,
+           value_heads, bytes / fastest(run_attend_step, &x) * 1e-9);
+    attention_free(&x);
+}
+
+/* ---- packed rows ---- */
+
+typedef struct Packed {
+    MoecGrouped grouped;
+    MoecRows rows;
+    float *a, *b, *c;
+} Packed;
+
+static void run_grouped(void *data) {
+    Packed *x = data;
+    moec_grouped_product(&x->grouped, &x->rows, x->a, x->b, x->c);
+}
+
+/* Groups whose sizes grow from small to large; rows gathered from half as many. */
+static void measure_grouped(MoecGroupedKind kind, long groups, long rows, long n, long k) {
+    int *group = calloc((size_t)groups + 1, sizeof *group),
+        *gather = malloc((size_t)rows * sizeof *gather);
+    if (!group || !gather) abort();
+    for (long g = 0; g <= groups; g++)
+        group[g] = (int)(rows * g * (g + 1) / (groups * (groups + 1)));
+    for (long r = 0; r < rows; r++) gather[r] = (int)(r * 7 % (rows / 2));
+    const int by_rows = kind == MOEC_ROWS_BY_ROWS;
+    Packed x = {{kind, groups, n, k, k, n * k, n, 1, n, 0},
+                {group, gather, NULL},
+                numbers(rows * k),
+                numbers(by_rows ? rows * n : groups * n * k),
+                numbers(by_rows ? groups * n * k : rows * n)};
+    printf("%ld rows in %ld groups, %ld x %ld, by %s: %.1f GFLOP/s\n", rows, groups, k, n,
+           by_rows ? "rows" : "weight",
+           2.0 * (double)rows * (double)n * (double)k / fastest(run_grouped, &x) * 1e-9);
+    free(group), free(gather), free(x.a), free(x.b), free(x.c);
+}
+
+int main(void) {
+    const long shapes[][3] = {{512, 512, 512},   {1024, 1024, 1024}, {2048, 384, 384},
+                              {2048, 1536, 384}, {2048, 384, 1536},  {384, 1536, 2048},
+                              {64, 64, 64},      {32, 1024, 1024},   {8, 1024, 1024},
+                              {4, 1024, 4096},   {1, 4096, 4096},    {1, 1024, 1024},
+                              {1, 8192, 1024}};
+    const char *const forms[] = {"nn", "nt", "tn"};
+    printf("ceilings: products %.1f GFLOP/s, reading %.1f GB/s\n", ceiling_products(),
+           ceiling_read());
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int form = 0; form < 3; form++)
+            measure_product(shapes[i][0], shapes[i][1], shapes[i][2], forms[form]);
+    measure_attention(8, 256, 6, 64);
+    measure_attention(1, 2048, 8, 64);
+    measure_attention(4, 512, 8, 32);
+    measure_step(8192, 16, 16, 16);
+    measure_step(8192, 32, 4, 16);
+    for (int kind = 0; kind < 2; kind++) {
+        measure_grouped((MoecGroupedKind)kind, 16, 4096, 128, 256);
+        measure_grouped((MoecGroupedKind)kind, 8, 4096, 384, 384);
+        measure_grouped((MoecGroupedKind)kind, 64, 8192, 64, 384);
+    }
+    return 0;
+}
