@@ -295,9 +295,8 @@ static void sums_are_reported(void **state) {
     Reports reports = {.arena = arena};
     decode(build_program(arena, &reports, &(Options){.summed = true}), 1);
     assert_int_equal(reports.errors, 2);
-    const char *text = strstr(reports_text(&reports, arena), "this sums over the sequence");
-    assert_non_null(text);
-    assert_non_null(strstr(text + 1, "this sums over the sequence"));
+    const char *text = reports_text(&reports, arena);
+    assert_non_null(strstr(text, "cannot decode: this sums over the sequence"));
     arena_free(arena);
 }
 
