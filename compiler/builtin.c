@@ -1,7 +1,7 @@
 /* builtin: the functions that are neither pointwise nor layers.
  *
  *     sum[d] e   mean[d] e   max[d] e   min[d] e   logsumexp[d] e      reductions, each a statement of its own
- *     softmax[n](e)                  exp(e - max e) / sum exp(e - max e) along n
+ *     softmax[n](e)                  exp(e - max e) / sum exp(e - max e) along n, or along several indices
  *     top[n](p, k)                   1 for the k largest of p along n, ties to the lowest index, else 0
  *     attend(q, k, v; mask, window, scale, cap, sink, best)
  *     size(axis)   uniform()   normal()
@@ -125,6 +125,28 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
     return NULL;
 }
 
+/* The indices that softmax keeps: names of indices of the value, and axis lists. */
+static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span, Index **kept)
+{
+    int count = 0;
+    for (int i = 0; subs && i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
+            for (int j = 0; j < binding->value->list.count && count < MAX_RANK; j++)
+                kept[count++] = equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+            continue;
+        }
+        Node one = *subs;
+        one.kids = subs->kids + i;
+        one.count = 1;
+        Index *index = count < MAX_RANK ? along(e, &one, value, span, "softmax") : NULL;
+        if (!index) return 0;
+        kept[count++] = index;
+    }
+    return count ? count : along(e, subs, value, span, "softmax") != NULL;
+}
+
 static Value *softmax(Elaborator *e, const Node *node, const Node *subs)
 {
     if (node->kids[1]->count != 1) {
@@ -133,22 +155,27 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs)
     }
     Value *value = evaluate(e, node->kids[1]->kids[0]);
     if (value->kind == KIND_ERROR) return value;
-    Index *index = along(e, subs, value, node->span, "softmax");
-    if (!index) return value_error(e, node->span);
+    Index *kept[MAX_RANK], *inner[MAX_RANK];
+    int count = kept_indices(e, subs, value, node->span, kept);
+    if (!count) return value_error(e, node->span);
     Span span = node->span;
     value = held(e, value);
-    /* the reductions run over an index of their own: the result keeps `index` */
-    Index *inner = fresh(e, index);
-    Expr *to = expr_index(e->program, inner);
-    Value *again = value_tensor(e, expr_substitute(e->program, value->expr, &index, &to, 1), value->dims, value->rank, span);
+    /* the reductions run over indices of their own: the result keeps those named */
+    Expr *to[MAX_RANK];
+    for (int i = 0; i < count; i++) {
+        inner[i] = fresh(e, kept[i]);
+        to[i] = expr_index(e->program, inner[i]);
+    }
+    Value *again = value_tensor(e, expr_substitute(e->program, value->expr, kept, to, count), value->dims, value->rank, span);
     for (int i = 0; i < again->rank; i++)
-        if (again->dims[i] == index) again->dims[i] = inner;
-    Value *largest = hoist(e, REDUCE_MAX, &inner, 1, again, span);
+        for (int j = 0; j < count; j++)
+            if (again->dims[i] == kept[j]) again->dims[i] = inner[j];
+    Value *largest = hoist(e, REDUCE_MAX, inner, count, again, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *powers = held(e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
     Value *inner_powers =
-        value_tensor(e, expr_substitute(e->program, powers->expr, &index, &to, 1), again->dims, again->rank, span);
-    Value *total = hoist(e, REDUCE_SUM, &inner, 1, inner_powers, span);
+        value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims, again->rank, span);
+    Value *total = hoist(e, REDUCE_SUM, inner, count, inner_powers, span);
     return apply_op(e, OP_DIV, powers, total, NULL, span);
 }
 

@@ -555,6 +555,33 @@ static Value *reduction(Elaborator *e, const Node *node)
     return reduce(e, node->name, indices, count, value, node->span);
 }
 
+/* The indices a layer is applied under: names of indices, and axis lists. */
+static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count)
+{
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        bool list = binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name);
+        int more = list ? binding->value->list.count : 1;
+        if (sub->kind != NODE_NAME || *count + more > MAX_RANK) {
+            report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
+            return false;
+        }
+        for (int j = 0; list && j < more; j++)
+            under[(*count)++] = equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+        if (list) continue;
+        Index *index = equation_index(e, sub->name, NULL, sub->span);
+        if (!index) return false;
+        if (!index->axis) {
+            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over", sub->name);
+            report_help(e->reports, "declare it: axis %s = ...", sub->name);
+            return false;
+        }
+        under[(*count)++] = index;
+    }
+    return true;
+}
+
 static Value *call(Elaborator *e, const Node *node)
 {
     const Node *callee = node->kids[0], *subs = NULL;
@@ -607,21 +634,7 @@ static Value *call(Elaborator *e, const Node *node)
     }
     Index *under[MAX_RANK];
     int under_count = 0;
-    for (int i = 0; subs && i < subs->count; i++) {
-        const Node *sub = subs->kids[i];
-        if (sub->kind != NODE_NAME || under_count == MAX_RANK) {
-            report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
-            return value_error(e, node->span);
-        }
-        Index *index = equation_index(e, sub->name, NULL, sub->span);
-        if (!index) return value_error(e, node->span);
-        if (!index->axis) {
-            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over", sub->name);
-            report_help(e->reports, "declare it: axis %s = ...", sub->name);
-            return value_error(e, node->span);
-        }
-        under[under_count++] = index;
-    }
+    if (subs && !under_indices(e, subs, under, &under_count)) return value_error(e, node->span);
     Value *arguments[MAX_RANK];
     const Node *args = node->kids[1];
     if (args->count > MAX_RANK) {
