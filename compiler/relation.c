@@ -122,7 +122,6 @@ Site *site_for(Routing *routing, Statement *region) {
         row_tensor_add(routing, site, relation->coordinate[i], routing->mask, i);
     }
     relation->row_of = int_tensor(routing, routing->mask->name, "row", routing->rank, axes);
-    relation->row_of->vocabulary = routing->rows->size;
     return site;
 }
 
