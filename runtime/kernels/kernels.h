@@ -19,6 +19,10 @@
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
+#endif
+
 #include "prelude.h"
 #include "matmul.h"
 #include "attention.h"
@@ -32,9 +36,6 @@
 #define MOEC_OMP(...) MOEC_PRAGMA(omp __VA_ARGS__)
 #else
 #define MOEC_OMP(...)
-#endif
-#ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed" /* a loop that stays scalar is no mistake */
 #endif
 
 #endif
