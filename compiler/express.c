@@ -355,6 +355,12 @@ static bool numeric(const Value *value)
     return value->kind == KIND_NUMBER || value->kind == KIND_TENSOR || value->kind == KIND_FLAG;
 }
 
+/* A word beside a bare name is compared with the name itself, whatever is called so here: at == q, where q is a tensor. */
+static bool same_word(const Value *value, const Node *node, const Value *other)
+{
+    return value->kind == KIND_WORD && other->kind != KIND_WORD && node->kind == NODE_NAME && !strcmp(value->word, node->name);
+}
+
 static Value *binary(Elaborator *e, const Node *node)
 {
     bool either = !strcmp(node->name, "and") || !strcmp(node->name, "or");
@@ -364,8 +370,10 @@ static Value *binary(Elaborator *e, const Node *node)
     if (a->kind == KIND_ERROR) return a;
     if (b->kind == KIND_ERROR) return b;
     bool equality = !strcmp(node->name, "==") || !strcmp(node->name, "!=");
-    if (equality && (!numeric(a) || !numeric(b)))
-        return flag(e, value_equal(a, b) == !strcmp(node->name, "=="), node->span);
+    if (equality && (!numeric(a) || !numeric(b))) {
+        bool same = value_equal(a, b) || same_word(a, node->kids[1], b) || same_word(b, node->kids[0], a);
+        return flag(e, same == !strcmp(node->name, "=="), node->span);
+    }
     int op = op_find(node->name, 2);
     Value *result = apply_op(e, (OpCode)op, a, b, NULL, node->span);
     bool logical = equality || either || strchr("<>", node->name[0]);
