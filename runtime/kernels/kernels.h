@@ -38,4 +38,26 @@
 #define MOEC_OMP(...)
 #endif
 
+/* Hosted programs do not compile the kernels again for every model: MOEC_KERNELS_HERE makes the one object that has them,
+ * and a program compiled with MOEC_KERNELS_APART calls those. */
+#define MOEC_ENTRIES(ENTRY)                                                                                            \
+    ENTRY(product) ENTRY(grouped_product) ENTRY(attend) ENTRY(attend_grad) ENTRY(attend_step) ENTRY(top) ENTRY(pack)     \
+    ENTRY(combine)
+#ifdef MOEC_KERNELS_HERE
+#define MOEC_ENTRY(name) extern __typeof__(moec_##name) moec_kernel_##name __attribute__((alias("moec_" #name)));
+MOEC_ENTRIES(MOEC_ENTRY)
+#endif
+#ifdef MOEC_KERNELS_APART
+#define MOEC_ENTRY(name) extern __typeof__(moec_##name) moec_kernel_##name;
+MOEC_ENTRIES(MOEC_ENTRY)
+#define moec_product moec_kernel_product
+#define moec_grouped_product moec_kernel_grouped_product
+#define moec_attend moec_kernel_attend
+#define moec_attend_grad moec_kernel_attend_grad
+#define moec_attend_step moec_kernel_attend_step
+#define moec_top moec_kernel_top
+#define moec_pack moec_kernel_pack
+#define moec_combine moec_kernel_combine
+#endif
+
 #endif
