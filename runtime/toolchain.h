@@ -3,7 +3,7 @@
 #define TOOLCHAIN_H
 
 #include <stdbool.h>
-#include <xxhash.h>
+#include "hashing.h"
 
 /* One object file to make: output is made from source, with `define` set. */
 typedef struct Translation {
