@@ -55,6 +55,11 @@ static Adjoint *adjoint_of(Backward *backward, Tensor *tensor, Expr *const *subs
     return adjoint;
 }
 
+void adjoint_declare(Backward *backward, Tensor *parameter) {
+    if (parameter->role == ROLE_PARAMETER && parameter->type == TYPE_REAL)
+        adjoint_of(backward, parameter, NULL);
+}
+
 static Slot *slot_of(Backward *backward, Adjoint *adjoint, Expr *const *subs) {
     return find_slot(backward, adjoint, adjoint->sliced ? subs[0] : NULL);
 }

@@ -1,9 +1,9 @@
 /* gradient: the backward pass, derived symbolically and appended to the program.
  *
  * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
- * Leaves:  a gradient tensor for every parameter that reaches the loss, which statements only add
- *          to (the runtime zeroes them), seeded with the input `loss_scale`. A repeat is followed
- *          backwards by a reverse repeat.
+ * Leaves:  a gradient tensor for every parameter, which statements only add to (the runtime zeroes
+ *          them), seeded with the input `loss_scale`. A repeat is followed backwards by a reverse
+ *          repeat.
  *
  *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
  *     y[b,f] = tanh(h[b,f])              -->   d_h[b,f] = d_y[b,f] * (1 - y[b,f] * y[b,f])
@@ -438,10 +438,23 @@ static void find_places(Backward *backward, const List *uses) {
     }
 }
 
+static void reverse_program(Backward *backward, const List *uses, bool recompute) {
+    const Block forward = backward->program->body; /* what follows is appended to the same list */
+    int count = forward.statements.count;
+    Statement **items = arena_alloc(backward->program->arena, (size_t)count * sizeof *items);
+    memcpy(items, forward.statements.items, (size_t)count * sizeof *items);
+    for (int i = count - 1; i >= 0; i--) {
+        const Block one = {.statements = {.items = (void **)&items[i], .count = 1}};
+        if (items[i]->kind != STATEMENT_REPEAT)
+            reverse_block(backward, &one, 1);
+        else
+            save(backward->program, items[i], reverse_repeat(backward, items[i], uses), recompute);
+    }
+}
+
 void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
-    simplify(program); /* so that nothing is kept for the way back that is not needed, or is the
-                          same in every turn */
+    simplify(program); /* lest the way back keep what is not needed, or the same in every turn */
     Backward backward = {
         .program = program, .block = &program->body, .count = program->tensors.count};
     backward.adjoints =
@@ -449,18 +462,10 @@ void gradient(Program *program, bool recompute) {
     find_needed(&backward);
     const List *uses = find_uses(&backward);
     find_places(&backward, uses);
-    if (!backward.adjoints[program->loss->id].needed) return;
-    seed(&backward);
-
-    Block forward = program->body; /* what follows is appended to the same list */
-    Statement **items =
-        arena_alloc(program->arena, (size_t)forward.statements.count * sizeof(Statement *));
-    memcpy(items, forward.statements.items, (size_t)forward.statements.count * sizeof(Statement *));
-    for (int i = forward.statements.count - 1; i >= 0; i--) {
-        Block one = {.statements = {.items = (void **)&items[i], .count = 1}};
-        if (items[i]->kind != STATEMENT_REPEAT)
-            reverse_block(&backward, &one, 1);
-        else
-            save(program, items[i], reverse_repeat(&backward, items[i], uses), recompute);
+    if (backward.adjoints[program->loss->id].needed) {
+        seed(&backward);
+        reverse_program(&backward, uses, recompute);
     }
+    for (int id = 0; id < backward.count; id++)
+        adjoint_declare(&backward, program->tensors.items[id]);
 }

@@ -69,6 +69,8 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
 /* The adjoint of what `target` writes, everything that reached it written out; NULL when nothing
  * did. */
 Expr *adjoint_read(Backward *backward, Expr *target);
+/* Makes the gradient tensor of a real parameter, when nothing has reached it. */
+void adjoint_declare(Backward *backward, Tensor *parameter);
 /* Writes out what is pending on a tensor; with `zero`, a tensor that nothing reached is zeroed. */
 void adjoint_flush(Backward *backward, Tensor *tensor, bool zero);
 /* The same for one slice of a carried tensor. */

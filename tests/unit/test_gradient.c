@@ -142,25 +142,23 @@ static void check_operation(OpCode op) {
     Axis *axis = make_axis(&maker, "a", 5);
     Index *index = make_index(&maker, axis);
     Expr *args[3] = {NULL};
-    int gradients = 0;
     for (int i = 0; i < op_table[op].arity; i++) {
         Tensor *tensor = MAKE(&maker, names[i], ROLE_PARAMETER, axis);
         tensor->init.a = 2 + 3 * i;
         args[i] = AT(&maker, tensor, at_index(&maker, index));
-        gradients += strcmp(op_table[op].derivative[i], "0") != 0;
     }
     Tensor *y = MAKE(&maker, "y", ROLE_TEMP, axis);
     set(&maker, AT(&maker, y, at_index(&maker, index)),
         expr_apply(maker.program, op, args[0], args[1], args[2]));
     make_loss(&maker, y);
-    assert_int_equal(check(maker.program, false, false), gradients);
+    assert_int_equal(check(maker.program, false, false), op_table[op].arity);
     arena_free(arena);
 }
 
 static void test_operations(void **state) {
     (void)state;
     for (int op = 0; op < OP_COUNT; op++)
-        if (!op_is_random((OpCode)op)) check_operation((OpCode)op);
+        if (!op_is_random((OpCode)op) && op != OP_STOP) check_operation((OpCode)op);
 }
 
 /* ---- statements ---- */
