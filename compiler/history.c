@@ -160,7 +160,7 @@ static Statement *only_writer(const Block *block, const Tensor *tensor) {
 typedef struct Follow {
     Decode *decode;
     const Region *region;
-    bool all, any;
+    bool all;
 } Follow;
 
 static bool follows(Decode *decode, const Tensor *tensor, const Region *region);
@@ -173,7 +173,6 @@ static void check_follows(Expr *expr, void *data) {
         /* what is computed within the turn but not place by place is at hand; so are weights */
         return;
     }
-    follow->any = true;
     if (expr->args[dimension]->kind != EXPR_INDEX ||
         !follows(follow->decode, expr->tensor, follow->region))
         follow->all = false;
@@ -185,9 +184,9 @@ static bool follows(Decode *decode, const Tensor *tensor, const Region *region) 
     if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
     const Statement *writer = only_writer(region->block, tensor);
     if (!writer) return false;
-    Follow follow = {.decode = decode, .region = region, .all = true};
+    Follow follow = {decode, region, true};
     expr_walk(writer->value, check_follows, &follow);
-    return follow.all && follow.any;
+    return follow.all; /* also what depends on the number of the place alone */
 }
 
 typedef struct Again {
