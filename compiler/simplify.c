@@ -65,6 +65,8 @@ static void find_used(Program *program, Use *use) {
     for (int i = 0; i < program->relations.count; i++) {
         const Relation *relation = program->relations.items[i];
         use->used[relation->mask->id] = true;
+        for (int j = 0; j < relation->flats.count; j++)
+            use->used[((Flat *)relation->flats.items[j])->table->id] = true;
     }
     do {
         use->changed = false;
