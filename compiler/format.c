@@ -159,6 +159,36 @@ static bool fits(Format *format, const Node *value) {
            !is_spread(format, value);
 }
 
+/* Whether an option or entry takes one line: short enough, no comment in it, not meant to be
+ * spread. */
+static bool is_row(Format *format, const Node *node) {
+    return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
+           !has_comment(format, node->span) && !is_spread(format, node);
+}
+
+/* The rows from kid i on, up to a blank line, a comment between them, or what is no row. Returns
+ * the first kid after. */
+static int format_rows(Format *format, const Node *parent, int i) {
+    int end = i;
+    for (; end < parent->count && parent->kids[end]->kind == parent->kids[i]->kind; end++) {
+        Span between = {format->source, end > i ? parent->kids[end - 1]->span.end : 0,
+                        parent->kids[end]->span.start};
+        if (end > i &&
+            (has_comment(format, between) || newlines(format, between.start, between.end) > 1))
+            break;
+        if (!is_row(format, parent->kids[end])) break;
+    }
+    int most = LINE_COLUMNS - format->indent;
+    Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
+    for (int k = i; k < end; k++) {
+        const Node *node = parent->kids[k];
+        begin(format, node->span.start, node->span.start, false);
+        line_row(&format->line, node, &columns);
+        end_line(format, node->span.end);
+    }
+    return end;
+}
+
 static void format_value(Format *format, const Node *value);
 
 static void format_record(Format *format, const Node *record) {
@@ -168,6 +198,8 @@ static void format_record(Format *format, const Node *record) {
     }
     open_block(format, "{", record->span);
     for (int i = 0; i < record->count; i++) {
+        i = format_rows(format, record, i);
+        if (i == record->count) break;
         const Node *entry = record->kids[i];
         begin(format, entry->span.start, entry->kids[0]->span.start, false);
         add(format, entry->name);
@@ -205,41 +237,11 @@ static void format_value(Format *format, const Node *value) {
 
 static void format_block(Format *format, const Node *block);
 
-static void bound(Line *line, const Node *value) {
-    if (!value) return;
-    bool plain = value->kind == NODE_NUMBER ||
-                 (value->kind == NODE_UNARY && value->kids[0]->kind == NODE_NUMBER);
-    if (!plain) line_add(line, "(");
-    line_expr(line, value);
-    if (!plain) line_add(line, ")");
-}
-
 static void format_option(Format *format, const Node *option) {
-    Line *line = &format->line;
-    line_add(line, "option ");
-    line_add(line, option->name);
-    line_add(line, ": ");
-    line_add(line, option->kids[0]->name);
-    if (option->kids[1]) {
-        const Node *limits = option->kids[1]->kids[0];
-        line_add(line, " in ");
-        if (limits->kind == NODE_LIST) {
-            line_expr(line, limits);
-        } else {
-            bound(line, limits->kids[0]);
-            line_add(line, "..");
-            bound(line, limits->kids[1]);
-        }
-    }
-    if (option->kids[2]) {
-        line_add(line, " = ");
-        format_value(format, option->kids[2]);
-    }
-    if (option->kids[3]) {
-        line_break(line, 0);
-        line_add(line, " ");
-        line_expr(line, option->kids[3]);
-    }
+    line_option_head(&format->line, option, 0);
+    if (option->kids[2]) format_value(format, option->kids[2]);
+    static const Columns plain = {0, 0, 0};
+    line_option_text(&format->line, option, &plain);
 }
 
 /* KEYWORD name[subs] = expr, with what there is of it. */
@@ -464,6 +466,8 @@ static void format_block(Format *format, const Node *block) {
     if (format_short_block(format, block)) return;
     open_block(format, "{", block->span);
     for (int i = 0; i < block->count; i++) {
+        if (block->kids[i]->kind == NODE_OPTION) i = format_rows(format, block, i);
+        if (i == block->count) break;
         const Node *node = block->kids[i];
         if (node->kind == NODE_PARAM) {
             i = parameters(format, block, i);

@@ -270,6 +270,10 @@ static int columns(const char *text, size_t length) {
     return total;
 }
 
+int line_columns(const Line *line) {
+    return columns(line->text.text ? line->text.text : "", line->text.length);
+}
+
 void line_write(Line *line, Text *out, int indent) {
     size_t from = 0;
     int next = 0; /* the first break that is not behind us */
@@ -296,7 +300,7 @@ void line_write(Line *line, Text *out, int indent) {
         text_add(out, "\n");
         if (from == 0) indent += CONTINUE_COLUMNS;
         from = line->breaks[best].at;
-        if (line->text.text[from] == ' ') from++;
+        while (line->text.text[from] == ' ') from++;
         next = best + 1;
     }
 }

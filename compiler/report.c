@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_REPORTS = 400, MAX_ERRORS = 20, TAB_COLUMNS = 4, SHOWN_COLUMNS = 100, CLIP_MARGIN = 30 };
+enum { MAX_REPORTS = 400, MAX_ERRORS = 20, TAB_COLUMNS = 4, SHOWN_COLUMNS = 120, CLIP_MARGIN = 30 };
 
 typedef struct Report {
     Severity severity;
