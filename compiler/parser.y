@@ -84,7 +84,8 @@ item: USE name                                          { $$ = titled(parser, NO
 formals: %empty                                         { $$ = make(parser, NODE_FORMALS, @$); }
        | '(' ')'                                        { $$ = make(parser, NODE_FORMALS, @$); }
        | '(' formal_list ')'                            { $$ = $2; $$->span = @$; };
-formal_list: formal                                     { $$ = with(parser, make(parser, NODE_FORMALS, @$), $1); }
+formal_list: formal
+        { $$ = with(parser, make(parser, NODE_FORMALS, @$), $1); }
            | formal_list ',' formal                     { $$ = with(parser, $1, $3); };
 formal: name optional_subs
         { $$ = with(parser, titled(parser, NODE_FORMAL, @$, $1), $2); };
@@ -96,7 +97,8 @@ name: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT 
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
-    | path '.' word                                     { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
+    | path '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
 
 /* ---- records ---- */
 
@@ -105,7 +107,8 @@ record: '{' entries '}'                                 { $$ = $entries; $$->spa
 entries: %empty                                         { $$ = make(parser, NODE_RECORD, @$); }
        | entries entry                                  { $$ = $2 ? with(parser, $1, $2) : $1; }
        | entries entry ','                              { $$ = $2 ? with(parser, $1, $2) : $1; };
-entry: path '=' value                                   { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
+entry: path '=' value
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
      | error RESYNC                                     { $$ = NULL; yyerrok; };
 
 value: value_term
@@ -113,18 +116,22 @@ value: value_term
 value_term: value_unary
           | value_term multiplicative value_unary       { $$ = binary(parser, @$, $2, $1, $3); };
 value_unary: value_power
-           | '-' value_unary                            { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+           | '-' value_unary
+        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
 value_power: value_primary
            | value_primary '^' value_exponent           { $$ = binary(parser, @$, $2, $1, $3); };
 value_exponent: value_power
-              | '-' value_exponent                      { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+              | '-' value_exponent
+        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
 value_primary:
       NUMBER
         { $$ = titled(parser, NODE_NUMBER, @$, $1); }
-    | STRING                                            { $$ = titled(parser, NODE_STRING, @$, $1); }
+    | STRING
+        { $$ = titled(parser, NODE_STRING, @$, $1); }
     | constant                                          { $$ = titled(parser, NODE_NAME, @$, $1); }
     | path                                              { $$ = $1; }
-    | word record                                       { $$ = with(parser, titled(parser, NODE_MADE, @$, $1), $2); }
+    | word record
+        { $$ = with(parser, titled(parser, NODE_MADE, @$, $1), $2); }
     | word '(' arguments ')'
         { Node *callee = titled(parser, NODE_NAME, @1, $1);
           $$ = with(parser, with(parser, with(parser, make(parser, NODE_CALL, @$), callee), $3), NULL); }
@@ -133,7 +140,8 @@ value_primary:
     | '(' value ')'                                     { $$ = $2; };
 values: %empty                                          { $$ = make(parser, NODE_LIST, @$); }
       | value_list | value_list ',';
-value_list: value                                       { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+value_list: value
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
           | value_list ',' value                        { $$ = with(parser, $1, $3); };
 constant: NONE | TRUE | FALSE;
 
@@ -148,8 +156,10 @@ statement:
       OPTION path ':' type limits default description
         { $$ = with(parser, with(parser, named(parser, NODE_OPTION, @$, $path), $type), $limits);
           with(parser, with(parser, $$, $default), $description); }
-    | AXIS name '=' expr                                { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
-    | SEQUENCE name '=' expr                            { $$ = with(parser, titled(parser, NODE_SEQUENCE, @$, $2), $4); }
+    | AXIS name '=' expr
+        { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
+    | SEQUENCE name '=' expr
+        { $$ = with(parser, titled(parser, NODE_SEQUENCE, @$, $2), $4); }
     | STATE name optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_STATE, @$, $2), $3), $5); }
     | INPUT name optional_subs ':' name
@@ -159,10 +169,14 @@ statement:
         { $$ = with(parser, with(parser, titled(parser, NODE_EQUATION, @$, $1), $2), $4); }
     | UPDATE name optional_subs '=' expr
         { $$ = with(parser, with(parser, titled(parser, NODE_UPDATE, @$, $2), $3), $5); }
-    | LOSS '=' expr                                     { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
-    | AUX name '=' expr                                 { $$ = with(parser, titled(parser, NODE_AUX, @$, $2), $4); }
-    | PROBE name '=' expr                               { $$ = with(parser, titled(parser, NODE_PROBE, @$, $2), $4); }
-    | OUTPUT name                                       { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
+    | LOSS '=' expr
+        { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
+    | AUX name '=' expr
+        { $$ = with(parser, titled(parser, NODE_AUX, @$, $2), $4); }
+    | PROBE name '=' expr
+        { $$ = with(parser, titled(parser, NODE_PROBE, @$, $2), $4); }
+    | OUTPUT name
+        { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
     | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }
     | REPEAT name '[' name '<' expr ']' block
         { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
@@ -190,13 +204,15 @@ limits: %empty                                          { $$ = NULL; }
           $$ = with(parser, make(parser, NODE_LIMITS, @$), both); };
 /* A bound is a plain number or stands in parentheses: after '1..' a name begins the next statement. */
 bound: %empty                                           { $$ = NULL; }
-     | NUMBER                                           { $$ = titled(parser, NODE_NUMBER, @$, $1); }
+     | NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); }
      | '-' NUMBER
         { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1),
                     titled(parser, NODE_NUMBER, @2, $2)); }
      | '(' value ')'                                    { $$ = $2; };
 default: %empty { $$ = NULL; } | '=' value              { $$ = $2; };
-description: %empty { $$ = NULL; } | STRING             { $$ = titled(parser, NODE_STRING, @$, $1); };
+description: %empty
+        { $$ = NULL; } | STRING             { $$ = titled(parser, NODE_STRING, @$, $1); };
 
 parameters: PARAM parameter
         { $$ = with(parser, make(parser, NODE_LIST, @$), $2); $2->span = @$; }
@@ -219,12 +235,14 @@ case: patterns CASE_ARROW block
     | ELSE CASE_ARROW block
         { $$ = with(parser, with(parser, make(parser, NODE_CASE, @$), make(parser, NODE_LIST, @1)), $3); }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
-patterns: pattern                                       { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+patterns: pattern
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
         | patterns ',' pattern                          { $$ = with(parser, $1, $3); };
 pattern: name                                           { $$ = titled(parser, NODE_NAME, @$, $1); }
        | reduction                                      { $$ = titled(parser, NODE_NAME, @$, $1); }
        | constant                                       { $$ = titled(parser, NODE_NAME, @$, $1); }
-       | NUMBER                                         { $$ = titled(parser, NODE_NUMBER, @$, $1); };
+       | NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); };
 
 range: expr
      | expr RANGE expr
@@ -238,7 +256,8 @@ disjunction: conjunction
 conjunction: negation
            | conjunction AND negation                   { $$ = binary(parser, @$, $2, $1, $3); };
 negation: compared
-        | NOT negation                                  { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2);
+        | NOT negation
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2);
                                                           $$->name_span = @1; };
 compared: sum_expr
         | sum_expr comparison sum_expr                  { $$ = binary(parser, @$, $2, $1, $3); };
@@ -253,16 +272,19 @@ open_term: open_unary
          | product multiplicative open_unary            { $$ = binary(parser, @$, $2, $1, $3); };
 open_unary: reduction '[' binders ']' term
         { $$ = with(parser, with(parser, titled(parser, NODE_REDUCE, @$, $1), $binders), $5); }
-          | '-' open_unary                              { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+          | '-' open_unary
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
 product: unary
        | product multiplicative unary                   { $$ = binary(parser, @$, $2, $1, $3); };
 multiplicative: '*' | '/' | '%';
 unary: power
-     | '-' unary                                        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+     | '-' unary
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
 power: postfix
      | postfix '^' exponent                             { $$ = binary(parser, @$, $2, $1, $3); };
 exponent: power
-        | '-' exponent                                  { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+        | '-' exponent
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
 
 postfix: primary
        | postfix '(' arguments options ')'
@@ -270,11 +292,14 @@ postfix: primary
        | postfix '[' subs ']'
         { $subs->span = span_join(@2, @4);
           $$ = with(parser, with(parser, make(parser, NODE_INDEXED, @$), $1), $subs); }
-       | postfix '.' word                               { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1);
+       | postfix '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1);
                                                           $$->name_span = @3; };
 
-primary: NUMBER                                         { $$ = titled(parser, NODE_NUMBER, @$, $1); }
-       | STRING                                         { $$ = titled(parser, NODE_STRING, @$, $1); }
+primary: NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); }
+       | STRING
+        { $$ = titled(parser, NODE_STRING, @$, $1); }
        | constant                                       { $$ = titled(parser, NODE_NAME, @$, $1); }
        | name                                           { $$ = titled(parser, NODE_NAME, @$, $1); }
        | name '@' word
@@ -289,24 +314,30 @@ reduction: SUM | MEAN | MAX | MIN | LOGSUMEXP;
 extreme: MAX | MIN;
 
 binders: names                                          { $$ = $1; }
-       | names IN expr                                  { $$ = with(parser, $1, $3); $$->span = @$; $$->number = 1; };
+       | names IN expr
+        { $$ = with(parser, $1, $3); $$->span = @$; $$->number = 1; };
 names: name
         { $$ = with(parser, make(parser, NODE_BINDERS, @$), titled(parser, NODE_NAME, @1, $1)); }
-     | names ',' name                                   { $$ = with(parser, $1, titled(parser, NODE_NAME, @3, $3)); };
+     | names ',' name
+        { $$ = with(parser, $1, titled(parser, NODE_NAME, @3, $3)); };
 
 arguments: %empty                                       { $$ = make(parser, NODE_LIST, @$); }
          | expr_list | expr_list ',';
-expr_list: expr                                         { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+expr_list: expr
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
          | expr_list ',' expr                           { $$ = with(parser, $1, $3); };
 
 options: %empty { $$ = NULL; } | ';' call_entries       { $$ = $2; };
-call_entries: call_entry                                { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
+call_entries: call_entry
+        { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
             | call_entries ',' call_entry               { $$ = with(parser, $1, $3); };
-call_entry: path '=' expr                               { $$ = with(parser, named(parser, NODE_ENTRY, @$, $1), $3); };
+call_entry: path '=' expr
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $1), $3); };
 
 optional_subs: %empty                                   { $$ = NULL; }
              | '[' subs ']'                             { $$ = $2; $$->span = @$; };
-subs: sub                                               { $$ = with(parser, make(parser, NODE_SUBS, @$), $1); }
+subs: sub
+        { $$ = with(parser, make(parser, NODE_SUBS, @$), $1); }
     | subs ',' sub                                      { $$ = with(parser, $1, $3); };
 sub: expr
    | ELLIPSIS                                           { $$ = make(parser, NODE_ELLIPSIS, @$); };
