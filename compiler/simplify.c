@@ -58,16 +58,32 @@ static bool is_root(const Program *program, const Tensor *tensor) {
     return program->outputs.count == 0;
 }
 
+static void use_tensor(const Tensor *tensor, Use *use) {
+    if (tensor) use->used[tensor->id] = true;
+}
+
+/* The tables of a relation are read where no statement says so: where products over rows go. */
+static void use_relation(const Relation *relation, Use *use) {
+    use_tensor(relation->mask, use);
+    use_tensor(relation->group, use);
+    use_tensor(relation->row_of, use);
+    use_tensor(relation->start, use);
+    use_tensor(relation->list, use);
+    for (int i = 0; i < MAX_RANK; i++) use_tensor(relation->coordinate[i], use);
+    for (int i = 0; i < relation->group_of_count; i++) use_tensor(relation->group_of[i], use);
+    for (int i = 0; i < relation->flats.count; i++) {
+        const Flat *flat = relation->flats.items[i];
+        use_tensor(flat->table, use);
+        for (int j = 0; j < flat->count; j++) use_tensor(flat->of[j], use);
+    }
+}
+
 static void find_used(Program *program, Use *use) {
     use->used = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof *use->used);
     for (int i = 0; i < program->tensors.count; i++)
         use->used[i] = is_root(program, program->tensors.items[i]);
-    for (int i = 0; i < program->relations.count; i++) {
-        const Relation *relation = program->relations.items[i];
-        use->used[relation->mask->id] = true;
-        for (int j = 0; j < relation->flats.count; j++)
-            use->used[((Flat *)relation->flats.items[j])->table->id] = true;
-    }
+    for (int i = 0; i < program->relations.count; i++)
+        use_relation(program->relations.items[i], use);
     do {
         use->changed = false;
         block_walk(&program->body, use_statement, use);
@@ -88,19 +104,8 @@ static void remove_dead(Block *block, const Use *use) {
     statements->count = count;
 }
 
-static void use_relation(const Relation *relation, Use *use) {
-    Tensor *const made[] = {relation->mask, relation->group, relation->row_of, relation->start,
-                            relation->list};
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        if (made[i]) use->used[made[i]->id] = true;
-    for (int i = 0; i < MAX_RANK; i++)
-        if (relation->coordinate[i]) use->used[relation->coordinate[i]->id] = true;
-}
-
 /* Drops temporaries and inputs that nothing mentions, and numbers the rest anew. */
-static void remove_unused_tensors(Program *program, Use *use) {
-    for (int i = 0; i < program->relations.count; i++)
-        use_relation(program->relations.items[i], use);
+static void remove_unused_tensors(Program *program, const Use *use) {
     int count = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];

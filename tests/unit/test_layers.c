@@ -159,6 +159,8 @@ static void check_model(const char *model, bool recompute) {
     assert_int_equal(check_gradients(program), parameters);
     route(program);
     expect_valid(program, "route");
+    simplify(program);
+    expect_valid(program, "simplify");
     assert_int_equal(check_gradients(program), parameters);
     arena_free(arena);
 }
