@@ -70,6 +70,8 @@ static void hash_processor(XXH3_state_t *state) {
 }
 
 void toolchain_hash(XXH3_state_t *state) {
+    const char *more = getenv("MOEC_CFLAGS");
+    hash_text(state, more ? more : "");
     for (int i = 0; i < FLAG_COUNT; i++)
         hash_text(state, flags[i]);
     hash_compiler(state);
@@ -91,6 +93,9 @@ static Command command_new(bool openmp) {
         add_word(&command, flags[i]);
     if (openmp)
         add_word(&command, "-fopenmp");
+    const char *more = getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
+    if (more && *more)
+        add_word(&command, more);
     return command;
 }
 
