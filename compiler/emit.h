@@ -52,6 +52,8 @@ const char *bound_index(const Emitter *emitter, const Index *index);
 const char *bound_text(const Emitter *emitter, const char *text);
 /* One line (or several, where it is long) at the current indent. */
 void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Without the parentheses around all of it. */
+const char *bare(Arena *arena, const char *text);
 /* A C string literal, quoted. */
 const char *quoted(Arena *arena, const char *text);
 /* `file.moe:12` of a span, or an empty text. */

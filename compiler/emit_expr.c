@@ -139,6 +139,7 @@ static const char *integer_apply(Emitter *emitter, const Expr *expr)
     const char *a = integer_text(emitter, expr->args[0]);
     if (expr->op == OP_NEG) return arena_format(emitter->arena, "(-%s)", a);
     const char *b = integer_text(emitter, expr->args[1]);
+    if (expr->op == OP_ADD && strcmp(b, "0") == 0) return a;
     if (expr->op == OP_MIN || expr->op == OP_MAX)
         return arena_format(emitter->arena, "(%s %s %s ? %s : %s)", a, expr->op == OP_MIN ? "<" : ">", b, a, b);
     return arena_format(emitter->arena, "(%s %s %s)", a, op_table[expr->op].text, b);
@@ -206,6 +207,7 @@ static const char *add_dimension(Emitter *emitter, const char *offset, long size
     bool sum = strpbrk(offset, " ") != NULL && offset[0] != '(';
     for (const char *c = offset + 1, *end = offset + strlen(offset) - 1; c < end && !sum; c++)
         sum = *c == ')' && offset[0] == '('; /* "(a) * 2 + (b)" begins and ends with a parenthesis, too */
+    if (size == 1) return none ? offset : arena_format(emitter->arena, "%s + %s", offset, sub);
     const char *scaled = arena_format(emitter->arena, sum ? "(%s) * %ld" : "%s * %ld", offset, size);
     return none ? scaled : arena_format(emitter->arena, "%s + %s", scaled, sub);
 }
@@ -334,12 +336,15 @@ const char *real_text(Emitter *emitter, const Expr *expr)
     case EXPR_READ:
         text = element_text(emitter, expr, &inside);
         if (expr->tensor->type == TYPE_INT) text = arena_format(emitter->arena, "(float)%s", text);
-        return inside ? arena_format(emitter->arena, "(%s ? %s : 0.0f)", inside, text) : text;
+        if (inside) text = arena_format(emitter->arena, "(%s ? %s : 0.0f)", inside, text);
+        return bound_text(emitter, text) ? bound_text(emitter, text) : text;
     case EXPR_APPLY: break;
     }
     if (is_comparison(expr->op) && is_integer(expr))
         return arena_format(emitter->arena, "(%s ? 1.0f : 0.0f)", integer_text(emitter, expr));
     if (is_integer(expr)) return arena_format(emitter->arena, "(float)%s", integer_text(emitter, expr));
-    const char *power = expr->op == OP_POW ? power_text(emitter, expr) : NULL;
-    return power ? power : apply_text(emitter, expr);
+    text = expr->op == OP_POW ? power_text(emitter, expr) : NULL;
+    if (!text) text = apply_text(emitter, expr);
+    const char *bound = bound_text(emitter, text);
+    return bound ? bound : text;
 }

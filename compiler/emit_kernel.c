@@ -78,12 +78,45 @@ void emit_store(Emitter *emitter, Member *member, const char *value)
     else emit_line(emitter, "%s %s %s;", element, sign, value);
 }
 
+/* Shorter than this is not worth a name. */
+enum { LEAST_PART = 24 };
+
+static int occurrences(const char *text, const char *part)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part)) count++;
+    return count;
+}
+
+/* Names what occurs more than once in the value, from the inside out. */
+static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value)
+{
+    bool read = expr->kind == EXPR_READ;
+    if (!read && expr->kind != EXPR_APPLY) return;
+    for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
+    const char *part = real_text(emitter, expr);
+    if (strlen(part) < LEAST_PART || occurrences(real_text(emitter, value), part) < 2) return;
+    const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
+    const char *name = bind_name(emitter, NULL, part, wanted);
+    emit_line(emitter, "const float %s = %s;", name, bare(emitter->arena, part));
+}
+
+static const char *value_text(Emitter *emitter, const Statement *statement)
+{
+    if (statement->target->tensor->type == TYPE_INT)
+        return arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value));
+    int first = emitter->binding_count;
+    name_parts(emitter, statement->value, statement->value);
+    const char *value = bare(emitter->arena, real_text(emitter, statement->value));
+    /* The names stay taken, but what they stand for may change with the next statement. */
+    for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].text = NULL;
+    return value;
+}
+
 void emit_member(Emitter *emitter, Member *member)
 {
     Statement *statement = member->statement;
-    bool integer = statement->target->tensor->type == TYPE_INT;
-    const char *value = integer ? arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value))
-                                : real_text(emitter, statement->value);
+    const char *value = value_text(emitter, statement);
     if (statement->reduction == REDUCE_NONE) {
         emit_store(emitter, member, value);
         return;

@@ -164,7 +164,7 @@ static void open_loop(Emitter *emitter, Nest *nest)
     else if (nest->step > 1)
         emit_line(emitter, "for (long %s = 0; %s < %ld; %s += %ld) {", name, name, nest->total, name, nest->step);
     else if (nest->index->axis->kind == AXIS_ELEMENTS)
-        emit_line(emitter, "for (long %s = 0; %s < n; %s++) {", name, name, name);
+        emit_line(emitter, "for (long %s = 0; %s < elements; %s++) {", name, name, name);
     else
         emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, nest->size, name);
     emitter->indent++;
@@ -410,7 +410,7 @@ static void emit_outermost(Emitter *emitter, Nest *nest)
     } else if (length == 1 && is_innermost(nest)) {
         bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
         int bindings = emitter->binding_count;
-        emit_simd(emitter, nest, elements ? "parallel for simd schedule(static) if(n > 16384)"
+        emit_simd(emitter, nest, elements ? "parallel for simd schedule(static) if(elements > 16384)"
                                           : "parallel for simd schedule(static)");
         open_loop(emitter, nest);
         emit_body(emitter, nest, 0);

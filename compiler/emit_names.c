@@ -13,9 +13,12 @@ static const char *const reserved[] = {
     "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "typeof", "main", "errno",
     "assert", "memset", "memcpy", "strlen", "size_t", "int32_t", "uint64_t", "uint32_t", "int64_t", "NULL", "EOF", "NAN",
     "INFINITY", "HUGE_VAL", "HUGE_VALF", "isnan", "isinf", "isfinite", "signbit", "unix", "linux", "i386", "offsetof",
-    "ptrdiff_t", "wchar_t", "max_align_t", "run", "turn", "chunk", "partial", "n", "scalars", "weight", "gradient",
-    "state", "step", "steps", "rate", "bool", "true", "false", "complex", "I", "stdin", "stdout", "stderr",
+    "ptrdiff_t", "wchar_t", "max_align_t", "run", "turn", "chunk", "bool", "true", "false", "complex", "I", "stdin",
+    "stdout", "stderr",
 };
+
+/* What the functions of an update call their parameters. */
+static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient", "state", "step", "steps"};
 
 /* Names that begin so belong to C or to the kernels. */
 static const char *const reserved_starts[] = {"_", "moec", "MOEC", "kernel_", "run_", "FP_", "INT", "UINT", "SIZE_", "omp_"};
@@ -31,6 +34,9 @@ static bool is_reserved(const char *name)
 
 static bool is_taken(const Emitter *emitter, const char *name)
 {
+    bool update = emitter->program->graph == GRAPH_UPDATE;
+    for (size_t i = 0; update && i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
+        if (strcmp(reserved_in_updates[i], name) == 0) return true;
     for (int i = 0; i < emitter->program->tensors.count; i++)
         if (emitter->names[i] && strcmp(emitter->names[i], name) == 0) return true;
     for (int i = 0; i < emitter->binding_count; i++)
@@ -125,6 +131,18 @@ void emit_line(Emitter *emitter, const char *format, ...)
         indent = 4 * emitter->indent + 8;
     }
     text_add(emitter->out, "%*s%s\n", indent, "", line);
+}
+
+const char *bare(Arena *arena, const char *text)
+{
+    size_t length = strlen(text);
+    int depth = 0;
+    if (length < 2 || text[0] != '(' || text[length - 1] != ')') return text;
+    for (size_t i = 0; i + 1 < length; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth == 0) return text;
+    }
+    return arena_copy(arena, text + 1, length - 2);
 }
 
 const char *quoted(Arena *arena, const char *text)

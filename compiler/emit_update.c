@@ -62,6 +62,11 @@ static Emitter *part_of(Arena *arena, Program *program, Text *body)
     emitter->out = body;
     emitter->indent = 1;
     name_tensors(emitter);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER) emitter->names[i] = "weight";
+        if (tensor->role == ROLE_INPUT && tensor->rank == 1) emitter->names[i] = "gradient";
+    }
     return emitter;
 }
 
@@ -108,17 +113,13 @@ static void declare_arrays(Emitter *emitter, Names *names)
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         Tensor *tensor = emitter->program->tensors.items[i];
         const char *name = emitter->names[i];
-        const char *used = emitter->used[i] ? NULL : "unused";
-        if (is_scalar(tensor) && !used) {
+        bool used = emitter->used[i];
+        if (is_scalar(tensor) && used) {
             emit_line(emitter, "const float *const %s = scalars + %d;", name, names->scalars.count);
             list_push(emitter->arena, &names->scalars, tensor);
         } else if (tensor->role == ROLE_STATE) {
-            if (!used) emit_line(emitter, "float *const %s = state[%d];", name, names->states.count);
+            if (used) emit_line(emitter, "float *const %s = state[%d];", name, names->states.count);
             list_push(emitter->arena, &names->states, tensor);
-        } else if (!used && tensor->role == ROLE_PARAMETER) {
-            emit_line(emitter, "float *const %s = weight;", name);
-        } else if (!used && tensor->role == ROLE_INPUT) {
-            emit_line(emitter, "const float *const %s = gradient;", name);
         }
     }
 }
@@ -153,9 +154,9 @@ void emit_update(Arena *arena, Text *text, Program *program)
 
     emit_rate(arena, text, program);
     add_equations(arena, text, &statements);
-    text_add(text, "static void run_update(float *weight, const float *gradient, float *const *state, long n,\n"
+    text_add(text, "static void run_update(float *weight, const float *gradient, float *const *state, long elements,\n"
                    "                       const float *scalars)\n{\n");
-    text_add(text, "    (void)weight, (void)gradient, (void)state, (void)n, (void)scalars;\n%s%s}\n\n",
+    text_add(text, "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
              head.length ? head.text : "", body.length ? body.text : "");
     add_names(arena, text, "update_states", &names.states);
     add_names(arena, text, "update_scalars", &names.scalars);
