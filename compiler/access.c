@@ -6,39 +6,39 @@ typedef struct Collect {
     List *list;
 } Collect;
 
-static void collect_read(Expr *expr, void *data)
-{
+static void collect_read(Expr *expr, void *data) {
     Collect *collect = data;
     if (expr->kind == EXPR_READ) list_push(collect->arena, collect->list, expr);
 }
 
-void reads_of(Arena *arena, const Statement *statement, List *list)
-{
+void reads_of(Arena *arena, const Statement *statement, List *list) {
     Collect collect = {arena, list};
     if (statement->kind == STATEMENT_LOOP) {
         expr_walk(statement->value, collect_read, &collect);
-        for (int i = 0; i < statement->target->count; i++) expr_walk(statement->target->args[i], collect_read, &collect);
+        for (int i = 0; i < statement->target->count; i++)
+            expr_walk(statement->target->args[i], collect_read, &collect);
     }
-    for (int i = 0; i < statement->inputs.count; i++) expr_walk(statement->inputs.items[i], collect_read, &collect);
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], collect_read, &collect);
 }
 
-void writes_of(Arena *arena, const Statement *statement, List *list)
-{
+void writes_of(Arena *arena, const Statement *statement, List *list) {
     if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target);
-    for (int i = 0; i < statement->outputs.count; i++) list_push(arena, list, statement->outputs.items[i]);
+    for (int i = 0; i < statement->outputs.count; i++)
+        list_push(arena, list, statement->outputs.items[i]);
 }
 
-bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second)
-{
+bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second) {
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];
-        if (a->kind == EXPR_INDEX && a->index == first && b->kind == EXPR_INDEX && b->index == second) return true;
+        if (a->kind == EXPR_INDEX && a->index == first && b->kind == EXPR_INDEX &&
+            b->index == second)
+            return true;
     }
     return false;
 }
 
-bool turn_and_offset(const Expr *sub, const Index **turn, double *offset)
-{
+bool turn_and_offset(const Expr *sub, const Index **turn, double *offset) {
     *turn = NULL;
     *offset = 0;
     if (sub->kind == EXPR_NUMBER) return *offset = sub->number, true;
@@ -51,20 +51,18 @@ bool turn_and_offset(const Expr *sub, const Index **turn, double *offset)
     return true;
 }
 
-bool never_meet(const Expr *one, const Expr *other)
-{
+bool never_meet(const Expr *one, const Expr *other) {
     for (int i = 0; i < one->count; i++) {
         const Index *a, *b;
         double first, second;
-        if (turn_and_offset(one->args[i], &a, &first) && turn_and_offset(other->args[i], &b, &second) && a == b &&
-            first != second)
+        if (turn_and_offset(one->args[i], &a, &first) &&
+            turn_and_offset(other->args[i], &b, &second) && a == b && first != second)
             return true;
     }
     return false;
 }
 
-bool statements_meet(Arena *arena, const Statement *one, const Statement *other)
-{
+bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {
     List writes[2] = {{0}}, reads[2] = {{0}};
     const Statement *both[2] = {one, other};
     for (int i = 0; i < 2; i++) {

@@ -3,9 +3,10 @@
  *     y[b,s,h,e] = sum[d] x[b,s,d] * w[d,h,e]     m = b*s, n = h*e, k = d: one product
  *     p[b,h,s,t] = sum[e] q[b,s,h,e] * k[b,t,h,e] m = s, n = t, k = e, batched over b and h
  *
- * Every loop of such a statement belongs to one of four sorts, told by the tensors whose address it moves. Loops of one sort
- * that lie behind each other in every tensor count as one. The best of the rows, columns and sums become m, n and k; what is
- * left over is batched, and what does not fit there either is a loop around the product.
+ * Every loop of such a statement belongs to one of four sorts, told by the tensors whose address it
+ * moves. Loops of one sort that lie behind each other in every tensor count as one. The best of the
+ * rows, columns and sums become m, n and k; what is left over is batched, and what does not fit
+ * there either is a loop around the product.
  */
 #include "contraction.h"
 
@@ -28,8 +29,7 @@ typedef struct Sorted {
     int count[SORTS];
 } Sorted;
 
-bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
-{
+bool strides_of(const Expr *read, Index *const *loops, int count, long *strides) {
     for (int i = 0; i < count; i++) strides[i] = 0;
     long stride = 1;
     for (int dimension = read->count - 1; dimension >= 0; dimension--) {
@@ -44,27 +44,30 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
     return true;
 }
 
-bool product_of_reads(const Statement *statement, Expr **a, Expr **b)
-{
+bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
     const Expr *value = statement->value;
-    if (statement->kind != STATEMENT_LOOP || value->kind != EXPR_APPLY || value->op != OP_MUL) return false;
+    if (statement->kind != STATEMENT_LOOP || value->kind != EXPR_APPLY || value->op != OP_MUL)
+        return false;
     *a = value->args[0];
     *b = value->args[1];
     return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && (*a)->tensor->type == TYPE_REAL &&
            (*b)->tensor->type == TYPE_REAL && statement->target->tensor->type == TYPE_REAL;
 }
 
-static int sort_of(const long *stride)
-{
-    if (stride[2]) return stride[0] && stride[1] ? SORT_BATCH : stride[0] ? SORT_ROW : stride[1] ? SORT_COLUMN : -1;
+static int sort_of(const long *stride) {
+    if (stride[2])
+        return stride[0] && stride[1] ? SORT_BATCH
+               : stride[0]            ? SORT_ROW
+               : stride[1]            ? SORT_COLUMN
+                                      : -1;
     return stride[0] && stride[1] ? SORT_SUM : -1;
 }
 
-static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *sorted)
-{
+static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *sorted) {
     long strides[3][MAX_LOOPS];
     for (int i = 0; i < 3; i++)
-        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i])) return false;
+        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i]))
+            return false;
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         if (index->axis->size == 1) continue;
@@ -76,16 +79,15 @@ static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *s
     return true;
 }
 
-static bool lies_behind(const Run *outer, const Run *inner)
-{
+static bool lies_behind(const Run *outer, const Run *inner) {
     for (int i = 0; i < 3; i++)
         if (outer->stride[i] != inner->size * inner->stride[i]) return false;
     return true;
 }
 
-/* Joins the runs of one sort where one lies behind the other in all tensors, longest stride first. */
-static void merge_runs(Run *runs, int *count, int by)
-{
+/* Joins the runs of one sort where one lies behind the other in all tensors, longest stride first.
+ */
+static void merge_runs(Run *runs, int *count, int by) {
     for (int i = 1; i < *count; i++)
         for (int j = i; j > 0 && runs[j].stride[by] > runs[j - 1].stride[by]; j--) {
             Run swap = runs[j];
@@ -106,11 +108,12 @@ static void merge_runs(Run *runs, int *count, int by)
 }
 
 /* The columns are what is contiguous in c. */
-static bool columns_are_contiguous(Expr **reads, Sorted *sorted)
-{
+static bool columns_are_contiguous(Expr **reads, Sorted *sorted) {
     bool row = false, column = false;
-    for (int i = 0; i < sorted->count[SORT_ROW]; i++) row |= sorted->runs[SORT_ROW][i].stride[2] == 1;
-    for (int i = 0; i < sorted->count[SORT_COLUMN]; i++) column |= sorted->runs[SORT_COLUMN][i].stride[2] == 1;
+    for (int i = 0; i < sorted->count[SORT_ROW]; i++)
+        row |= sorted->runs[SORT_ROW][i].stride[2] == 1;
+    for (int i = 0; i < sorted->count[SORT_COLUMN]; i++)
+        column |= sorted->runs[SORT_COLUMN][i].stride[2] == 1;
     bool swap = row || (!column && sorted->count[SORT_COLUMN] && !sorted->count[SORT_ROW]);
     if (!row && !column && sorted->count[SORT_ROW] && sorted->count[SORT_COLUMN]) return false;
     if (!swap) return true;
@@ -133,26 +136,24 @@ static bool columns_are_contiguous(Expr **reads, Sorted *sorted)
 
 static const Run one = {NULL, true, 1, {0, 0, 0}};
 
-static const Run *run_at(const Sorted *sorted, int sort, int i)
-{
+static const Run *run_at(const Sorted *sorted, int sort, int i) {
     return i < sorted->count[sort] ? &sorted->runs[sort][i] : &one;
 }
 
-static bool strides_fit(const Run *m, const Run *n, const Run *k)
-{
+static bool strides_fit(const Run *m, const Run *n, const Run *k) {
     bool a = m->size == 1 || k->size == 1 || m->stride[0] == 1 || k->stride[0] == 1;
     bool b = n->size == 1 || k->size == 1 || n->stride[1] == 1 || k->stride[1] == 1;
     return a && b && (n->size == 1 || n->stride[2] == 1);
 }
 
 /* Which runs become m, n and k: the largest matrix whose strides are allowed. */
-static bool choose(const Sorted *sorted, int chosen[3])
-{
+static bool choose(const Sorted *sorted, int chosen[3]) {
     double best = 0;
     for (int m = 0; m < sorted->count[SORT_ROW] || m == 0; m++)
         for (int n = 0; n < sorted->count[SORT_COLUMN] || n == 0; n++)
             for (int k = 0; k < sorted->count[SORT_SUM]; k++) {
-                const Run *row = run_at(sorted, SORT_ROW, m), *column = run_at(sorted, SORT_COLUMN, n);
+                const Run *row = run_at(sorted, SORT_ROW, m),
+                          *column = run_at(sorted, SORT_COLUMN, n);
                 const Run *sum = run_at(sorted, SORT_SUM, k);
                 double size = (double)row->size * (double)column->size * (double)sum->size;
                 if (size <= best || !strides_fit(row, column, sum)) continue;
@@ -162,8 +163,7 @@ static bool choose(const Sorted *sorted, int chosen[3])
     return best >= LEAST_PRODUCT;
 }
 
-static Product product_from(const Run *m, const Run *n, const Run *k)
-{
+static Product product_from(const Run *m, const Run *n, const Run *k) {
     Product product = {.m = m->size, .n = n->size, .k = k->size, .batch = {1, 1}};
     product.a_m = m->stride[0], product.a_k = k->stride[0];
     product.b_k = k->stride[1], product.b_n = n->stride[1];
@@ -174,9 +174,9 @@ static Product product_from(const Run *m, const Run *n, const Run *k)
     return product;
 }
 
-/* A run that is no part of the matrix: a batch dimension, else a loop around it when it is one loop. */
-static bool place_leftover(Contraction *result, const Run *run, bool summed)
-{
+/* A run that is no part of the matrix: a batch dimension, else a loop around it when it is one
+ * loop. */
+static bool place_leftover(Contraction *result, const Run *run, bool summed) {
     Product *product = &result->product;
     int free = product->batch[0] == 1 ? 0 : product->batch[1] == 1 ? 1 : -1;
     if (!summed && free >= 0) {
@@ -190,8 +190,7 @@ static bool place_leftover(Contraction *result, const Run *run, bool summed)
     return run->single;
 }
 
-static bool place_leftovers(Contraction *result, const Sorted *sorted, const int chosen[3])
-{
+static bool place_leftovers(Contraction *result, const Sorted *sorted, const int chosen[3]) {
     for (int sort = 0; sort < SORTS; sort++)
         for (int i = 0; i < sorted->count[sort]; i++) {
             if (sort != SORT_BATCH && chosen[sort - SORT_ROW] == i) continue;
@@ -200,8 +199,7 @@ static bool place_leftovers(Contraction *result, const Sorted *sorted, const int
     return true;
 }
 
-Contraction *contraction(Program *program, const Statement *statement)
-{
+Contraction *contraction(Program *program, const Statement *statement) {
     Expr *reads[3];
     if (!product_of_reads(statement, &reads[0], &reads[1])) return NULL;
     Contraction *grouped = grouped_contraction(program, statement);
@@ -209,12 +207,14 @@ Contraction *contraction(Program *program, const Statement *statement)
     reads[2] = statement->target;
 
     Sorted sorted = {.count = {0}};
-    if (!sort_loops(statement, reads, &sorted) || !columns_are_contiguous(reads, &sorted)) return NULL;
+    if (!sort_loops(statement, reads, &sorted) || !columns_are_contiguous(reads, &sorted))
+        return NULL;
     for (int sort = 0; sort < SORTS; sort++)
         merge_runs(sorted.runs[sort], &sorted.count[sort], sort == SORT_SUM ? 0 : 2);
     int chosen[3];
     if (!choose(&sorted, chosen)) return NULL;
-    const Run *m = run_at(&sorted, SORT_ROW, chosen[0]), *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
+    const Run *m = run_at(&sorted, SORT_ROW, chosen[0]),
+              *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
     if (m->size == 1 && n->size == 1) return NULL;
 
     Contraction *result = arena_alloc(program->arena, sizeof *result);

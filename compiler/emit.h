@@ -37,14 +37,15 @@ typedef struct Emitter {
     bool *known;          /* by place in kernel->locals: the variable exists */
     const char **locals;  /* names of the variables */
     bool uses_seed;
-    List turns_used;      /* Index * of repeats around */
+    List turns_used; /* Index * of repeats around */
 } Emitter;
 
 /* ---- emit_names.c ---- */
 
 /* Gives every tensor of the program a name that is free in C. */
 void name_tensors(Emitter *emitter);
-/* `wanted`, changed where C or something in scope has the name already; stays taken until the bindings are dropped. */
+/* `wanted`, changed where C or something in scope has the name already; stays taken until the
+ * bindings are dropped. */
 const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted);
 /* Another index with a name that is bound already. */
 void bind_alias(Emitter *emitter, const Index *index, const char *name);
@@ -66,7 +67,8 @@ const char *axes_of(Arena *arena, const Tensor *tensor);
 /* The value of an expression as a float, or as an integer. */
 const char *real_text(Emitter *emitter, const Expr *expr);
 const char *integer_text(Emitter *emitter, const Expr *expr);
-/* The element that `access` names, in memory or in a local; `inside` receives the condition under which it exists, or NULL. */
+/* The element that `access` names, in memory or in a local; `inside` receives the condition under
+ * which it exists, or NULL. */
 const char *element_text(Emitter *emitter, const Expr *access, const char **inside);
 /* `name + offset` of the element of a read where all loops are 0. */
 const char *pointer_text(Emitter *emitter, const Expr *access);
@@ -75,7 +77,8 @@ bool is_computed(const Expr *sub);
 
 /* ---- emit_kernel.c, emit_loops.c ---- */
 
-/* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
+/* Writes the function of a kernel into emitter->functions and the call of it at the current line.
+ */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 /* Makes the kernel the one that is being written. */
 void begin_kernel(Emitter *emitter, Kernel *kernel);
@@ -113,10 +116,10 @@ size_t layout_offset(const Layout *layout, const Tensor *tensor);
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 
 Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *products);
-Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix, const Layout *weights,
-                      const Layout *states, List *products);
+Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix,
+                      const Layout *weights, const Layout *states, List *products);
 void emit_update(Arena *arena, Text *text, Program *program);
-void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update, const Layout *weights,
-                const Layout *states, const List *products);
+void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update,
+                const Layout *weights, const Layout *states, const List *products);
 
 #endif

@@ -9,32 +9,31 @@
 
 /* ---- one statement in its loops ---- */
 
-const char *scalar_of(const Emitter *emitter, const Member *member, Local **local)
-{
+const char *scalar_of(const Emitter *emitter, const Member *member, Local **local) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         Local *candidate = emitter->kernel->locals.items[i];
-        if (candidate->tensor != member->statement->target->tensor || candidate->kind != LOCAL_SCALAR) continue;
+        if (candidate->tensor != member->statement->target->tensor ||
+            candidate->kind != LOCAL_SCALAR)
+            continue;
         *local = candidate;
         return emitter->locals[i];
     }
     return NULL;
 }
 
-static bool *known_local(Emitter *emitter, const Local *local)
-{
+static bool *known_local(Emitter *emitter, const Local *local) {
     for (int i = 0; i < emitter->kernel->locals.count; i++)
         if (emitter->kernel->locals.items[i] == local) return &emitter->known[i];
     return NULL;
 }
 
-static const char *type_name(const Tensor *tensor)
-{
+static const char *type_name(const Tensor *tensor) {
     return tensor->type == TYPE_INT ? "int32_t" : "float";
 }
 
 /* The element of the target in memory, even when a variable holds its value as well. */
-static const char *memory_element(Emitter *emitter, const Expr *target, bool *known, const char **inside)
-{
+static const char *memory_element(Emitter *emitter, const Expr *target, bool *known,
+                                  const char **inside) {
     bool was = known ? *known : false;
     if (known) *known = false;
     const char *element = element_text(emitter, target, inside);
@@ -42,8 +41,8 @@ static const char *memory_element(Emitter *emitter, const Expr *target, bool *kn
     return element;
 }
 
-static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name, const char *value)
-{
+static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
+                         const char *value) {
     Statement *statement = member->statement;
     bool *known = known_local(emitter, local);
     const char *inside;
@@ -62,8 +61,7 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     emit_line(emitter, "%s = %s;", element, name);
 }
 
-void emit_store(Emitter *emitter, Member *member, const char *value)
-{
+void emit_store(Emitter *emitter, Member *member, const char *value) {
     Local *local;
     const char *name = scalar_of(emitter, member, &local), *inside;
     if (name) {
@@ -74,35 +72,36 @@ void emit_store(Emitter *emitter, Member *member, const char *value)
     const char *element = element_text(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
     const char *sign = member->statement->accumulate ? "+=" : "=";
-    if (inside) emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
-    else emit_line(emitter, "%s %s %s;", element, sign, value);
+    if (inside)
+        emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
+    else
+        emit_line(emitter, "%s %s %s;", element, sign, value);
 }
 
 /* Shorter than this is not worth a name. */
 enum { LEAST_PART = 24 };
 
-static int occurrences(const char *text, const char *part)
-{
+static int occurrences(const char *text, const char *part) {
     int count = 0;
     for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part)) count++;
     return count;
 }
 
 /* Names what occurs more than once in the value, from the inside out. */
-static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value)
-{
+static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
     bool read = expr->kind == EXPR_READ;
     if (!read && expr->kind != EXPR_APPLY) return;
     for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
     const char *part = real_text(emitter, expr);
-    if (strlen(part) < LEAST_PART || occurrences(real_text(emitter, value), part) < 2) return;
+    if (strlen(part) < LEAST_PART || !strpbrk(part, "[(") ||
+        occurrences(real_text(emitter, value), part) < 2)
+        return;
     const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
     const char *name = bind_name(emitter, NULL, part, wanted);
     emit_line(emitter, "const float %s = %s;", name, bare(emitter->arena, part));
 }
 
-static const char *value_text(Emitter *emitter, const Statement *statement)
-{
+static const char *value_text(Emitter *emitter, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
         return arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value));
     int first = emitter->binding_count;
@@ -113,8 +112,7 @@ static const char *value_text(Emitter *emitter, const Statement *statement)
     return value;
 }
 
-void emit_member(Emitter *emitter, Member *member)
-{
+void emit_member(Emitter *emitter, Member *member) {
     Statement *statement = member->statement;
     const char *value = value_text(emitter, statement);
     if (statement->reduction == REDUCE_NONE) {
@@ -124,38 +122,38 @@ void emit_member(Emitter *emitter, Member *member)
     const char *sum = member->sum;
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
-        sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text, inner->block->text)
+        sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text,
+                                          inner->block->text)
                            : arena_format(emitter->arena, "%s[%s]", sum, inner->text);
     }
-    if (statement->reduction == REDUCE_SUM) emit_line(emitter, "%s += %s;", sum, value);
+    if (statement->reduction == REDUCE_SUM)
+        emit_line(emitter, "%s += %s;", sum, value);
     else
-        emit_line(emitter, "%s = %s(%s, %s);", sum, statement->reduction == REDUCE_MAX ? "moec_max" : "moec_min", sum,
-                  value);
+        emit_line(emitter, "%s = %s(%s, %s);", sum,
+                  statement->reduction == REDUCE_MAX ? "moec_max" : "moec_min", sum, value);
 }
 
 /* ---- the function ---- */
 
-static void add_equations(Emitter *emitter, const Kernel *kernel)
-{
+static void add_equations(Emitter *emitter, const Kernel *kernel) {
     for (int i = 0; i < kernel->members.count; i++) {
         const Statement *statement = ((Member *)kernel->members.items[i])->statement;
         const char *text = print_statement(emitter->arena, statement);
         size_t length = strcspn(text, "\n");
         const char *place = line_of(emitter->arena, statement->span);
-        emit_line(emitter, "%s %.*s%s%s%s", i ? "  " : "/*", (int)length, text, *place ? "   -- " : "", place,
-                  i == kernel->members.count - 1 ? " */" : "");
+        emit_line(emitter, "%s %.*s%s%s%s", i ? "  " : "/*", (int)length, text,
+                  *place ? "   -- " : "", place, i == kernel->members.count - 1 ? " */" : "");
     }
 }
 
-static void add_parameter(Text *parameters, Text *arguments, const char *parameter, const char *argument)
-{
+static void add_parameter(Text *parameters, Text *arguments, const char *parameter,
+                          const char *argument) {
     text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
     text_add(arguments, "%s%s", arguments->length ? ", " : "", argument);
 }
 
 /* Parameters and arguments of what the body turned out to use. */
-static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments)
-{
+static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     Arena *arena = emitter->arena;
     if (emitter->uses_seed) add_parameter(parameters, arguments, "uint64_t moec_seed", "run->seed");
     for (int i = 0; i < emitter->turns_used.count; i++) {
@@ -167,16 +165,17 @@ static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments)
         const Tensor *tensor = emitter->program->tensors.items[i];
         const char *name = emitter->names[i];
         add_parameter(parameters, arguments,
-                      arena_format(arena, "%s%s *restrict %s", emitter->written[i] ? "" : "const ", type_name(tensor), name),
+                      arena_format(arena, "%s%s *restrict %s", emitter->written[i] ? "" : "const ",
+                                   type_name(tensor), name),
                       name);
         emitter->declared[i] = true;
     }
     if (!parameters->length) text_add(parameters, "void");
 }
 
-void begin_kernel(Emitter *emitter, Kernel *kernel)
-{
-    size_t tensors = (size_t)emitter->program->tensors.count + 1, locals = (size_t)kernel->locals.count + 1;
+void begin_kernel(Emitter *emitter, Kernel *kernel) {
+    size_t tensors = (size_t)emitter->program->tensors.count + 1,
+           locals = (size_t)kernel->locals.count + 1;
     emitter->kernel = kernel;
     emitter->used = arena_alloc(emitter->arena, tensors * sizeof *emitter->used);
     emitter->written = arena_alloc(emitter->arena, tensors * sizeof *emitter->written);
@@ -195,8 +194,7 @@ void begin_kernel(Emitter *emitter, Kernel *kernel)
     }
 }
 
-void emit_kernel(Emitter *emitter, Kernel *kernel)
-{
+void emit_kernel(Emitter *emitter, Kernel *kernel) {
     int outer = emitter->binding_count, indent = emitter->indent;
     Text body = {.arena = emitter->arena}, *run = emitter->out;
     begin_kernel(emitter, kernel);
@@ -206,7 +204,8 @@ void emit_kernel(Emitter *emitter, Kernel *kernel)
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
     add_parameters(emitter, &parameters, &arguments);
-    const char *name = arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++);
+    const char *name =
+        arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++);
     emitter->out = &emitter->functions;
     emitter->indent = 0;
     add_equations(emitter, kernel);

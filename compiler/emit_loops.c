@@ -1,7 +1,8 @@
 /* emit_loops: the loops of a kernel.
  *
- * The outer loops of a large nest become one loop that is shared out among threads in equal parts; a large sum without
- * outer loops is cut into chunks whose number does not depend on the threads, so that its value does not either.
+ * The outer loops of a large nest become one loop that is shared out among threads in equal parts;
+ * a large sum without outer loops is cut into chunks whose number does not depend on the threads,
+ * so that its value does not either.
  */
 #include "emit.h"
 
@@ -12,49 +13,43 @@ enum { CHUNKS = 64 };
 
 /* ---- who is in a nest ---- */
 
-static bool is_inside(const Member *member, const Nest *nest)
-{
+static bool is_inside(const Member *member, const Nest *nest) {
     for (int i = 0; i < member->depth; i++)
         if (member->path[i] == nest) return true;
     return false;
 }
 
-static bool reduces_at(const Member *member, const Nest *nest)
-{
+static bool reduces_at(const Member *member, const Nest *nest) {
     return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
            member->path[member->kept] == nest;
 }
 
-static bool is_innermost(const Nest *nest)
-{
+static bool is_innermost(const Nest *nest) {
     for (int i = 0; i < nest->children.count; i++)
         if (!((Nest *)nest->children.items[i])->member) return false;
     return true;
 }
 
-#define EACH_MEMBER(emitter, member) \
-    for (int member##_at = 0; member##_at < (emitter)->kernel->members.count; member##_at++) \
+#define EACH_MEMBER(emitter, member)                                                               \
+    for (int member##_at = 0; member##_at < (emitter)->kernel->members.count; member##_at++)       \
         for (Member *member = (emitter)->kernel->members.items[member##_at]; member; member = NULL)
 
 /* ---- values computed once, outside of the loops that do not change them ---- */
 
-static int deepest_index(const Member *member, const Expr *expr)
-{
+static int deepest_index(const Member *member, const Expr *expr) {
     int deepest = -1;
     for (int i = 0; i < member->depth; i++)
         if (expr_uses_index(expr, member->order[i])) deepest = i;
     return deepest;
 }
 
-static bool reads_what_is_written(const Emitter *emitter, const Expr *expr)
-{
+static bool reads_what_is_written(const Emitter *emitter, const Expr *expr) {
     EACH_MEMBER(emitter, member)
-        if (expr_reads(expr, member->statement->target->tensor)) return true;
+    if (expr_reads(expr, member->statement->target->tensor)) return true;
     return false;
 }
 
-static bool contains_read(const Expr *expr)
-{
+static bool contains_read(const Expr *expr) {
     if (expr->kind == EXPR_READ) return true;
     for (int i = 0; i < expr->count; i++)
         if (contains_read(expr->args[i])) return true;
@@ -62,30 +57,33 @@ static bool contains_read(const Expr *expr)
 }
 
 /* A number that the kernel only reads, read once. */
-static void hoist_number(Emitter *emitter, const Expr *read)
-{
+static void hoist_number(Emitter *emitter, const Expr *read) {
     const char *inside, *text = element_text(emitter, read, &inside);
     if (strchr(text, '[') == NULL) return; /* in a variable already */
-    const char *name = bind_name(emitter, NULL, text, arena_format(emitter->arena, "%s_at", read->tensor->name));
-    emit_line(emitter, "const %s %s = %s;", read->tensor->type == TYPE_INT ? "int32_t" : "float", name, text);
+    const char *name =
+        bind_name(emitter, NULL, text, arena_format(emitter->arena, "%s_at", read->tensor->name));
+    emit_line(emitter, "const %s %s = %s;", read->tensor->type == TYPE_INT ? "int32_t" : "float",
+              name, text);
 }
 
-static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub, int level)
-{
+static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub,
+                  int level) {
     bool number = expr->kind == EXPR_READ && expr->count == 0;
     if (number && !reads_what_is_written(emitter, expr)) hoist_number(emitter, expr);
-    for (int i = 0; i < expr->count; i++) hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level);
-    if (number || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level || reads_what_is_written(emitter, expr))
+    for (int i = 0; i < expr->count; i++)
+        hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level);
+    if (number || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
+        reads_what_is_written(emitter, expr))
         return;
     const char *text = integer_text(emitter, expr);
     if (bound_text(emitter, text) || strpbrk(text, "[(") == NULL) return;
-    const char *wanted = expr->kind == EXPR_READ ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "at";
+    const char *wanted =
+        expr->kind == EXPR_READ ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "at";
     const char *name = bind_name(emitter, NULL, text, wanted);
     emit_line(emitter, "const long %s = %s;", name, text);
 }
 
-static void emit_hoisted(Emitter *emitter, const Nest *nest, int level)
-{
+static void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
     EACH_MEMBER(emitter, member) {
         if (level >= 0 && !is_inside(member, nest)) continue;
         hoist(emitter, member, member->statement->target, false, level);
@@ -95,37 +93,34 @@ static void emit_hoisted(Emitter *emitter, const Nest *nest, int level)
 
 /* ---- sums ---- */
 
-static const char *start_of(const Member *member)
-{
+static const char *start_of(const Member *member) {
     return member->statement->reduction == REDUCE_SUM   ? "0.0f"
            : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
                                                         : "INFINITY";
 }
 
-static const Nest *column_nest(const Member *member)
-{
+static const Nest *column_nest(const Member *member) {
     return member->path[member->depth - 1];
 }
 
-static long column_size(const Member *member)
-{
+static long column_size(const Member *member) {
     return member->block >= 0 ? member->block_size : column_nest(member)->size;
 }
 
 /* The sum of a tensor that lives in a variable anyway can be that variable. */
-static bool is_direct(const Member *member, const Local *local)
-{
-    return local && !member->column && !local->stored && local->first == member && !member->statement->accumulate;
+static bool is_direct(const Member *member, const Local *local) {
+    return local && !member->column && !local->stored && local->first == member &&
+           !member->statement->accumulate;
 }
 
 /* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
-static void begin_sums(Emitter *emitter, const Nest *nest, bool apart)
-{
+static void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     EACH_MEMBER(emitter, member) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
         const char *scalar = scalar_of(emitter, member, &local);
-        const char *wanted = arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
+        const char *wanted =
+            arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
         member->sum_is_local = !apart && is_direct(member, local);
         member->sum = member->sum_is_local ? scalar : bind_name(emitter, NULL, NULL, wanted);
         if (!member->column) {
@@ -134,35 +129,34 @@ static void begin_sums(Emitter *emitter, const Nest *nest, bool apart)
             emit_line(emitter, "float %s[%ld] = {0.0f};", member->sum, column_size(member));
         } else {
             emit_line(emitter, "float %s[%ld];", member->sum, column_size(member));
-            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] = %s;", column_size(member), member->sum,
-                      start_of(member));
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] = %s;", column_size(member),
+                      member->sum, start_of(member));
         }
     }
 }
 
-static const char *last_of_block(Emitter *emitter, const Nest *block)
-{
-    if (block->total % block->step == 0) return arena_format(emitter->arena, "%s + %ld", block->text, block->step);
+static const char *last_of_block(Emitter *emitter, const Nest *block) {
+    if (block->total % block->step == 0)
+        return arena_format(emitter->arena, "%s + %ld", block->text, block->step);
     return arena_format(emitter->arena, "%s_to", block->text);
 }
 
-static void bind_loop(Emitter *emitter, Nest *nest)
-{
+static void bind_loop(Emitter *emitter, Nest *nest) {
     nest->text = bind_name(emitter, nest->index, NULL, nest->index->name);
     EACH_MEMBER(emitter, member)
-        for (int i = 0; i < member->depth; i++)
-            if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
+    for (int i = 0; i < member->depth; i++)
+        if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
 }
 
-static void open_loop(Emitter *emitter, Nest *nest)
-{
+static void open_loop(Emitter *emitter, Nest *nest) {
     bind_loop(emitter, nest);
     const char *name = nest->text;
     if (nest->block)
         emit_line(emitter, "for (long %s = %s; %s < %s; %s++) {", name, nest->block->text, name,
                   last_of_block(emitter, nest->block), name);
     else if (nest->step > 1)
-        emit_line(emitter, "for (long %s = 0; %s < %ld; %s += %ld) {", name, name, nest->total, name, nest->step);
+        emit_line(emitter, "for (long %s = 0; %s < %ld; %s += %ld) {", name, name, nest->total,
+                  name, nest->step);
     else if (nest->index->axis->kind == AXIS_ELEMENTS)
         emit_line(emitter, "for (long %s = 0; %s < elements; %s++) {", name, name, name);
     else
@@ -170,21 +164,20 @@ static void open_loop(Emitter *emitter, Nest *nest)
     emitter->indent++;
 }
 
-static void close_loop(Emitter *emitter, int bindings)
-{
+static void close_loop(Emitter *emitter, int bindings) {
     emitter->indent--;
     emit_line(emitter, "}");
     emitter->binding_count = bindings;
 }
 
 /* Puts the sums where they belong, after the loop. */
-static void end_sums(Emitter *emitter, const Nest *nest)
-{
+static void end_sums(Emitter *emitter, const Nest *nest) {
     EACH_MEMBER(emitter, member) {
         if (!reduces_at(member, nest)) continue;
         if (member->sum_is_local) {
             for (int i = 0; i < emitter->kernel->locals.count; i++)
-                if (((Local *)emitter->kernel->locals.items[i])->first == member) emitter->known[i] = true;
+                if (((Local *)emitter->kernel->locals.items[i])->first == member)
+                    emitter->known[i] = true;
         } else if (!member->column) {
             emit_store(emitter, member, member->sum);
         } else {
@@ -192,8 +185,9 @@ static void end_sums(Emitter *emitter, const Nest *nest)
             Nest inner = *column_nest(member);
             inner.index = member->order[member->depth - 1];
             open_loop(emitter, &inner);
-            const char *place = inner.block ? arena_format(emitter->arena, "%s - %s", inner.text, inner.block->text)
-                                            : inner.text;
+            const char *place =
+                inner.block ? arena_format(emitter->arena, "%s - %s", inner.text, inner.block->text)
+                            : inner.text;
             emit_store(emitter, member, arena_format(emitter->arena, "%s[%s]", member->sum, place));
             close_loop(emitter, bindings);
         }
@@ -203,8 +197,7 @@ static void end_sums(Emitter *emitter, const Nest *nest)
 /* ---- loops ---- */
 
 /* Says that the turns of an innermost loop may run side by side, where they may. */
-static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive)
-{
+static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive) {
     Text clauses = {.arena = emitter->arena};
     static const char *const signs[] = {"", "+", "max", "min"};
     for (int reduction = REDUCE_SUM; reduction <= REDUCE_MIN; reduction++) {
@@ -212,45 +205,46 @@ static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive)
         EACH_MEMBER(emitter, member) {
             if (!is_inside(member, nest) || column_nest(member) != nest || member->column) continue;
             if (member->kept < member->depth && member->statement->reduction == REDUCE_NONE) return;
-            if (member->kept == member->depth || (int)member->statement->reduction != reduction) continue;
+            if (member->kept == member->depth || (int)member->statement->reduction != reduction)
+                continue;
             if (!*comma) text_add(&clauses, " reduction(%s:", signs[reduction]);
             text_add(&clauses, "%s%s", comma, member->sum);
             comma = ", ";
         }
         if (*comma) text_add(&clauses, ")");
     }
-    if (nest->size > 1) emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
+    if (nest->size > 1)
+        emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
 }
 
-static void emit_rows(Emitter *emitter, const Nest *nest)
-{
+static void emit_rows(Emitter *emitter, const Nest *nest) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        emit_line(emitter, "%s %s[%ld];", local->tensor->type == TYPE_INT ? "int32_t" : "float", emitter->locals[i],
-                  local->size);
+        emit_line(emitter, "%s %s[%ld];", local->tensor->type == TYPE_INT ? "int32_t" : "float",
+                  emitter->locals[i], local->size);
         emitter->known[i] = true;
     }
 }
 
 static void emit_loop(Emitter *emitter, Nest *nest, int level);
 
-static void emit_body(Emitter *emitter, Nest *nest, int level)
-{
+static void emit_body(Emitter *emitter, Nest *nest, int level) {
     if (nest->step > 1 && nest->total % nest->step != 0)
-        emit_line(emitter, "const long %s_to = %s + %ld < %ld ? %s + %ld : %ld;", nest->text, nest->text, nest->step,
-                  nest->total, nest->text, nest->step, nest->total);
+        emit_line(emitter, "const long %s_to = %s + %ld < %ld ? %s + %ld : %ld;", nest->text,
+                  nest->text, nest->step, nest->total, nest->text, nest->step, nest->total);
     emit_rows(emitter, nest);
     emit_hoisted(emitter, nest, level);
     for (int i = 0; i < nest->children.count; i++) {
         Nest *child = nest->children.items[i];
-        if (child->member) emit_member(emitter, child->member);
-        else emit_loop(emitter, child, level + 1);
+        if (child->member)
+            emit_member(emitter, child->member);
+        else
+            emit_loop(emitter, child, level + 1);
     }
 }
 
-static void emit_loop(Emitter *emitter, Nest *nest, int level)
-{
+static void emit_loop(Emitter *emitter, Nest *nest, int level) {
     begin_sums(emitter, nest, false);
     if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
     int bindings = emitter->binding_count;
@@ -263,20 +257,18 @@ static void emit_loop(Emitter *emitter, Nest *nest, int level)
 /* ---- loops shared out among threads ---- */
 
 /* How many loops from `nest` inwards run in parallel as one. */
-static int chain_length(const Emitter *emitter, const Nest *nest)
-{
+static int chain_length(const Emitter *emitter, const Nest *nest) {
     int length = 0;
     for (const Nest *at = nest; at && !at->member && !at->block; length++) {
         EACH_MEMBER(emitter, member)
-            if (is_inside(member, at) && length >= member->kept) return length;
+        if (is_inside(member, at) && length >= member->kept) return length;
         if (length > 0 && is_innermost(at)) return length;
         at = at->children.count == 1 ? at->children.items[0] : NULL;
     }
     return length;
 }
 
-static bool occurs(const char *text, const char *name)
-{
+static bool occurs(const char *text, const char *name) {
     size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)) != NULL; at += length) {
         bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
@@ -285,9 +277,9 @@ static bool occurs(const char *text, const char *name)
     return false;
 }
 
-/* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn % h. */
-static const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost)
-{
+/* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn %
+ * h. */
+static const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
     Text text = {.arena = emitter->arena};
     text_add(&text, "turn");
     if (inner > 1) text_add(&text, " / %ld", inner);
@@ -297,8 +289,7 @@ static const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner
 }
 
 /* `length` loops as one that is shared out. */
-static void emit_chain(Emitter *emitter, Nest *nest, int length)
-{
+static void emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
     long turns = 1;
     int bindings = emitter->binding_count;
@@ -318,7 +309,8 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length)
     for (int i = 0; i < length; i++) {
         turns /= loops[i]->size;
         if (body.text && occurs(body.text, loops[i]->text))
-            emit_line(emitter, "const long %s = %s;", loops[i]->text, place_in_chain(emitter, loops[i], turns, i == 0));
+            emit_line(emitter, "const long %s = %s;", loops[i]->text,
+                      place_in_chain(emitter, loops[i], turns, i == 0));
     }
     text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
@@ -326,35 +318,35 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length)
 
 /* ---- sums over everything ---- */
 
-static bool only_sums(const Emitter *emitter, const Nest *nest)
-{
+static bool only_sums(const Emitter *emitter, const Nest *nest) {
     EACH_MEMBER(emitter, member)
-        if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
+    if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
     return true;
 }
 
-static void add_partial(Emitter *emitter, const Member *member)
-{
+static void add_partial(Emitter *emitter, const Member *member) {
     bool most = member->statement->reduction == REDUCE_MAX;
     const char *at = member->column ? "[j]" : "";
     const char *sum = arena_format(emitter->arena, "%s%s", member->sum, at);
     const char *part = arena_format(emitter->arena, "%s[chunk]%s", member->partial, at);
     if (member->column) emit_line(emitter, "for (int j = 0; j < %ld; j++)", column_size(member));
     emitter->indent += member->column;
-    if (member->statement->reduction == REDUCE_SUM) emit_line(emitter, "%s += %s;", sum, part);
-    else emit_line(emitter, "%s = %s(%s, %s);", sum, most ? "moec_max" : "moec_min", sum, part);
+    if (member->statement->reduction == REDUCE_SUM)
+        emit_line(emitter, "%s += %s;", sum, part);
+    else
+        emit_line(emitter, "%s = %s(%s, %s);", sum, most ? "moec_max" : "moec_min", sum, part);
     emitter->indent -= member->column;
 }
 
 /* One chunk of the outermost loop, summed by itself. */
-static void emit_chunk(Emitter *emitter, Nest *nest, long each)
-{
+static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
     int bindings = emitter->binding_count;
     begin_sums(emitter, nest, true);
     bind_loop(emitter, nest);
-    const char *name = nest->text, *to = bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_to", name));
-    emit_line(emitter, "const long %s = (chunk + 1) * %ld < %ld ? (chunk + 1) * %ld : %ld;", to, each, nest->size, each,
-              nest->size);
+    const char *name = nest->text,
+               *to = bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_to", name));
+    emit_line(emitter, "const long %s = (chunk + 1) * %ld < %ld ? (chunk + 1) * %ld : %ld;", to,
+              each, nest->size, each, nest->size);
     if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
     emit_line(emitter, "for (long %s = chunk * %ld; %s < %s; %s++) {", name, each, name, to, name);
     emitter->indent++;
@@ -364,23 +356,26 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each)
     EACH_MEMBER(emitter, member) {
         if (!reduces_at(member, nest)) continue;
         if (member->column)
-            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[chunk][j] = %s[j];", column_size(member),
-                      member->partial, member->sum);
-        else emit_line(emitter, "%s[chunk] = %s;", member->partial, member->sum);
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[chunk][j] = %s[j];",
+                      column_size(member), member->partial, member->sum);
+        else
+            emit_line(emitter, "%s[chunk] = %s;", member->partial, member->sum);
     }
     emitter->binding_count = bindings;
 }
 
 /* Each chunk sums by itself, then the chunks are summed in order. */
-static void emit_chunks(Emitter *emitter, Nest *nest)
-{
+static void emit_chunks(Emitter *emitter, Nest *nest) {
     long chunks = nest->size < CHUNKS ? nest->size : CHUNKS;
     EACH_MEMBER(emitter, member) {
         if (!reduces_at(member, nest)) continue;
-        const char *wanted = arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
+        const char *wanted =
+            arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
         member->partial = bind_name(emitter, NULL, NULL, wanted);
-        if (member->column) emit_line(emitter, "float %s[%ld][%ld];", member->partial, chunks, column_size(member));
-        else emit_line(emitter, "float %s[%ld];", member->partial, chunks);
+        if (member->column)
+            emit_line(emitter, "float %s[%ld][%ld];", member->partial, chunks, column_size(member));
+        else
+            emit_line(emitter, "float %s[%ld];", member->partial, chunks);
     }
     emit_line(emitter, "MOEC_OMP(parallel for schedule(static))");
     emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
@@ -392,7 +387,7 @@ static void emit_chunks(Emitter *emitter, Nest *nest)
     emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
     emitter->indent++;
     EACH_MEMBER(emitter, member)
-        if (reduces_at(member, nest)) add_partial(emitter, member);
+    if (reduces_at(member, nest)) add_partial(emitter, member);
     emitter->indent--;
     emit_line(emitter, "}");
     end_sums(emitter, nest);
@@ -400,8 +395,7 @@ static void emit_chunks(Emitter *emitter, Nest *nest)
 
 /* ---- a whole kernel ---- */
 
-static void emit_outermost(Emitter *emitter, Nest *nest)
-{
+static void emit_outermost(Emitter *emitter, Nest *nest) {
     int length = emitter->kernel->work < SMALL_WORK ? 0 : chain_length(emitter, nest);
     if (emitter->kernel->work >= SMALL_WORK && length == 0 && only_sums(emitter, nest)) {
         emit_chunks(emitter, nest);
@@ -410,8 +404,9 @@ static void emit_outermost(Emitter *emitter, Nest *nest)
     } else if (length == 1 && is_innermost(nest)) {
         bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
         int bindings = emitter->binding_count;
-        emit_simd(emitter, nest, elements ? "parallel for simd schedule(static) if(elements > 16384)"
-                                          : "parallel for simd schedule(static)");
+        emit_simd(emitter, nest,
+                  elements ? "parallel for simd schedule(static) if(elements > 16384)"
+                           : "parallel for simd schedule(static)");
         open_loop(emitter, nest);
         emit_body(emitter, nest, 0);
         close_loop(emitter, bindings);
@@ -420,13 +415,14 @@ static void emit_outermost(Emitter *emitter, Nest *nest)
     }
 }
 
-void emit_nests(Emitter *emitter, Nest *root)
-{
+void emit_nests(Emitter *emitter, Nest *root) {
     emit_rows(emitter, root);
     emit_hoisted(emitter, root, -1);
     for (int i = 0; i < root->children.count; i++) {
         Nest *child = root->children.items[i];
-        if (child->member) emit_member(emitter, child->member);
-        else emit_outermost(emitter, child);
+        if (child->member)
+            emit_member(emitter, child->member);
+        else
+            emit_outermost(emitter, child);
     }
 }

@@ -1,4 +1,5 @@
-/* emit_names: names, lines and literals of generated C. What a spec calls its tensors is kept where C allows it. */
+/* emit_names: names, lines and literals of generated C. What a spec calls its tensors is kept where
+ * C allows it. */
 #include "emit.h"
 
 #include <ctype.h>
@@ -8,23 +9,28 @@
 enum { COLUMNS = 110 };
 
 static const char *const reserved[] = {
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float",
-    "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static",
-    "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "asm", "typeof", "main", "errno",
-    "assert", "memset", "memcpy", "strlen", "size_t", "int32_t", "uint64_t", "uint32_t", "int64_t", "NULL", "EOF", "NAN",
-    "INFINITY", "HUGE_VAL", "HUGE_VALF", "isnan", "isinf", "isfinite", "signbit", "unix", "linux", "i386", "offsetof",
-    "ptrdiff_t", "wchar_t", "max_align_t", "run", "turn", "chunk", "bool", "true", "false", "complex", "I", "stdin",
-    "stdout", "stderr",
+    "auto",        "break",    "case",     "char",      "const",    "continue",  "default",
+    "do",          "double",   "else",     "enum",      "extern",   "float",     "for",
+    "goto",        "if",       "inline",   "int",       "long",     "register",  "restrict",
+    "return",      "short",    "signed",   "sizeof",    "static",   "struct",    "switch",
+    "typedef",     "union",    "unsigned", "void",      "volatile", "while",     "asm",
+    "typeof",      "main",     "errno",    "assert",    "memset",   "memcpy",    "strlen",
+    "size_t",      "int32_t",  "uint64_t", "uint32_t",  "int64_t",  "NULL",      "EOF",
+    "NAN",         "INFINITY", "HUGE_VAL", "HUGE_VALF", "isnan",    "isinf",     "isfinite",
+    "signbit",     "unix",     "linux",    "i386",      "offsetof", "ptrdiff_t", "wchar_t",
+    "max_align_t", "run",      "turn",     "chunk",     "bool",     "true",      "false",
+    "complex",     "I",        "stdin",    "stdout",    "stderr",
 };
 
 /* What the functions of an update call their parameters. */
-static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient", "state", "step", "steps"};
+static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
+                                                  "state",    "step",    "steps"};
 
 /* Names that begin so belong to C or to the kernels. */
-static const char *const reserved_starts[] = {"_", "moec", "MOEC", "kernel_", "run_", "FP_", "INT", "UINT", "SIZE_", "omp_"};
+static const char *const reserved_starts[] = {"_",   "moec", "MOEC", "kernel_", "run_",
+                                              "FP_", "INT",  "UINT", "SIZE_",   "omp_"};
 
-static bool is_reserved(const char *name)
-{
+static bool is_reserved(const char *name) {
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (strcmp(name, reserved[i]) == 0) return true;
     for (size_t i = 0; i < sizeof reserved_starts / sizeof *reserved_starts; i++)
@@ -32,8 +38,7 @@ static bool is_reserved(const char *name)
     return isdigit((unsigned char)name[0]) || !name[0];
 }
 
-static bool is_taken(const Emitter *emitter, const char *name)
-{
+static bool is_taken(const Emitter *emitter, const char *name) {
     bool update = emitter->program->graph == GRAPH_UPDATE;
     for (size_t i = 0; update && i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
         if (strcmp(reserved_in_updates[i], name) == 0) return true;
@@ -44,26 +49,25 @@ static bool is_taken(const Emitter *emitter, const char *name)
     return is_reserved(name);
 }
 
-static const char *free_name(const Emitter *emitter, const char *wanted)
-{
+static const char *free_name(const Emitter *emitter, const char *wanted) {
     Text text = {.arena = emitter->arena};
     text_add(&text, "%s", is_reserved(wanted) ? "v_" : "");
-    for (const char *c = wanted; *c; c++) text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
+    for (const char *c = wanted; *c; c++)
+        text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
     const char *name = text.text;
-    for (int number = 2; is_taken(emitter, name); number++) name = arena_format(emitter->arena, "%s_%d", text.text, number);
+    for (int number = 2; is_taken(emitter, name); number++)
+        name = arena_format(emitter->arena, "%s_%d", text.text, number);
     return name;
 }
 
-void name_tensors(Emitter *emitter)
-{
+void name_tensors(Emitter *emitter) {
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
         emitter->names[i] = free_name(emitter, tensor->name);
     }
 }
 
-static void add_binding(Emitter *emitter, Binding binding)
-{
+static void add_binding(Emitter *emitter, Binding binding) {
     if (emitter->binding_count == emitter->binding_capacity) {
         int capacity = emitter->binding_capacity ? 2 * emitter->binding_capacity : 32;
         Binding *bindings = arena_alloc(emitter->arena, (size_t)capacity * sizeof *bindings);
@@ -75,36 +79,33 @@ static void add_binding(Emitter *emitter, Binding binding)
     emitter->bindings[emitter->binding_count++] = binding;
 }
 
-const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted)
-{
+const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted) {
     const char *name = free_name(emitter, wanted);
     add_binding(emitter, (Binding){index, text, name});
     return name;
 }
 
-void bind_alias(Emitter *emitter, const Index *index, const char *name)
-{
+void bind_alias(Emitter *emitter, const Index *index, const char *name) {
     const char *bound = bound_index(emitter, index);
     if (!bound || strcmp(bound, name) != 0) add_binding(emitter, (Binding){index, NULL, name});
 }
 
-const char *bound_index(const Emitter *emitter, const Index *index)
-{
+const char *bound_index(const Emitter *emitter, const Index *index) {
     for (int i = emitter->binding_count - 1; i >= 0; i--)
         if (emitter->bindings[i].index == index) return emitter->bindings[i].name;
     return NULL;
 }
 
-const char *bound_text(const Emitter *emitter, const char *text)
-{
+const char *bound_text(const Emitter *emitter, const char *text) {
     for (int i = emitter->binding_count - 1; i >= 0; i--)
-        if (emitter->bindings[i].text && strcmp(emitter->bindings[i].text, text) == 0) return emitter->bindings[i].name;
+        if (emitter->bindings[i].text && strcmp(emitter->bindings[i].text, text) == 0)
+            return emitter->bindings[i].name;
     return NULL;
 }
 
-/* Where a long line may be broken: after the last comma that fits, else before the last operator. */
-static size_t break_at(const char *line, size_t room)
-{
+/* Where a long line may be broken: after the last comma that fits, else before the last operator.
+ */
+static size_t break_at(const char *line, size_t room) {
     size_t comma = 0, sign = 0;
     bool quote = false;
     for (size_t i = 1; line[i] && i < room; i++) {
@@ -116,8 +117,7 @@ static size_t break_at(const char *line, size_t room)
     return comma > room / 2 || !sign ? comma : sign;
 }
 
-void emit_line(Emitter *emitter, const char *format, ...)
-{
+void emit_line(Emitter *emitter, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     const char *line = arena_vformat(emitter->arena, format, arguments);
@@ -133,8 +133,7 @@ void emit_line(Emitter *emitter, const char *format, ...)
     text_add(emitter->out, "%*s%s\n", indent, "", line);
 }
 
-const char *bare(Arena *arena, const char *text)
-{
+const char *bare(Arena *arena, const char *text) {
     size_t length = strlen(text);
     int depth = 0;
     if (length < 2 || text[0] != '(' || text[length - 1] != ')') return text;
@@ -145,22 +144,23 @@ const char *bare(Arena *arena, const char *text)
     return arena_copy(arena, text + 1, length - 2);
 }
 
-const char *quoted(Arena *arena, const char *text)
-{
+const char *quoted(Arena *arena, const char *text) {
     Text result = {.arena = arena};
     text_add(&result, "\"");
     for (const char *c = text; *c; c++) {
         unsigned char byte = (unsigned char)*c;
-        if (byte == '"' || byte == '\\') text_add(&result, "\\%c", byte);
-        else if (byte >= ' ' && byte < 127 && byte != '?') text_add(&result, "%c", byte);
-        else text_add(&result, "\\%03o", byte);
+        if (byte == '"' || byte == '\\')
+            text_add(&result, "\\%c", byte);
+        else if (byte >= ' ' && byte < 127 && byte != '?')
+            text_add(&result, "%c", byte);
+        else
+            text_add(&result, "\\%03o", byte);
     }
     text_add(&result, "\"");
     return result.text;
 }
 
-const char *line_of(Arena *arena, Span span)
-{
+const char *line_of(Arena *arena, Span span) {
     if (!span.source) return "";
     const char *path = span.source->path, *slash = strrchr(path, '/');
     bool embedded = strncmp(path, "std/", 4) == 0;
@@ -171,11 +171,11 @@ const char *line_of(Arena *arena, Span span)
     return text.text;
 }
 
-const char *axes_of(Arena *arena, const Tensor *tensor)
-{
+const char *axes_of(Arena *arena, const Tensor *tensor) {
     Text text = {.arena = arena};
     text_add(&text, "[");
-    for (int i = 0; i < tensor->rank; i++) text_add(&text, "%s%s", i ? ", " : "", tensor->axes[i]->name);
+    for (int i = 0; i < tensor->rank; i++)
+        text_add(&text, "%s%s", i ? ", " : "", tensor->axes[i]->name);
     text_add(&text, "]");
     return text.text;
 }

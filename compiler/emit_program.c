@@ -1,33 +1,34 @@
-/* emit_program: one program as functions: its kernels, then run_NAME, which finds every tensor's memory and does the work. */
+/* emit_program: one program as functions: its kernels, then run_NAME, which finds every tensor's
+ * memory and does the work. */
 #include "emit.h"
 
 #include <string.h>
 
-size_t layout_offset(const Layout *layout, const Tensor *tensor)
-{
+size_t layout_offset(const Layout *layout, const Tensor *tensor) {
     for (int i = 0; i < layout->tensors.count; i++)
-        if (strcmp(((Tensor *)layout->tensors.items[i])->path, tensor->path) == 0) return layout->offsets[i];
+        if (strcmp(((Tensor *)layout->tensors.items[i])->path, tensor->path) == 0)
+            return layout->offsets[i];
     return 0;
 }
 
-static bool has_path(const Layout *layout, const char *path)
-{
+static bool has_path(const Layout *layout, const char *path) {
     for (int i = 0; i < layout->tensors.count; i++)
         if (strcmp(((Tensor *)layout->tensors.items[i])->path, path) == 0) return true;
     return false;
 }
 
-Layout layout_of(Arena *arena, Program *const *programs, int count, Role role)
-{
+Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     Layout layout = {.bytes = 0};
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
-            if (tensor->role == role && !has_path(&layout, tensor->path)) list_push(arena, &layout.tensors, tensor);
+            if (tensor->role == role && !has_path(&layout, tensor->path))
+                list_push(arena, &layout.tensors, tensor);
         }
     }
-    layout.offsets = arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
+    layout.offsets =
+        arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
     for (int i = 0; i < layout.tensors.count; i++) {
         layout.offsets[i] = layout.bytes;
         layout.bytes += ((size_t)tensor_elements(layout.tensors.items[i]) * 4 + 63) / 64 * 64;
@@ -35,8 +36,7 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role)
     return layout;
 }
 
-Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *products)
-{
+Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *products) {
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     size_t tensors = (size_t)program->tensors.count + 1;
     emitter->arena = arena;
@@ -54,35 +54,41 @@ Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *p
 }
 
 /* The place of a tensor among those of its role: its slot. */
-static int slot_of(const Program *program, const Tensor *tensor)
-{
+static int slot_of(const Program *program, const Tensor *tensor) {
     int slot = 0;
     if (tensor->role == ROLE_OUTPUT) {
         while (program->outputs.items[slot] != tensor) slot++;
         return slot;
     }
-    for (int i = 0; i < tensor->id; i++) slot += ((Tensor *)program->tensors.items[i])->role == tensor->role;
+    for (int i = 0; i < tensor->id; i++)
+        slot += ((Tensor *)program->tensors.items[i])->role == tensor->role;
     return slot;
 }
 
-static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layout *weights, const Layout *states,
-                             size_t cache_offset)
-{
+static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layout *weights,
+                             const Layout *states, size_t cache_offset) {
     Arena *arena = emitter->arena;
     switch (tensor->role) {
-    case ROLE_PARAMETER: return arena_format(arena, "run->weights + %zu", layout_offset(weights, tensor) / 4);
-    case ROLE_GRADIENT: return arena_format(arena, "run->gradients + %zu", layout_offset(weights, tensor->of) / 4);
-    case ROLE_STATE: return arena_format(arena, "run->states + %zu", layout_offset(states, tensor) / 4);
-    case ROLE_INPUT: return arena_format(arena, "run->inputs[%d]", slot_of(emitter->program, tensor));
-    case ROLE_OUTPUT: return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
-    case ROLE_CACHE: return arena_format(arena, "run->cache + %zu", cache_offset / 4);
-    case ROLE_TEMP: break;
+    case ROLE_PARAMETER:
+        return arena_format(arena, "run->weights + %zu", layout_offset(weights, tensor) / 4);
+    case ROLE_GRADIENT:
+        return arena_format(arena, "run->gradients + %zu", layout_offset(weights, tensor->of) / 4);
+    case ROLE_STATE:
+        return arena_format(arena, "run->states + %zu", layout_offset(states, tensor) / 4);
+    case ROLE_INPUT:
+        return arena_format(arena, "run->inputs[%d]", slot_of(emitter->program, tensor));
+    case ROLE_OUTPUT:
+        return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
+    case ROLE_CACHE:
+        return arena_format(arena, "run->cache + %zu", cache_offset / 4);
+    case ROLE_TEMP:
+        break;
     }
-    return arena_format(arena, "(void *)(run->arena + %zu)", emitter->schedule->places[tensor->id].offset);
+    return arena_format(arena, "(void *)(run->arena + %zu)",
+                        emitter->schedule->places[tensor->id].offset);
 }
 
-static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states)
-{
+static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
     size_t cache = 0;
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
@@ -91,19 +97,20 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
                       tensor->type == TYPE_INT ? "int32_t" : "float", emitter->names[i],
-                      memory_of(emitter, tensor, weights, states, cache), axes_of(emitter->arena, tensor),
-                      place->slots ? ", two slots" : "");
-        if (tensor->role == ROLE_CACHE) cache += ((size_t)tensor_elements(tensor) * 4 + 63) / 64 * 64;
+                      memory_of(emitter, tensor, weights, states, cache),
+                      axes_of(emitter->arena, tensor), place->slots ? ", two slots" : "");
+        if (tensor->role == ROLE_CACHE)
+            cache += ((size_t)tensor_elements(tensor) * 4 + 63) / 64 * 64;
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Place *place = &emitter->schedule->places[i];
-        if (place->cleared) emit_line(emitter, "memset(%s, 0, %zu);", emitter->names[i], place->bytes);
+        if (place->cleared)
+            emit_line(emitter, "memset(%s, 0, %zu);", emitter->names[i], place->bytes);
     }
 }
 
-Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix, const Layout *weights,
-                      const Layout *states, List *products)
-{
+Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix,
+                      const Layout *weights, const Layout *states, List *products) {
     Emitter *emitter = emitter_new(arena, program, prefix, products);
     Emitted *emitted = arena_alloc(arena, sizeof *emitted);
     Text body = {.arena = arena}, head = {.arena = arena};
@@ -115,10 +122,13 @@ Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *pr
 
     emitter->out = &head;
     declare_tensors(emitter, weights, states);
-    if (emitter->functions.length) text_add_bytes(text, emitter->functions.text, emitter->functions.length);
+    if (emitter->functions.length)
+        text_add_bytes(text, emitter->functions.text, emitter->functions.length);
     text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
-    if (head.length) text_add_bytes(text, head.text, head.length);
-    else text_add(text, "    (void)run;\n");
+    if (head.length)
+        text_add_bytes(text, head.text, head.length);
+    else
+        text_add(text, "    (void)run;\n");
     text_add(text, "\n");
     if (body.length) text_add_bytes(text, body.text, body.length);
     text_add(text, "}\n\n");

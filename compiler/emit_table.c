@@ -1,4 +1,5 @@
-/* emit_table: the one constant that a generated file exports: what there is, how it is called and where it lies. */
+/* emit_table: the one constant that a generated file exports: what there is, how it is called and
+ * where it lies. */
 #include "emit.h"
 
 #include <string.h>
@@ -6,22 +7,26 @@
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
 static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
 
-static const char *block_of(const Tensor *tensor)
-{
+static const char *block_of(const Tensor *tensor) {
     switch (tensor->role) {
-    case ROLE_PARAMETER: return "MOEC_WEIGHTS";
-    case ROLE_STATE: return "MOEC_STATES";
-    case ROLE_INPUT: return "MOEC_INPUTS";
-    case ROLE_OUTPUT: return "MOEC_OUTPUTS";
-    case ROLE_CACHE: return "MOEC_CACHE";
+    case ROLE_PARAMETER:
+        return "MOEC_WEIGHTS";
+    case ROLE_STATE:
+        return "MOEC_STATES";
+    case ROLE_INPUT:
+        return "MOEC_INPUTS";
+    case ROLE_OUTPUT:
+        return "MOEC_OUTPUTS";
+    case ROLE_CACHE:
+        return "MOEC_CACHE";
     case ROLE_GRADIENT:
-    case ROLE_TEMP: break;
+    case ROLE_TEMP:
+        break;
     }
     return "MOEC_ARENA";
 }
 
-static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset)
-{
+static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset) {
     Text axes = {.arena = arena}, shape = {.arena = arena};
     bool stacked = tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
     text_add(&axes, "%s", "");
@@ -29,20 +34,24 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
         text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
         text_add(&shape, "%s%ld", i ? ", " : "", tensor->axes[i]->size);
     }
-    text_add(text, "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
-             quoted(arena, tensor->path ? tensor->path : tensor->name), quoted(arena, axes.text), block_of(tensor), offset,
-             tensor->rank, tensor->rank ? shape.text : "0");
+    text_add(
+        text,
+        "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
+        quoted(arena, tensor->path ? tensor->path : tensor->name), quoted(arena, axes.text),
+        block_of(tensor), offset, tensor->rank, tensor->rank ? shape.text : "0");
     if (tensor->type == TYPE_INT) text_add(text, ", .is_int = 1");
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
-        text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d", init_kinds[tensor->init.kind],
-                 tensor->init.a, tensor->init.b, tensor->rank - stacked >= 2);
+        text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
+                 init_kinds[tensor->init.kind], tensor->init.a, tensor->init.b,
+                 tensor->rank - stacked >= 2);
     if (tensor->role == ROLE_INPUT)
-        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input], tensor->vocabulary);
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input],
+                 tensor->vocabulary);
     text_add(text, "},\n");
 }
 
-static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors, const size_t *offsets)
-{
+static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors,
+                        const size_t *offsets) {
     if (!tensors->count) return;
     text_add(text, "static const MoecTensor %s[] = {\n", name);
     for (int i = 0; i < tensors->count; i++)
@@ -50,8 +59,7 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
     text_add(text, "};\n\n");
 }
 
-static List tensors_with(Arena *arena, const Program *program, Role role)
-{
+static List tensors_with(Arena *arena, const Program *program, Role role) {
     List list = {0};
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
@@ -61,11 +69,11 @@ static List tensors_with(Arena *arena, const Program *program, Role role)
 }
 
 /* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
-static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted)
-{
+static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE"};
     const Program *program = emitted->program;
-    List inputs = tensors_with(arena, program, ROLE_INPUT), caches = tensors_with(arena, program, ROLE_CACHE);
+    List inputs = tensors_with(arena, program, ROLE_INPUT),
+         caches = tensors_with(arena, program, ROLE_CACHE);
     size_t *offsets = arena_alloc(arena, ((size_t)caches.count + 1) * sizeof *offsets), bytes = 0;
     for (int i = 0; i < caches.count; i++) {
         offsets[i] = bytes;
@@ -79,35 +87,47 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted)
     bool decodes = program->graph == GRAPH_DECODE;
     long sequence = program->sequence ? program->sequence->size : 1;
     Text entry = {.arena = arena};
-    text_add(&entry, "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
-             kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
-             decodes ? program->context : sequence, sequence);
-    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n", emitted->schedule->arena_bytes, bytes);
-    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {"input", "output", "cache"};
+    text_add(
+        &entry,
+        "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
+        kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
+        decodes ? program->context : sequence, sequence);
+    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n",
+             emitted->schedule->arena_bytes, bytes);
+    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
+                                                                     "input", "output", "cache"};
     const int sizes[] = {inputs.count, program->outputs.count, caches.count};
     for (int i = 0; i < 3; i++)
         if (sizes[i])
-            text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i], counts[i], sizes[i]);
-    text_add(&entry, "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
-             emitted->first_product, emitted->product_count, emitted->flops, emitted->product_flops);
+            text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
+                     counts[i], sizes[i]);
+    text_add(
+        &entry,
+        "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
+        emitted->first_product, emitted->product_count, emitted->flops, emitted->product_flops);
     return entry.text;
 }
 
-void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update, const Layout *weights,
-                const Layout *states, const List *products)
-{
+void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update,
+                const Layout *weights, const Layout *states, const List *products) {
     Text graphs = {.arena = arena};
     add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets);
     add_tensors(arena, text, "states", &states->tensors, states->offsets);
-    for (int i = 0; i < emitted->count; i++) text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
-    if (emitted->count) text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
+    for (int i = 0; i < emitted->count; i++)
+        text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
+    if (emitted->count)
+        text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
 
-    text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n", quoted(arena, model));
+    text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
+             quoted(arena, model));
     if (weights->tensors.count)
-        text_add(text, "    .parameters = parameters, .parameter_count = %d,\n", weights->tensors.count);
-    if (states->tensors.count) text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
+        text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
+                 weights->tensors.count);
+    if (states->tensors.count)
+        text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
     text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
-    if (emitted->count) text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
+    if (emitted->count)
+        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
     if (update) text_add(text, "    .update = &update,\n");
     if (products->count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n", products->count);

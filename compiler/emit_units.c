@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-static int add_product(Emitter *emitter, const Product *product, bool accumulate)
-{
+static int add_product(Emitter *emitter, const Product *product, bool accumulate) {
     Product *copy = arena_alloc(emitter->arena, sizeof *copy);
     *copy = *product;
     copy->accumulate = accumulate;
@@ -12,9 +11,9 @@ static int add_product(Emitter *emitter, const Product *product, bool accumulate
     return emitter->products->count - 1;
 }
 
-/* The condition under which the loops around a product stand at their first turn of what they sum. */
-static const char *first_turn(Emitter *emitter, const Contraction *contraction)
-{
+/* The condition under which the loops around a product stand at their first turn of what they sum.
+ */
+static const char *first_turn(Emitter *emitter, const Contraction *contraction) {
     Text text = {.arena = emitter->arena};
     for (int i = 0; i < contraction->outer_count; i++) {
         const OuterLoop *loop = &contraction->outer[i];
@@ -24,27 +23,28 @@ static const char *first_turn(Emitter *emitter, const Contraction *contraction)
     return text.text;
 }
 
-static void emit_product(Emitter *emitter, const Contraction *contraction)
-{
+static void emit_product(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
-    const char *a = pointer_text(emitter, contraction->a), *b = pointer_text(emitter, contraction->b);
+    const char *a = pointer_text(emitter, contraction->a),
+               *b = pointer_text(emitter, contraction->b);
     const char *c = pointer_text(emitter, contraction->c);
     int number = add_product(emitter, product, product->accumulate);
     if (!first) {
-        emit_line(emitter, "moec_product(run, %d, &moec_products[%d], %s, %s, %s);", number, number, a, b, c);
+        emit_line(emitter, "moec_product(run, %d, &moec_products[%d], %s, %s, %s);", number, number,
+                  a, b, c);
         return;
     }
     int adding = add_product(emitter, product, true);
-    emit_line(emitter, "moec_product(run, %s ? %d : %d, &moec_products[%s ? %d : %d], %s, %s, %s);", first, number, adding,
-              first, number, adding, a, b, c);
+    emit_line(emitter, "moec_product(run, %s ? %d : %d, &moec_products[%s ? %d : %d], %s, %s, %s);",
+              first, number, adding, first, number, adding, a, b, c);
 }
 
-static void emit_grouped(Emitter *emitter, const Contraction *contraction)
-{
+static void emit_grouped(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const Tensor *tables[3] = {contraction->relation->group, contraction->gather, contraction->gather_b};
+    const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
+                               contraction->gather_b};
     const char *names[3];
     for (int i = 0; i < 3; i++) {
         if (tables[i]) emitter->used[tables[i]->id] = true;
@@ -52,25 +52,30 @@ static void emit_grouped(Emitter *emitter, const Contraction *contraction)
     }
     emit_line(emitter, "moec_grouped_product(");
     emitter->indent += 2;
-    emit_line(emitter, "&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
-              weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n, product->k, product->a_m);
-    emit_line(emitter, "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d},",
-              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n, product->c_m,
-              product->accumulate);
-    emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0], names[1], names[2]);
-    emit_line(emitter, "%s, %s, %s);", pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b),
-              pointer_text(emitter, contraction->c));
+    emit_line(emitter,
+              "&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
+              weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
+              product->k, product->a_m);
+    emit_line(emitter,
+              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d},",
+              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+              product->c_m, product->accumulate);
+    emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
+              names[1], names[2]);
+    emit_line(emitter, "%s, %s, %s);", pointer_text(emitter, contraction->a),
+              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c));
     emitter->indent -= 2;
 }
 
-void emit_contraction(Emitter *emitter, const ScheduleUnit *unit)
-{
+void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
     const char *place = line_of(emitter->arena, unit->statement->span);
     const char *text = print_statement(emitter->arena, unit->statement);
-    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "", place);
-    double flops = 2.0 * (double)product->m * (double)product->n * (double)product->k * emitter->turns;
+    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
+              place);
+    double flops =
+        2.0 * (double)product->m * (double)product->n * (double)product->k * emitter->turns;
     if (contraction->kind != CONTRACTION_PRODUCT) {
         emit_grouped(emitter, contraction);
     } else {
@@ -80,8 +85,8 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit)
             const Index *index = contraction->outer[i].index;
             const char *name = bind_name(emitter, index, NULL, index->name);
             flops *= (double)index->axis->size;
-            emit_line(emitter, "for (long %s = 0; %s < %ld; %s++)%s", name, name, index->axis->size, name,
-                      i < contraction->outer_count - 1 ? "" : " {");
+            emit_line(emitter, "for (long %s = 0; %s < %ld; %s++)%s", name, name, index->axis->size,
+                      name, i < contraction->outer_count - 1 ? "" : " {");
         }
         emitter->indent += contraction->outer_count > 0;
         emit_product(emitter, contraction);
@@ -93,15 +98,16 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit)
     emitter->product_flops += flops;
 }
 
-static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit)
-{
+static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
     int bindings = emitter->binding_count;
     double turns = emitter->turns;
     long size = statement->index->axis->size;
     const char *name = bind_name(emitter, statement->index, NULL, statement->index->name);
-    if (statement->reverse) emit_line(emitter, "for (long %s = %ld; %s >= 0; %s--) {", name, size - 1, name, name);
-    else emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, size, name);
+    if (statement->reverse)
+        emit_line(emitter, "for (long %s = %ld; %s >= 0; %s--) {", name, size - 1, name, name);
+    else
+        emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, size, name);
     emitter->indent++;
     emitter->turns *= (double)size;
     emit_units(emitter, &unit->body);
@@ -111,8 +117,7 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit)
     emitter->binding_count = bindings;
 }
 
-void emit_units(Emitter *emitter, const List *units)
-{
+void emit_units(Emitter *emitter, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->once) {
@@ -120,10 +125,18 @@ void emit_units(Emitter *emitter, const List *units)
             emitter->indent++;
         }
         switch (unit->kind) {
-        case UNIT_KERNEL: emit_kernel(emitter, unit->kernel); break;
-        case UNIT_CONTRACTION: emit_contraction(emitter, unit); break;
-        case UNIT_CALL: emit_call(emitter, unit->statement); break;
-        case UNIT_REPEAT: emit_repeat(emitter, unit); break;
+        case UNIT_KERNEL:
+            emit_kernel(emitter, unit->kernel);
+            break;
+        case UNIT_CONTRACTION:
+            emit_contraction(emitter, unit);
+            break;
+        case UNIT_CALL:
+            emit_call(emitter, unit->statement);
+            break;
+        case UNIT_REPEAT:
+            emit_repeat(emitter, unit);
+            break;
         }
         if (!unit->once) continue;
         emitter->indent--;

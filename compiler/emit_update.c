@@ -1,4 +1,5 @@
-/* emit_update: the optimizer's program as two functions: the step of one parameter, and the factor of the learning rate.
+/* emit_update: the optimizer's program as two functions: the step of one parameter, and the factor
+ * of the learning rate.
  *
  * Both are single kernels; the program's arrays are what the caller hands over.
  */
@@ -7,23 +8,24 @@
 #include <string.h>
 
 /* Statements that a target needs, found from the last to the first. */
-static void need(Program *program, const Statement *statement, bool *needed)
-{
+static void need(Program *program, const Statement *statement, bool *needed) {
     List reads = {0};
     reads_of(program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) needed[((Expr *)reads.items[i])->tensor->id] = true;
 }
 
-/* The statements behind the rate, or all others that matter; what is no array comes first, it depends on numbers only. */
-static List statements_of(Program *program, bool rate)
-{
+/* The statements behind the rate, or all others that matter; what is no array comes first, it
+ * depends on numbers only. */
+static List statements_of(Program *program, bool rate) {
     const List *all = &program->body.statements;
-    bool *needed = arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *needed);
+    bool *needed =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *needed);
     bool *taken = arena_alloc(program->arena, ((size_t)all->count + 1) * sizeof *taken);
     for (int i = all->count - 1; i >= 0; i--) {
         const Statement *statement = all->items[i];
         const Tensor *target = statement->target->tensor;
-        bool root = rate ? target->role == ROLE_OUTPUT : target->role == ROLE_PARAMETER || target->role == ROLE_STATE;
+        bool root = rate ? target->role == ROLE_OUTPUT
+                         : target->role == ROLE_PARAMETER || target->role == ROLE_STATE;
         taken[i] = root || needed[target->id];
         if (taken[i]) need(program, statement, needed);
     }
@@ -31,13 +33,13 @@ static List statements_of(Program *program, bool rate)
     for (int rank = 0; rank < 2; rank++)
         for (int i = 0; i < all->count; i++) {
             Statement *statement = all->items[i];
-            if (taken[i] && statement->target->tensor->rank == rank) list_push(program->arena, &list, statement);
+            if (taken[i] && statement->target->tensor->rank == rank)
+                list_push(program->arena, &list, statement);
         }
     return list;
 }
 
-static void emit_body(Emitter *emitter, const List *statements)
-{
+static void emit_body(Emitter *emitter, const List *statements) {
     Program *program = emitter->program;
     size_t tensors = (size_t)program->tensors.count + 1;
     Kernel *kernel = arena_alloc(emitter->arena, sizeof *kernel);
@@ -51,14 +53,15 @@ static void emit_body(Emitter *emitter, const List *statements)
     if (kernel->root) emit_nests(emitter, kernel->root);
 }
 
-static Emitter *part_of(Arena *arena, Program *program, Text *body)
-{
+static Emitter *part_of(Arena *arena, Program *program, Text *body) {
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     emitter->arena = arena;
     emitter->program = program;
     emitter->schedule = arena_alloc(arena, sizeof *emitter->schedule);
-    emitter->schedule->places = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->schedule->places);
-    emitter->names = arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->names);
+    emitter->schedule->places = arena_alloc(arena, ((size_t)program->tensors.count + 1) *
+                                                       sizeof *emitter->schedule->places);
+    emitter->names =
+        arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->names);
     emitter->out = body;
     emitter->indent = 1;
     name_tensors(emitter);
@@ -70,19 +73,16 @@ static Emitter *part_of(Arena *arena, Program *program, Text *body)
     return emitter;
 }
 
-static bool is_scalar(const Tensor *tensor)
-{
+static bool is_scalar(const Tensor *tensor) {
     return tensor->role == ROLE_INPUT && tensor->rank == 0;
 }
 
 /* What the runtime calls a number of the schedule. */
-static bool is_schedule_step(const Tensor *tensor)
-{
+static bool is_schedule_step(const Tensor *tensor) {
     return is_scalar(tensor) && strcmp(tensor->name, "schedule_step") == 0;
 }
 
-static void emit_rate(Arena *arena, Text *text, Program *program)
-{
+static void emit_rate(Arena *arena, Text *text, Program *program) {
     Text body = {.arena = arena}, out = {.arena = arena};
     Emitter *emitter = part_of(arena, program, &body);
     List statements = statements_of(program, true);
@@ -99,7 +99,9 @@ static void emit_rate(Arena *arena, Text *text, Program *program)
         emit_line(emitter, "float %s[1];", emitter->names[i]);
     }
     text_add(text, "/* The factor of the learning rate at a step (from 0) of `steps`. */\n");
-    text_add(text, "static double update_rate(double step, double steps)\n{\n    (void)step, (void)steps;\n%s%s",
+    text_add(text,
+             "static double update_rate(double step, double steps)\n{\n    (void)step, "
+             "(void)steps;\n%s%s",
              out.length ? out.text : "", body.length ? body.text : "");
     text_add(text, "    return %s;\n}\n\n", result);
 }
@@ -108,8 +110,7 @@ typedef struct Names {
     List scalars, states;
 } Names;
 
-static void declare_arrays(Emitter *emitter, Names *names)
-{
+static void declare_arrays(Emitter *emitter, Names *names) {
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         Tensor *tensor = emitter->program->tensors.items[i];
         const char *name = emitter->names[i];
@@ -124,8 +125,7 @@ static void declare_arrays(Emitter *emitter, Names *names)
     }
 }
 
-static void add_names(Arena *arena, Text *text, const char *array, const List *tensors)
-{
+static void add_names(Arena *arena, Text *text, const char *array, const List *tensors) {
     if (!tensors->count) return;
     text_add(text, "static const char *const %s[] = {", array);
     for (int i = 0; i < tensors->count; i++)
@@ -133,8 +133,7 @@ static void add_names(Arena *arena, Text *text, const char *array, const List *t
     text_add(text, "};\n");
 }
 
-static void add_equations(Arena *arena, Text *text, const List *statements)
-{
+static void add_equations(Arena *arena, Text *text, const List *statements) {
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
         text_add(text, "%s %s   -- %s%s\n", i ? "  " : "/*", print_statement(arena, statement),
@@ -142,8 +141,7 @@ static void add_equations(Arena *arena, Text *text, const List *statements)
     }
 }
 
-void emit_update(Arena *arena, Text *text, Program *program)
-{
+void emit_update(Arena *arena, Text *text, Program *program) {
     Text body = {.arena = arena}, head = {.arena = arena};
     Emitter *emitter = part_of(arena, program, &body);
     List statements = statements_of(program, false);
@@ -154,13 +152,17 @@ void emit_update(Arena *arena, Text *text, Program *program)
 
     emit_rate(arena, text, program);
     add_equations(arena, text, &statements);
-    text_add(text, "static void run_update(float *weight, const float *gradient, float *const *state, long elements,\n"
+    text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
+                   "*state, long elements,\n"
                    "                       const float *scalars)\n{\n");
-    text_add(text, "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
-             head.length ? head.text : "", body.length ? body.text : "");
+    text_add(
+        text,
+        "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
+        head.length ? head.text : "", body.length ? body.text : "");
     add_names(arena, text, "update_states", &names.states);
     add_names(arena, text, "update_scalars", &names.scalars);
-    text_add(text, "static const MoecUpdate update = {run_update, update_rate, %s, %d, %s, %d};\n\n",
+    text_add(text,
+             "static const MoecUpdate update = {run_update, update_rate, %s, %d, %s, %d};\n\n",
              names.states.count ? "update_states" : "NULL", names.states.count,
              names.scalars.count ? "update_scalars" : "NULL", names.scalars.count);
 }

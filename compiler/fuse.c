@@ -1,9 +1,9 @@
 /* fuse: put every statement of a program into a unit of work.
  *
  * Needs:   simplify (no dead statements); after route where there is anything to route.
- * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other statements are in kernels, as
- *          many in one as share loops. Order is kept, except that a statement may go up to the last kernel when nothing
- *          between the two concerns it.
+ * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other
+ * statements are in kernels, as many in one as share loops. Order is kept, except that a statement
+ * may go up to the last kernel when nothing between the two concerns it.
  *
  *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
  *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
@@ -23,8 +23,7 @@ typedef struct Fusion {
     bool *shared;   /* by tensor->id: several units touch it */
 } Fusion;
 
-static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement)
-{
+static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement) {
     ScheduleUnit *unit = arena_alloc(fusion->program->arena, sizeof *unit);
     unit->kind = kind;
     unit->statement = statement;
@@ -33,10 +32,10 @@ static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statem
     return unit;
 }
 
-static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement)
-{
+static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement) {
     if (unit->kind == UNIT_REPEAT) return true;
-    if (unit->kind != UNIT_KERNEL) return statements_meet(fusion->program->arena, unit->statement, statement);
+    if (unit->kind != UNIT_KERNEL)
+        return statements_meet(fusion->program->arena, unit->statement, statement);
     for (int i = 0; i < unit->kernel->members.count; i++) {
         const Member *member = unit->kernel->members.items[i];
         if (statements_meet(fusion->program->arena, member->statement, statement)) return true;
@@ -45,8 +44,7 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
 }
 
 /* Adds the statement to a kernel that is there already. */
-static bool join_kernel(Fusion *fusion, List *units, Statement *statement)
-{
+static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
     for (int back = 1; back <= MOST_BACK && back <= units->count; back++) {
         ScheduleUnit *unit = units->items[units->count - back];
         if (unit->kind == UNIT_KERNEL && unit->once == statement->once &&
@@ -57,8 +55,7 @@ static bool join_kernel(Fusion *fusion, List *units, Statement *statement)
     return false;
 }
 
-static void add_kernel(Fusion *fusion, List *units, Statement *statement)
-{
+static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     if (join_kernel(fusion, units, statement)) return;
     ScheduleUnit *unit = unit_new(fusion, units, UNIT_KERNEL, statement);
     unit->statement = NULL;
@@ -66,15 +63,15 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement)
     nest_add(fusion->program, unit->kernel, statement, true);
 }
 
-static void add_block(Fusion *fusion, List *units, const Block *block)
-{
+static void add_block(Fusion *fusion, List *units, const Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         Contraction *product = contraction(fusion->program, statement);
         if (statement->kind == STATEMENT_CALL) {
             unit_new(fusion, units, UNIT_CALL, statement);
         } else if (statement->kind == STATEMENT_REPEAT) {
-            add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
+            add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body,
+                      &statement->body);
         } else if (product) {
             unit_new(fusion, units, UNIT_CONTRACTION, statement)->contraction = product;
         } else {
@@ -84,32 +81,33 @@ static void add_block(Fusion *fusion, List *units, const Block *block)
 }
 
 /* Notes who touches which tensor; kernel NULL: a unit that is no kernel. */
-static void note_users(Fusion *fusion, const Statement *statement, Kernel *kernel)
-{
+static void note_users(Fusion *fusion, const Statement *statement, Kernel *kernel) {
     List touched = {0};
     reads_of(fusion->program->arena, statement, &touched);
     writes_of(fusion->program->arena, statement, &touched);
     for (int i = 0; i < touched.count; i++) {
         int id = ((Expr *)touched.items[i])->tensor->id;
-        if (!kernel || (fusion->users[id] && fusion->users[id] != kernel)) fusion->shared[id] = true;
+        if (!kernel || (fusion->users[id] && fusion->users[id] != kernel))
+            fusion->shared[id] = true;
         fusion->users[id] = kernel;
     }
 }
 
-static void note_units(Fusion *fusion, const List *units)
-{
+static void note_units(Fusion *fusion, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
-        if (unit->kind == UNIT_REPEAT) note_units(fusion, &unit->body);
-        else if (unit->kind != UNIT_KERNEL) note_users(fusion, unit->statement, NULL);
+        if (unit->kind == UNIT_REPEAT)
+            note_units(fusion, &unit->body);
+        else if (unit->kind != UNIT_KERNEL)
+            note_users(fusion, unit->statement, NULL);
         else
             for (int j = 0; j < unit->kernel->members.count; j++)
-                note_users(fusion, ((Member *)unit->kernel->members.items[j])->statement, unit->kernel);
+                note_users(fusion, ((Member *)unit->kernel->members.items[j])->statement,
+                           unit->kernel);
     }
 }
 
-static void choose_in(Fusion *fusion, const List *units)
-{
+static void choose_in(Fusion *fusion, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT) choose_in(fusion, &unit->body);
@@ -118,8 +116,7 @@ static void choose_in(Fusion *fusion, const List *units)
 }
 
 /* What plan cannot see in the statements: tables that a grouped product reads. */
-static void note_tables(Fusion *fusion)
-{
+static void note_tables(Fusion *fusion) {
     for (int i = 0; i < fusion->program->relations.count; i++) {
         const Relation *relation = fusion->program->relations.items[i];
         if (relation->group) fusion->shared[relation->group->id] = true;
@@ -128,8 +125,7 @@ static void note_tables(Fusion *fusion)
     }
 }
 
-Schedule *fuse(Program *program)
-{
+Schedule *fuse(Program *program) {
     size_t count = (size_t)program->tensors.count + 1;
     Fusion fusion = {.program = program};
     fusion.schedule = arena_alloc(program->arena, sizeof *fusion.schedule);

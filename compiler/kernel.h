@@ -1,7 +1,8 @@
-/* kernel: how a program is executed: products, calls, fused loop nests, and where each tensor lives.
+/* kernel: how a program is executed: products, calls, fused loop nests, and where each tensor
+ * lives.
  *
- * contraction recognises matrix products, fuse groups everything else into loop nests, plan gives every tensor a place.
- * An emitter turns the result, a Schedule, into the text of one target.
+ * contraction recognises matrix products, fuse groups everything else into loop nests, plan gives
+ * every tensor a place. An emitter turns the result, a Schedule, into the text of one target.
  */
 #ifndef KERNEL_H
 #define KERNEL_H
@@ -10,7 +11,8 @@
 
 /* ---- products ---- */
 
-/* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of runtime/abi.h. */
+/* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
+ * runtime/abi.h. */
 typedef struct Product {
     long m, n, k;
     long a_m, a_k, b_k, b_n, c_m;
@@ -25,44 +27,47 @@ typedef struct OuterLoop {
 } OuterLoop;
 
 typedef enum ContractionKind {
-    CONTRACTION_PRODUCT,       /* product */
+    CONTRACTION_PRODUCT,        /* product */
     CONTRACTION_ROWS_BY_WEIGHT, /* grouped: c[r,n] (+)= sum_k a[r,k] * b[group of r][k,n] */
     CONTRACTION_ROWS_BY_ROWS    /* grouped: c[g][k,n] += sum over rows r of g  a[r,k] * b[r,n] */
 } ContractionKind;
 
-/* A statement as a matrix product. The operands are reads of the statement, `a` and `b` perhaps swapped; an address is that of
- * the element where all loops are 0. In a grouped product product.k and product.n hold the sizes, a_m the row stride of a,
- * b_k b_n the strides of b, c_m the row stride of c, batch[0] the number of groups, b_batch[0] or c_batch[0] the step between them. */
+/* A statement as a matrix product. The operands are reads of the statement, `a` and `b` perhaps
+ * swapped; an address is that of the element where all loops are 0. In a grouped product product.k
+ * and product.n hold the sizes, a_m the row stride of a, b_k b_n the strides of b, c_m the row
+ * stride of c, batch[0] the number of groups, b_batch[0] or c_batch[0] the step between them. */
 typedef struct Contraction {
     ContractionKind kind;
     Product product;
     Expr *a, *b, *c;
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
-    Relation *relation; /* grouped */
+    Relation *relation;        /* grouped */
     Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each packed row, or NULL */
 } Contraction;
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);
 
-/* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by one. False when a
- * subscript is neither a plain loop index nor free of the loops. */
+/* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by
+ * one. False when a subscript is neither a plain loop index nor free of the loops. */
 bool strides_of(const Expr *read, Index *const *loops, int count, long *strides);
 
 /* ---- loop nests ---- */
 
 typedef struct Nest Nest;
 
-/* A statement inside a nest. `order` are its loops from outside to inside, path[j] the nest that iterates order[j]. */
+/* A statement inside a nest. `order` are its loops from outside to inside, path[j] the nest that
+ * iterates order[j]. */
 typedef struct Member {
     Statement *statement;
     int depth;
     Index *order[MAX_LOOPS + 1];
     Nest *path[MAX_LOOPS + 1];
-    int kept;      /* loops before the first reduced one; == depth without a reduction */
-    bool column;   /* the last loop belongs to the target and runs inside the reduced loops: one sum for each of its turns */
-    int block;     /* place in order of the loop over blocks of the last one, or -1 */
+    int kept;    /* loops before the first reduced one; == depth without a reduction */
+    bool column; /* the last loop belongs to the target and runs inside the reduced loops: one sum
+                    for each of its turns */
+    int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
     const char *sum, *partial; /* names of what a reduction is kept in, given by the emitter */
     bool sum_is_local;
@@ -72,11 +77,11 @@ typedef struct Member {
 struct Nest {
     Member *member; /* a leaf; NULL for a loop */
     Index *index;
-    long size;      /* turns */
-    long step;      /* >1: a loop over blocks of `step` turns of a loop further in, `total` in all */
+    long size; /* turns */
+    long step; /* >1: a loop over blocks of `step` turns of a loop further in, `total` in all */
     long total;
-    Nest *block;    /* a loop over one block: the loop over the blocks */
-    List children;  /* Nest * */
+    Nest *block;      /* a loop over one block: the loop over the blocks */
+    List children;    /* Nest * */
     const char *text; /* name of the variable, given by the emitter */
 };
 
@@ -110,15 +115,15 @@ typedef struct ScheduleUnit {
     Statement *statement; /* contraction, call, repeat */
     Kernel *kernel;
     Contraction *contraction;
-    List body;            /* ScheduleUnit * */
+    List body; /* ScheduleUnit * */
     bool once;
 } ScheduleUnit;
 
 /* Where a tensor lives. */
 typedef struct Place {
-    bool used;     /* some unit needs its memory */
-    bool slots;    /* a carried tensor: turn t lives in slot t & 1 */
-    bool cleared;  /* zero at the start of each run */
+    bool used;    /* some unit needs its memory */
+    bool slots;   /* a carried tensor: turn t lives in slot t & 1 */
+    bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;
 } Place;
@@ -136,7 +141,8 @@ Schedule *fuse(Program *program);
 /* The local of a tensor in a kernel, or NULL. */
 Local *local_in(const Kernel *kernel, const Tensor *tensor);
 
-/* Whether two accesses of one tensor stay apart in different turns of a loop: both subscript the same dimension with it. */
+/* Whether two accesses of one tensor stay apart in different turns of a loop: both subscript the
+ * same dimension with it. */
 bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second);
 
 /* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */

@@ -1,7 +1,8 @@
 /* locals: keep in variables what only one nest needs.
  *
- * A tensor whose every use in the kernel sits in the same turn of all its loops becomes a scalar; one that shares only the
- * outer loops with its uses becomes a row on the stack. Without users elsewhere it then needs no memory at all.
+ * A tensor whose every use in the kernel sits in the same turn of all its loops becomes a scalar;
+ * one that shares only the outer loops with its uses becomes a row on the stack. Without users
+ * elsewhere it then needs no memory at all.
  */
 #include "nest.h"
 
@@ -21,8 +22,7 @@ typedef struct Uses {
     int count;
 } Uses;
 
-static Uses uses_of(Program *program, const Kernel *kernel, const Tensor *tensor)
-{
+static Uses uses_of(Program *program, const Kernel *kernel, const Tensor *tensor) {
     List members = {0}, accesses = {0}, writes = {0};
     for (int i = 0; i < kernel->members.count; i++) {
         Member *member = kernel->members.items[i];
@@ -40,22 +40,22 @@ static Uses uses_of(Program *program, const Kernel *kernel, const Tensor *tensor
         list_push(program->arena, &accesses, written.items[0]);
         list_push(program->arena, &writes, member);
     }
-    Uses uses = {arena_alloc(program->arena, (size_t)(members.count + 1) * sizeof *uses.items), members.count};
+    Uses uses = {arena_alloc(program->arena, (size_t)(members.count + 1) * sizeof *uses.items),
+                 members.count};
     for (int i = 0; i < members.count; i++)
         uses.items[i] = (Use){members.items[i], accesses.items[i], writes.items[i] != NULL};
     return uses;
 }
 
-static const Use *first_write(const Uses *uses)
-{
+static const Use *first_write(const Uses *uses) {
     for (int i = 0; i < uses->count; i++)
         if (uses->items[i].write) return &uses->items[i];
     return NULL;
 }
 
-/* Every subscript of the write is a loop of its own or fixed, and all uses agree on the fixed ones. */
-static bool is_regular(const Use *write, const Uses *uses)
-{
+/* Every subscript of the write is a loop of its own or fixed, and all uses agree on the fixed ones.
+ */
+static bool is_regular(const Use *write, const Uses *uses) {
     for (int i = 0; i < write->access->count; i++) {
         const Expr *sub = write->access->args[i];
         bool loop = sub->kind == EXPR_INDEX && !sub->index->turn;
@@ -71,15 +71,16 @@ static bool is_regular(const Use *write, const Uses *uses)
 }
 
 /* How many loops from outside all uses share with the first write, one turn of both at a time. */
-static int shared_by_all(const Use *write, const Uses *uses)
-{
+static int shared_by_all(const Use *write, const Uses *uses) {
     const Member *member = write->member;
     int shared = member->block >= 0 ? member->block : member->kept;
     for (int i = 0; i < uses->count; i++) {
         const Member *other = uses->items[i].member;
         int level = 0;
-        while (level < shared && level < other->depth && other->path[level] == member->path[level] &&
-               same_turn(write->access, member->order[level], uses->items[i].access, other->order[level]))
+        while (level < shared && level < other->depth &&
+               other->path[level] == member->path[level] &&
+               same_turn(write->access, member->order[level], uses->items[i].access,
+                         other->order[level]))
             level++;
         shared = level;
     }
@@ -87,24 +88,23 @@ static int shared_by_all(const Use *write, const Uses *uses)
 }
 
 /* Elements of the tensor that the loops from `covered` on run over. */
-static long row_size(const Member *member, const Expr *target, int covered)
-{
+static long row_size(const Member *member, const Expr *target, int covered) {
     long size = 1;
     for (int i = 0; i < target->count; i++) {
         bool fixed = target->args[i]->kind != EXPR_INDEX;
-        for (int j = 0; j < covered && !fixed; j++) fixed = target->args[i]->index == member->order[j];
+        for (int j = 0; j < covered && !fixed; j++)
+            fixed = target->args[i]->index == member->order[j];
         if (!fixed && !target->args[i]->index->turn) size *= target->tensor->axes[i]->size;
     }
     return size;
 }
 
-static bool is_scatter_use(const Use *use)
-{
+static bool is_scatter_use(const Use *use) {
     return use->write && statement_is_scatter(use->member->statement);
 }
 
-static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone, long *rows)
-{
+static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
+                       long *rows) {
     Uses uses = uses_of(program, kernel, tensor);
     const Use *write = first_write(&uses);
     for (int i = 0; i < uses.count; i++)
@@ -116,12 +116,16 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     bool scalar = covered == member->kept && !member->column;
     if (scalar && uses.count == 1 && !alone) return NULL;
 
-    Local local = {.tensor = tensor, .covered = covered, .first = member, .kind = scalar ? LOCAL_SCALAR : LOCAL_ROW};
+    Local local = {.tensor = tensor,
+                   .covered = covered,
+                   .first = member,
+                   .kind = scalar ? LOCAL_SCALAR : LOCAL_ROW};
     local.scope = covered ? member->path[covered - 1] : kernel->root;
     local.stored = !alone || !starts;
     if (!scalar) {
         long size = row_size(member, write->access, covered);
-        bool fits = size <= MOST_ROW && *rows + size <= MOST_ROWS && (covered || kernel->work < SMALL_WORK);
+        bool fits =
+            size <= MOST_ROW && *rows + size <= MOST_ROWS && (covered || kernel->work < SMALL_WORK);
         if (local.stored || !fits) return NULL;
         *rows += size;
         local.size = size;
@@ -131,8 +135,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     return result;
 }
 
-Local *local_in(const Kernel *kernel, const Tensor *tensor)
-{
+Local *local_in(const Kernel *kernel, const Tensor *tensor) {
     for (int i = 0; i < kernel->locals.count; i++) {
         Local *local = kernel->locals.items[i];
         if (local->tensor == tensor) return local;
@@ -140,8 +143,7 @@ Local *local_in(const Kernel *kernel, const Tensor *tensor)
     return NULL;
 }
 
-void choose_locals(Program *program, Kernel *kernel, Kernel *const *users)
-{
+void choose_locals(Program *program, Kernel *kernel, Kernel *const *users) {
     long rows = 0;
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];

@@ -1,7 +1,8 @@
 /* nest: add a statement to the loops of a kernel.
  *
- * From outside to inside, a statement joins the loop written last when both loops turn equally often and nothing that one
- * statement writes in one turn is touched by another in a different turn. Below the loops that it shares it gets its own.
+ * From outside to inside, a statement joins the loop written last when both loops turn equally
+ * often and nothing that one statement writes in one turn is touched by another in a different
+ * turn. Below the loops that it shares it gets its own.
  *
  *     m[b,s] = sum[d] x[b,s,d]               for b, s:
  *     t[b,s] = rsqrt(m[b,s] / 64)      -->       for d: m += x
@@ -10,24 +11,25 @@
  */
 #include "nest.h"
 
-/* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should turn so often at least. */
+/* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should
+ * turn so often at least. */
 enum { MOST_MEMBERS = 32, LEAST_PARALLEL = 64 };
 
 typedef struct Accesses {
     List reads, writes;
 } Accesses;
 
-static Accesses accesses_of(Program *program, const Statement *statement)
-{
+static Accesses accesses_of(Program *program, const Statement *statement) {
     Accesses accesses = {{0}, {0}};
     reads_of(program->arena, statement, &accesses.reads);
     writes_of(program->arena, statement, &accesses.writes);
     return accesses;
 }
 
-/* No element that `writes` of one member touch in one turn of the loop at `level` is among `touched` in another turn. */
-static bool apart(const List *writes, const Index *write_index, const List *touched, const Index *touch_index)
-{
+/* No element that `writes` of one member touch in one turn of the loop at `level` is among
+ * `touched` in another turn. */
+static bool apart(const List *writes, const Index *write_index, const List *touched,
+                  const Index *touch_index) {
     for (int i = 0; i < writes->count; i++)
         for (int j = 0; j < touched->count; j++) {
             const Expr *write = writes->items[i], *touch = touched->items[j];
@@ -37,8 +39,8 @@ static bool apart(const List *writes, const Index *write_index, const List *touc
     return true;
 }
 
-static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, const Member *added, int level)
-{
+static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, const Member *added,
+                      int level) {
     Accesses new = accesses_of(program, added->statement);
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
@@ -52,19 +54,19 @@ static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, 
     return true;
 }
 
-/* A loop over which one sums and the other does not can only be split among threads by what is outside of it. */
-static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *added, int level)
-{
+/* A loop over which one sums and the other does not can only be split among threads by what is
+ * outside of it. */
+static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *added, int level) {
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
-        if (level < member->depth && member->path[level] == loop && (level < member->kept) != (level < added->kept))
+        if (level < member->depth && member->path[level] == loop &&
+            (level < member->kept) != (level < added->kept))
             return false;
     }
     return true;
 }
 
-static bool same_loop(const Nest *loop, const Member *added, int level)
-{
+static bool same_loop(const Nest *loop, const Member *added, int level) {
     bool elements = loop->index->axis->kind == AXIS_ELEMENTS;
     long step = level == added->block ? added->block_size : 1;
     bool in_block = added->block >= 0 && added->column && level == added->depth - 1;
@@ -74,21 +76,21 @@ static bool same_loop(const Nest *loop, const Member *added, int level)
            elements == (added->order[level]->axis->kind == AXIS_ELEMENTS);
 }
 
-static Nest *last_loop(const Nest *nest)
-{
+static Nest *last_loop(const Nest *nest) {
     Nest *last = nest->children.count ? nest->children.items[nest->children.count - 1] : NULL;
     return last && !last->member ? last : NULL;
 }
 
 /* How many loops the statement shares with the kernel's last nest. */
-static int shared_loops(Program *program, const Kernel *kernel, Member *added, bool small)
-{
+static int shared_loops(Program *program, const Kernel *kernel, Member *added, bool small) {
     const Nest *at = kernel->root;
     double turns = 1;
     int shared = 0;
     for (; shared < added->depth; shared++) {
         Nest *loop = last_loop(at);
-        if (!loop || !same_loop(loop, added, shared) || !may_share(program, kernel, loop, added, shared)) break;
+        if (!loop || !same_loop(loop, added, shared) ||
+            !may_share(program, kernel, loop, added, shared))
+            break;
         if (!small && turns < LEAST_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
         added->path[shared] = loop;
         if (shared < added->kept) turns *= (double)loop->size;
@@ -98,8 +100,7 @@ static int shared_loops(Program *program, const Kernel *kernel, Member *added, b
     return small || whole || turns >= LEAST_PARALLEL ? shared : 0;
 }
 
-static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level)
-{
+static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level) {
     Nest *loop = arena_alloc(program->arena, sizeof *loop);
     loop->index = added->order[level];
     loop->size = loop_size(loop->index);
@@ -110,8 +111,7 @@ static Nest *new_loop(Program *program, Nest *parent, const Member *added, int l
     return loop;
 }
 
-bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh)
-{
+bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {
     if (!kernel->root) kernel->root = arena_alloc(program->arena, sizeof *kernel->root);
     Member *member = order_loops(program, statement);
     double work = statement_work(statement);

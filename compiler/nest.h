@@ -30,12 +30,14 @@ long loop_size(const Index *index);
 
 /* ---- nest.c ---- */
 
-/* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own, always. */
+/* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own,
+ * always. */
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
 
 /* ---- locals.c ---- */
 
-/* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that touches it, or NULL. */
+/* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that
+ * touches it, or NULL. */
 void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
 
 #endif

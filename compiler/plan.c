@@ -1,11 +1,13 @@
 /* plan: give every temporary a place in one block of memory.
  *
  * Needs:   fuse.
- * Leaves:  for each tensor that needs memory an offset; tensors that live at the same time do not overlap.
+ * Leaves:  for each tensor that needs memory an offset; tensors that live at the same time do not
+ * overlap.
  *
- * Time is the linear order of the units. What is used inside one repeat only lives for one turn; what is used inside and
- * outside of it, or has a place for each turn, lives as long as the whole repeat. A tensor that a repeat hands from turn to
- * turn and nobody reads otherwise needs two places instead of one for each turn:
+ * Time is the linear order of the units. What is used inside one repeat only lives for one turn;
+ * what is used inside and outside of it, or has a place for each turn, lives as long as the whole
+ * repeat. A tensor that a repeat hands from turn to turn and nobody reads otherwise needs two
+ * places instead of one for each turn:
  *
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
@@ -33,26 +35,25 @@ typedef struct Planning {
 
 /* ---- who touches what, when ---- */
 
-static void touch(Planning *planning, const Expr *access, const Statement *writer, Touch touch)
-{
+static void touch(Planning *planning, const Expr *access, const Statement *writer, Touch touch) {
     Touch *copy = arena_alloc(planning->arena, sizeof *copy);
     *copy = touch;
     copy->access = access;
     copy->write = writer != NULL;
-    copy->defines = writer && (writer->kind == STATEMENT_CALL || (!writer->accumulate && !statement_is_scatter(writer)));
+    copy->defines = writer && (writer->kind == STATEMENT_CALL ||
+                               (!writer->accumulate && !statement_is_scatter(writer)));
     list_push(planning->arena, &planning->touches[access->tensor->id], copy);
 }
 
-static void touch_table(Planning *planning, Tensor *table, Touch base)
-{
+static void touch_table(Planning *planning, Tensor *table, Touch base) {
     if (!table) return;
     Expr *access = arena_alloc(planning->arena, sizeof *access);
     *access = (Expr){.kind = EXPR_READ, .tensor = table};
     touch(planning, access, NULL, base);
 }
 
-static void touch_statement(Planning *planning, const Statement *statement, const Kernel *kernel, Touch base)
-{
+static void touch_statement(Planning *planning, const Statement *statement, const Kernel *kernel,
+                            Touch base) {
     List reads = {0}, writes = {0};
     reads_of(planning->arena, statement, &reads);
     writes_of(planning->arena, statement, &writes);
@@ -66,8 +67,8 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
     }
 }
 
-static void touch_units(Planning *planning, List *units, const ScheduleUnit *top, const ScheduleUnit *repeat)
-{
+static void touch_units(Planning *planning, List *units, const ScheduleUnit *top,
+                        const ScheduleUnit *repeat) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
         unit->first = unit->last = planning->clock++;
@@ -77,22 +78,24 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
             unit->last = planning->clock++;
         } else if (unit->kind == UNIT_KERNEL) {
             for (int j = 0; j < unit->kernel->members.count; j++)
-                touch_statement(planning, ((Member *)unit->kernel->members.items[j])->statement, unit->kernel, base);
+                touch_statement(planning, ((Member *)unit->kernel->members.items[j])->statement,
+                                unit->kernel, base);
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }
         if (unit->contraction) {
             touch_table(planning, unit->contraction->gather, base);
             touch_table(planning, unit->contraction->gather_b, base);
-            touch_table(planning, unit->contraction->relation ? unit->contraction->relation->group : NULL, base);
+            touch_table(planning,
+                        unit->contraction->relation ? unit->contraction->relation->group : NULL,
+                        base);
         }
     }
 }
 
 /* ---- lifetimes ---- */
 
-static bool uses_turn(const Expr *access)
-{
+static bool uses_turn(const Expr *access) {
     for (int i = 0; i < access->count; i++) {
         const Index *turn;
         double offset;
@@ -101,8 +104,7 @@ static bool uses_turn(const Expr *access)
     return false;
 }
 
-static void find_lifetime(Place *place, const List *touches)
-{
+static void find_lifetime(Place *place, const List *touches) {
     const Touch *first = touches->items[0];
     bool one_turn = first->repeat != NULL;
     for (int i = 0; i < touches->count; i++) {
@@ -130,14 +132,12 @@ typedef struct Carry {
     bool defined;         /* in this turn, so far */
 } Carry;
 
-static const Expr *carried_sub(const Touch *touch)
-{
+static const Expr *carried_sub(const Touch *touch) {
     return touch->access->count ? touch->access->args[0] : NULL;
 }
 
 /* The repeat that hands the tensor on, and at which offset it writes. */
-static bool find_carry(const List *touches, Carry *carry)
-{
+static bool find_carry(const List *touches, Carry *carry) {
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
         const Index *turn;
@@ -150,20 +150,21 @@ static bool find_carry(const List *touches, Carry *carry)
     return false;
 }
 
-static bool fits_inside(const Touch *touch, Carry *carry)
-{
+static bool fits_inside(const Touch *touch, Carry *carry) {
     const Index *turn;
     double offset;
-    if (!turn_and_offset(carried_sub(touch), &turn, &offset) || turn != carry->repeat->statement->index) return false;
+    if (!turn_and_offset(carried_sub(touch), &turn, &offset) ||
+        turn != carry->repeat->statement->index)
+        return false;
     if (offset == carry->read) return !touch->write;
     if (offset != carry->written) return false;
     carry->defined = carry->defined || touch->defines;
     return carry->defined;
 }
 
-/* Outside, only the place that the first turn reads is touched before, the one that the last turn writes after. */
-static bool fits_outside(const Touch *touch, const Carry *carry)
-{
+/* Outside, only the place that the first turn reads is touched before, the one that the last turn
+ * writes after. */
+static bool fits_outside(const Touch *touch, const Carry *carry) {
     const Index *turn;
     double place, last = (double)carry->repeat->statement->index->axis->size - 1;
     bool reverse = carry->repeat->statement->reverse, before = touch->at < carry->repeat->first;
@@ -172,14 +173,15 @@ static bool fits_outside(const Touch *touch, const Carry *carry)
     return place == (before ? first_turn + carry->read : last_turn + carry->written);
 }
 
-static bool is_carried(const Tensor *tensor, const List *touches)
-{
+static bool is_carried(const Tensor *tensor, const List *touches) {
     Carry carry = {.repeat = NULL};
-    if (tensor->rank == 0 || tensor->axes[0]->size <= 2 || !find_carry(touches, &carry)) return false;
+    if (tensor->rank == 0 || tensor->axes[0]->size <= 2 || !find_carry(touches, &carry))
+        return false;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
         if (touch->access->count == 0) return false;
-        if (touch->repeat == carry.repeat ? !fits_inside(touch, &carry) : touch->repeat != NULL) return false;
+        if (touch->repeat == carry.repeat ? !fits_inside(touch, &carry) : touch->repeat != NULL)
+            return false;
         if (!touch->repeat && !fits_outside(touch, &carry)) return false;
     }
     return true;
@@ -187,25 +189,24 @@ static bool is_carried(const Tensor *tensor, const List *touches)
 
 /* ---- places ---- */
 
-static bool lives_with(const Place *a, const Place *b)
-{
+static bool lives_with(const Place *a, const Place *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
+static int by_bytes(const void *a, const void *b) {
     const Place *one = *(Place *const *)a, *other = *(Place *const *)b;
     if (one->bytes != other->bytes) return one->bytes < other->bytes ? 1 : -1;
     return one < other ? -1 : 1;
 }
 
-/* The lowest offset where the place meets none of those before it: what is in its way moves it up until nothing does. */
-static size_t first_fit(Place *const *placed, int count, const Place *place)
-{
+/* The lowest offset where the place meets none of those before it: what is in its way moves it up
+ * until nothing does. */
+static size_t first_fit(Place *const *placed, int count, const Place *place) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
         const Place *other = placed[i];
-        bool overlaps = offset < other->offset + other->bytes && other->offset < offset + place->bytes;
+        bool overlaps =
+            offset < other->offset + other->bytes && other->offset < offset + place->bytes;
         if (!lives_with(place, other) || !overlaps) continue;
         offset = other->offset + other->bytes;
         i = -1;
@@ -213,8 +214,7 @@ static size_t first_fit(Place *const *placed, int count, const Place *place)
     return offset;
 }
 
-static void assign(Schedule *schedule, Arena *arena)
-{
+static void assign(Schedule *schedule, Arena *arena) {
     int count = 0, total = schedule->program->tensors.count;
     Place **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
     for (int i = 0; i < total; i++)
@@ -227,8 +227,7 @@ static void assign(Schedule *schedule, Arena *arena)
     }
 }
 
-void plan(Schedule *schedule)
-{
+void plan(Schedule *schedule) {
     Program *program = schedule->program;
     size_t count = (size_t)program->tensors.count + 1;
     Planning planning = {.schedule = schedule, .arena = program->arena};
@@ -251,8 +250,7 @@ void plan(Schedule *schedule)
     assign(schedule, program->arena);
 }
 
-char *print_plan(Arena *arena, const Schedule *schedule)
-{
+char *print_plan(Arena *arena, const Schedule *schedule) {
     Text text = {.arena = arena};
     const Program *program = schedule->program;
     text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");
@@ -260,8 +258,9 @@ char *print_plan(Arena *arena, const Schedule *schedule)
         const Place *place = &schedule->places[i];
         const Tensor *tensor = program->tensors.items[i];
         if (!place->bytes) continue;
-        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s\n", place->offset, place->bytes, place->first, place->last,
-                 tensor->name, place->slots ? " (two slots)" : "", place->cleared ? " (cleared)" : "");
+        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s\n", place->offset, place->bytes, place->first,
+                 place->last, tensor->name, place->slots ? " (two slots)" : "",
+                 place->cleared ? " (cleared)" : "");
     }
     text_add(&text, "%12zu bytes in all\n", schedule->arena_bytes);
     return text.text;

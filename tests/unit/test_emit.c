@@ -1,5 +1,6 @@
-/* What a program means and what its C text computes: every output, gradient, state and cache compared, tensor by tensor;
- * and the memory plan against the lifetimes it claims. Runs in the root of the project. */
+/* What a program means and what its C text computes: every output, gradient, state and cache
+ * compared, tensor by tensor; and the memory plan against the lifetimes it claims. Runs in the root
+ * of the project. */
 #include "abi.h"
 #include "kernel.h"
 #include "moec.h"
@@ -31,24 +32,21 @@ typedef struct Loaded {
     float *outputs[64];
 } Loaded;
 
-static void *block(size_t bytes)
-{
+static void *block(size_t bytes) {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);
     assert_non_null(memory);
     memset(memory, 0, bytes + 64);
     return memory;
 }
 
-static size_t count_of(const MoecTensor *tensor)
-{
+static size_t count_of(const MoecTensor *tensor) {
     size_t count = 1;
     for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
 }
 
 /* The text as a shared object in a folder of its own, with warnings as errors. */
-static void load(const char *text, Loaded *loaded)
-{
+static void load(const char *text, Loaded *loaded) {
     char folder[] = "/tmp/moec-test-emit-XXXXXX", command[1024];
     assert_non_null(mkdtemp(folder));
     snprintf(command, sizeof command, "%s/program.c", folder);
@@ -58,7 +56,8 @@ static void load(const char *text, Loaded *loaded)
     fclose(file);
     const char *compiler = getenv("CC") ? getenv("CC") : "cc";
     snprintf(command, sizeof command,
-             "%s -std=c11 -O2 -march=native -fopenmp -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime "
+             "%s -std=c11 -O2 -march=native -fopenmp -Wall -Wextra -Wpedantic -Werror -shared "
+             "-fPIC -Iruntime "
              "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
              compiler, folder, folder, folder);
     assert_int_equal(system(command), 0);
@@ -73,8 +72,7 @@ static void load(const char *text, Loaded *loaded)
     assert_int_equal(loaded->table->abi, MOEC_ABI);
 }
 
-static void make_memory(Loaded *loaded)
-{
+static void make_memory(Loaded *loaded) {
     const MoecTable *table = loaded->table;
     const MoecGraphEntry *graph = &table->graphs[0];
     loaded->weights = block(table->weight_bytes);
@@ -85,12 +83,13 @@ static void make_memory(Loaded *loaded)
     /* Nothing may count on what temporaries held before. */
     memset(loaded->arena, 0xff, graph->arena_bytes);
     assert_true(graph->input_count < 64 && graph->output_count < 64);
-    for (int i = 0; i < graph->input_count; i++) loaded->inputs[i] = block(4 * count_of(&graph->inputs[i]));
-    for (int i = 0; i < graph->output_count; i++) loaded->outputs[i] = block(4 * count_of(&graph->outputs[i]));
+    for (int i = 0; i < graph->input_count; i++)
+        loaded->inputs[i] = block(4 * count_of(&graph->inputs[i]));
+    for (int i = 0; i < graph->output_count; i++)
+        loaded->outputs[i] = block(4 * count_of(&graph->outputs[i]));
 }
 
-static void unload(Loaded *loaded)
-{
+static void unload(Loaded *loaded) {
     const MoecGraphEntry *graph = &loaded->table->graphs[0];
     for (int i = 0; i < graph->input_count; i++) free(loaded->inputs[i]);
     for (int i = 0; i < graph->output_count; i++) free(loaded->outputs[i]);
@@ -104,16 +103,14 @@ static void unload(Loaded *loaded)
 
 /* ---- the same tensor on both sides ---- */
 
-static const MoecTensor *find(const MoecTensor *tensors, int count, const char *name)
-{
+static const MoecTensor *find(const MoecTensor *tensors, int count, const char *name) {
     for (int i = 0; i < count; i++)
         if (strcmp(tensors[i].name, name) == 0) return &tensors[i];
     return NULL;
 }
 
 /* Where the compiled program keeps a tensor; NULL for temporaries. */
-static void *memory_of(const Loaded *loaded, const Tensor *tensor)
-{
+static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     const char *name = tensor->path ? tensor->path : tensor->name;
     const MoecTable *table = loaded->table;
     const MoecGraphEntry *graph = &table->graphs[0];
@@ -137,38 +134,39 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor)
     case ROLE_CACHE:
         entry = find(graph->caches, graph->cache_count, name);
         return entry ? loaded->cache + entry->offset / 4 : NULL;
-    case ROLE_TEMP: break;
+    case ROLE_TEMP:
+        break;
     }
     return NULL;
 }
 
-static double random_number(uint64_t *seed)
-{
+static double random_number(uint64_t *seed) {
     *seed = *seed * 6364136223846793005u + 1442695040888963407u;
     return (double)(*seed >> 40) / 16777216.0;
 }
 
-static double start_value(const Tensor *tensor, uint64_t *seed)
-{
-    double spread = tensor->init.kind == INIT_CONSTANT ? 0.1 : tensor->init.b > 0 ? 2 * tensor->init.b : 0.5;
+static double start_value(const Tensor *tensor, uint64_t *seed) {
+    double spread = tensor->init.kind == INIT_CONSTANT ? 0.1
+                    : tensor->init.b > 0               ? 2 * tensor->init.b
+                                                       : 0.5;
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         return tensor->init.a + spread * (random_number(seed) - 0.5);
     if (tensor->role == ROLE_INPUT && tensor->rank == 0) return 1;
     return 2 * random_number(seed) - 1;
 }
 
-static void fill(const Program *program, Eval *eval, const Loaded *loaded)
-{
+static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
     uint64_t seed = SEED;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE || tensor->role == ROLE_INPUT ||
-                     tensor->role == ROLE_CACHE;
+        bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
+                     tensor->role == ROLE_INPUT || tensor->role == ROLE_CACHE;
         void *memory = given ? memory_of(loaded, tensor) : NULL;
         for (long j = 0; given && j < tensor_elements(tensor); j++) {
             if (tensor->type == TYPE_INT) {
                 long most = tensor->vocabulary > 0 ? tensor->vocabulary : 8;
-                long value = tensor->rank == 0 ? POSITION : (long)(random_number(&seed) * (double)most);
+                long value =
+                    tensor->rank == 0 ? POSITION : (long)(random_number(&seed) * (double)most);
                 eval_int(eval, tensor)[j] = value;
                 if (memory) ((int32_t *)memory)[j] = (int32_t)value;
             } else {
@@ -182,12 +180,13 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded)
 
 /* ---- comparison ---- */
 
-static void compare(const Program *program, Eval *eval, const Loaded *loaded, const char *what)
-{
+static void compare(const Program *program, Eval *eval, const Loaded *loaded, const char *what) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const float *memory = memory_of(loaded, tensor);
-        if (!memory || tensor->type == TYPE_INT || tensor->role == ROLE_INPUT || tensor->role == ROLE_PARAMETER) continue;
+        if (!memory || tensor->type == TYPE_INT || tensor->role == ROLE_INPUT ||
+            tensor->role == ROLE_PARAMETER)
+            continue;
         double difference = 0, norm = 0;
         for (long j = 0; j < tensor_elements(tensor); j++) {
             double wanted = eval_real(eval, tensor)[j];
@@ -200,8 +199,7 @@ static void compare(const Program *program, Eval *eval, const Loaded *loaded, co
     }
 }
 
-static void run_both(Program *program, const char *what)
-{
+static void run_both(Program *program, const char *what) {
     Loaded loaded = {0};
     load(emit_c(program->arena, &program, 1, TARGET_HOSTED), &loaded);
     make_memory(&loaded);
@@ -209,8 +207,16 @@ static void run_both(Program *program, const char *what)
     fill(program, eval, &loaded);
     const char *message = eval_run(eval, SEED, true);
     if (message) fail_msg("%s: %s", what, message);
-    MoecRun run = {loaded.weights, loaded.gradients, loaded.states, loaded.cache, loaded.arena,
-                   (const void *const *)loaded.inputs, loaded.outputs, SEED, 1, NULL};
+    MoecRun run = {loaded.weights,
+                   loaded.gradients,
+                   loaded.states,
+                   loaded.cache,
+                   loaded.arena,
+                   (const void *const *)loaded.inputs,
+                   loaded.outputs,
+                   SEED,
+                   1,
+                   NULL};
     loaded.table->graphs[0].run(&run);
     compare(program, eval, &loaded, what);
     eval_free(eval);
@@ -239,8 +245,7 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
 };
 
-static void check_plan(Program *program)
-{
+static void check_plan(Program *program) {
     Schedule *schedule = fuse(program);
     plan(schedule);
     for (int i = 0; i < program->tensors.count; i++) {
@@ -250,13 +255,13 @@ static void check_plan(Program *program)
         for (int j = 0; j < i; j++) {
             const Place *b = &schedule->places[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
-            if (together) assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
+            if (together)
+                assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
     }
 }
 
-static void test_models(void **state)
-{
+static void test_models(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *one = &cases[i];
@@ -264,16 +269,17 @@ static void test_models(void **state)
         while (sets < 8 && one->sets[sets]) sets++;
         MoecCompiler *compiler = moec_open(one->file, one->model, one->sets, sets, NULL);
         if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-        Program *program = moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0);
+        Program *program =
+            moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0);
         if (!program) fail_msg("%s", moec_reports(compiler));
         check_plan(program);
-        run_both(program, arena_format(program->arena, "%s (graph %d)", one->model, (int)one->graph));
+        run_both(program,
+                 arena_format(program->arena, "%s (graph %d)", one->model, (int)one->graph));
         moec_close(compiler);
     }
 }
 
-int main(void)
-{
+int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
