@@ -174,6 +174,12 @@ Products *products_new(const MoecTable *table) {
     return products;
 }
 
+void products_prepare(Products *products) {
+    for (int i = 0; products && i < products->count; i++)
+        if (products->entries[i].state == ENTRY_NEW)
+            entry_make(products, &products->entries[i], &products->products[i]);
+}
+
 void products_free(Products *products) {
     if (!products) return;
     for (int i = 0; i < products->count; i++) entry_free(&products->entries[i]);
@@ -205,6 +211,10 @@ int products_run(void *self, int index, const float *a, const float *b, float *c
 Products *products_new(const MoecTable *table) {
     (void)table;
     return NULL;
+}
+
+void products_prepare(Products *products) {
+    (void)products;
 }
 
 void products_free(Products *products) {

@@ -9,6 +9,8 @@ typedef struct Products Products;
 
 /* NULL when there is no library in this build or memory is short: the program's own kernels then do the work. */
 Products *products_new(const MoecTable *table);
+/* Makes the primitives of all products now; otherwise each is made on first use. */
+void products_prepare(Products *products);
 void products_free(Products *products);
 
 /* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better one. */
@@ -18,6 +20,9 @@ int products_run(void *self, int index, const float *a, const float *b, float *c
 double ceiling_products(void);
 /* The same from size 1024 alone, in about a tenth of a second. */
 double ceiling_products_quick(void);
+
+/* Bytes that the kernels of a program take for themselves, all threads. */
+size_t kernel_scratch(void);
 
 /* GB/s of reading memory, all threads. */
 double ceiling_read(void);

@@ -334,7 +334,8 @@ int command_train(int argc, char **argv) {
     if (good) {
         training.ceiling = ceiling_products_quick();
         memory_reset_peak();
-        size_t program = memory_resident();
+        products_prepare(training.model->products);
+        size_t program = memory_resident() + kernel_scratch();
         good = start(&training);
         if (good) {
             print_plan(&training, program);
