@@ -1,13 +1,13 @@
-/* A fuzz target for everything between text and program: any bytes may be a file, every model of it is elaborated. What
- * comes out without a report must be a well-formed program. See tests/README.md. */
+/* A fuzz target for everything between text and program: any bytes may be a file, every model of it
+ * is elaborated. What comes out without a report must be a well-formed program. See
+ * tests/README.md. */
 #include "passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static void check_model(Unit *unit, const char *name, Graph graph)
-{
+static void check_model(Unit *unit, const char *name, Graph graph) {
     Program *program = elaborate(unit, name, graph, 0, 0, NULL);
     if (!program || unit->reports->errors) return;
     const char *wrong = verify(unit->arena, program);
@@ -18,8 +18,7 @@ static void check_model(Unit *unit, const char *name, Graph graph)
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     static const Graph graphs[] = {GRAPH_FORWARD, GRAPH_UPDATE};
     Arena *arena = arena_new();
     Source source = {"fuzz.moe", arena_copy(arena, (const char *)data, size), size};

@@ -1,18 +1,17 @@
-/* A fuzz target for the front end: any bytes may be a file. Whatever can be read must come out of the formatter as the
- * same tree, and formatting that again must change nothing. See tests/README.md. */
+/* A fuzz target for the front end: any bytes may be a file. Whatever can be read must come out of
+ * the formatter as the same tree, and formatting that again must change nothing. See
+ * tests/README.md. */
 #include "passes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool equal_texts(const char *a, const char *b)
-{
+static bool equal_texts(const char *a, const char *b) {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-static bool equal(const Node *a, const Node *b)
-{
+static bool equal(const Node *a, const Node *b) {
     if (!a || !b) return a == b;
     if (a->kind != b->kind || a->count != b->count || !equal_texts(a->name, b->name)) return false;
     for (int i = 0; i < a->count; i++)
@@ -20,14 +19,12 @@ static bool equal(const Node *a, const Node *b)
     return true;
 }
 
-static void fail(const char *what, const char *first, const char *second)
-{
+static void fail(const char *what, const char *first, const char *second) {
     fprintf(stderr, "%s\n---- first\n%s\n---- second\n%s\n", what, first, second);
     abort();
 }
 
-static void check_format(Arena *arena, Reports *reports, const Source *source, const Node *file)
-{
+static void check_format(Arena *arena, Reports *reports, const Source *source, const Node *file) {
     Source once = {"once.moe", format_tree(arena, source, file), 0};
     once.length = strlen(once.text);
     const Node *again = parse(arena, reports, &once);
@@ -39,8 +36,7 @@ static void check_format(Arena *arena, Reports *reports, const Source *source, c
 
 int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
 
-int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size) {
     Arena *arena = arena_new();
     Reports reports = {.arena = arena};
     Source source = {"fuzz.moe", arena_copy(arena, (const char *)data, size), size};
