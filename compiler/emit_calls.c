@@ -101,14 +101,17 @@ static void emit_attend_grad(Emitter *emitter, const Statement *statement, const
 
 static void emit_top(Emitter *emitter, const Statement *statement) {
     const Expr *scores = statement->inputs.items[0];
-    long outer = 1, inner = 1;
+    long outer = 1, size = 1, inner = 1;
+    int dimension = 0; /* counted over subscripts that iterate */
     for (int i = 0; i < scores->count; i++) {
         if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->turn) continue;
-        if (i < statement->top.dimension) outer *= scores->tensor->axes[i]->size;
-        if (i > statement->top.dimension) inner *= scores->tensor->axes[i]->size;
+        long *part = dimension < statement->top.dimension    ? &outer
+                     : dimension == statement->top.dimension ? &size
+                                                             : &inner;
+        *part *= scores->tensor->axes[i]->size;
+        dimension++;
     }
-    emit_line(emitter, "moec_top(%ld, %ld, %ld, %ld, %s, %s);", outer,
-              scores->tensor->axes[statement->top.dimension]->size, inner, statement->top.k,
+    emit_line(emitter, "moec_top(%ld, %ld, %ld, %ld, %s, %s);", outer, size, inner, statement->top.k,
               operand(emitter, &statement->inputs, 0), operand(emitter, &statement->outputs, 0));
 }
 
