@@ -33,8 +33,8 @@ enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
-    MOEC_STEP_KEYS = 128,       /* keys read before the next head of a group reads them again */
-    MOEC_STEP_PART = 512,       /* keys a task takes at least */
+    MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
+    MOEC_STEP_PART = 128,       /* keys a task takes at least */
     MOEC_STEP_BUFFER = 1 << 17, /* floats for unfinished sums */
     MOEC_STEP_BEST = 4096       /* `best` is at most this */
 };
@@ -481,13 +481,12 @@ MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long 
     }
 }
 
-/* One part of the keys for the heads that `leader` leads: a few keys for all of them, then the next
- * few, so that memory is read once. */
-MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, long leader) {
-    const long group_end = moec_group_end(step->attend, leader);
-    const long first = step->first + part * step->part_keys,
-               end = moec_least(first + step->part_keys, step->end);
-    for (long h = leader; h < group_end; h++) {
+/* One part of the keys for some heads: a few keys for all of them, then the next few, so that
+ * memory is read once and side by side. */
+MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecRange heads) {
+    const long first = step->first + part * step->part_keys;
+    const long end = moec_least(first + step->part_keys, step->end);
+    for (long h = heads.first; h < heads.end; h++) {
         for (long query = 0; query < step->attend->queries; query++) {
             float *state = moec_step_state(step, part, b, h, query);
             memset(state, 0, (size_t)(step->attend->value_width + 2) * sizeof *state);
@@ -496,7 +495,7 @@ MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, long 
     }
     for (long key = first; key < end; key += MOEC_STEP_KEYS) {
         const MoecRange keys = {key, moec_least(key + MOEC_STEP_KEYS, end)};
-        for (long h = leader; h < group_end; h++) moec_step_keys(step, part, b, h, keys);
+        for (long h = heads.first; h < heads.end; h++) moec_step_keys(step, part, b, h, keys);
     }
 }
 
@@ -522,16 +521,21 @@ MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long que
     head.lse[query * head.lse_step] = largest + moec_log(sum);
 }
 
+/* Heads are divided among threads only where there are few parts; the result does not depend on it.
+ */
 MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
     const MoecAttend *attend = step->attend;
-    const long tasks = step->parts * attend->batch * attend->heads;
-#pragma omp parallel for schedule(dynamic) if (moec_step_parallel(step))
-    for (long task = 0; task < tasks; task++) {
-        const long h = task % attend->heads, b = task / attend->heads % attend->batch;
-        if (moec_leads(attend, h)) moec_step_part(step, task / attend->heads / attend->batch, b, h);
+    const long parts = step->parts * attend->batch, heads = attend->heads;
+    const long threads = moec_step_parallel(step) ? moec_threads() : 1;
+    const long shares = moec_least(heads, moec_pieces(threads, parts));
+#pragma omp parallel for schedule(dynamic) if (threads > 1)
+    for (long task = 0; task < parts * shares; task++) {
+        const long share = task % shares, part = task / shares;
+        const MoecRange range = {heads * share / shares, heads * (share + 1) / shares};
+        moec_step_part(step, part / attend->batch, part % attend->batch, range);
     }
     for (long b = 0; b < attend->batch; b++)
-        for (long h = 0; h < attend->heads; h++)
+        for (long h = 0; h < heads; h++)
             for (long query = 0; query < attend->queries; query++)
                 moec_step_join(step, b, h, query);
 }
