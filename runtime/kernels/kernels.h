@@ -9,12 +9,9 @@
  * moec_product(run, index, product, a, b, c)
  *     one static product: lent to the host when it has one, else ours.
  *
- * moec_grouped_product(kind, groups, group, rows, gather, n, k, a, a_row, b, b_k, b_n, b_group, c, c_row, accumulate)
- *     products over packed rows; group[groups+1] holds the first row of each group. Shapes of one group g:
- *     MOEC_ROWS_BY_WEIGHT:   c[r,n] (+)= sum_k a[gather?gather[r]:r, k] * b[g][k,n]      r in rows of g; b strides b_k, b_n
- *     MOEC_ROWS_BY_ROWS:     c[g][k,n] += sum_{r in g} a[gather?gather[r]:r, k] * b[r,n]   b row stride b_k (b_n 1), c strides c_row
- *                            (k), 1 (n), c_group = b_group
- *     One row or two in a group takes the matrix-times-vector path, so that decoding pays only for what it touches.
+ * moec_grouped_product(grouped, rows, a, b, c)
+ *     products over packed rows, rows of a and b gathered on the way; see MoecGrouped. A group with few rows is read
+ *     in place, so that decoding pays only for what it touches.
  */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
