@@ -3,6 +3,7 @@
 #   make              build/moec and build/libmoec.a
 #   make quickstart   install what is missing, build, train a small model on real text, ship it as C
 #   make test         install what is missing, build, run every test
+#   make test-oracle  compute the published systems again in PyTorch, compare every row
 #   make bench        speed, with its ceilings beside it
 #   make install      to PREFIX (default /usr/local)
 #   make setup        only install what is missing (Debian and its kin)
@@ -108,6 +109,13 @@ test:
 	@.ci/setup test
 	@$(MAKE) --no-print-directory all units
 	@BUILD=$(BUILD) CC="$(CC)" tests/run
+
+# Published systems in PyTorch, computed again, against every row as compiled.
+PYTHON ?= python3
+.PHONY: test-oracle
+test-oracle: units
+	$(PYTHON) tests/oracle/oracle.py
+	$(BUILD)/tests/unit/test_oracle compiled
 
 .PHONY: quickstart
 quickstart:

@@ -1,0 +1,86 @@
+"""python3 tests/oracle/oracle.py [FAMILY...]: writes tests/oracle/expected/FAMILY.txt, which tests/unit/test_oracle.c reads.
+
+Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is of the loss
+with its auxiliary terms, `step:` the weight after ten steps of AdamW on one window, `decode` the logits of decoding.
+"""
+import math
+import os
+import sys
+
+import torch
+
+from published import Weights, forward, losses, number, tokens
+from rows import FAMILIES
+
+BATCH, CONTEXT, STEPS = 2, 24, 10
+
+
+def line(name, tensor):
+    flat = tensor.detach().flatten()
+    n = flat.numel()
+    signs = number("projection", (n, 1)).flatten() * 4
+    places = [n * part // 100 for part in (13, 47, 89)]
+    values = [flat.norm().item(), (flat * signs).sum().item()] + [flat[i].item() for i in places]
+    return f"tensor {name} {tensor.dim()} {n} " + " ".join(f"{v:.9g}" for v in values)
+
+
+def rate(row, step, warmup=20):
+    """All ten steps are within the warm-up."""
+    return row["lr"] * (step + 1) / warmup
+
+
+def adamw(row, window):
+    """Ten steps: gradient clipped to norm 1, betas 0.9 and 0.95, epsilon 1e-8, decay of matrices times the rate."""
+    w = Weights()
+    forward(w, row, window)
+    moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in w.all.items()}
+    seen = []
+    for step in range(STEPS):
+        scalars = losses(row, *forward(w, row, window), window)
+        grads = torch.autograd.grad(scalars["total"], list(w.all.values()))
+        seen.append(scalars["loss"].item())
+        norm = math.sqrt(sum(g.pow(2).sum().item() for g in grads))
+        clip, lr = min(1.0, 1.0 / norm), rate(row, step)
+        for (name, p), g in zip(w.all.items(), grads):
+            m, v = moments[name]
+            g = g * clip
+            m.mul_(0.9).add_(0.1 * g)
+            v.mul_(0.95).add_(0.05 * g * g)
+            decay = row["decay"] if p.dim() >= 2 else 0.0
+            update = (m / (1 - 0.9 ** (step + 1))) / ((v / (1 - 0.95 ** (step + 1))).sqrt() + 1e-8)
+            p.data.sub_(lr * (update + decay * p.data))
+    return w, seen
+
+
+def describe(name, row):
+    windows = torch.tensor(tokens(BATCH * (CONTEXT + 1))).reshape(BATCH, CONTEXT + 1)
+    w = Weights()
+    logits, log = forward(w, row, windows)
+    scalars = losses(row, logits, log, windows)
+    scalars["total"].backward()
+    out = [f"model {name}"] + [f"scalar {key} {value.item():.10g}" for key, value in scalars.items()]
+    out.append(line("logits", logits))
+    if row["ffn"].get("choice") != "expert":
+        with torch.no_grad():
+            out.append(line("decode", forward(w, row, windows[:1], decoding=True)[0]))
+    for key, p in w.all.items():
+        out.append(line("gradient:" + key, p.grad))
+    trained, seen = adamw(row, windows[:1].repeat(BATCH, 1))
+    out += [f"scalar step{i} {value:.10g}" for i, value in enumerate(seen)]
+    out += [line("step:" + key, p) for key, p in trained.all.items()]
+    return out
+
+
+def main():
+    torch.manual_seed(0)
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected")
+    os.makedirs(folder, exist_ok=True)
+    for family in sys.argv[1:] or FAMILIES:
+        text = [f"batch {BATCH}", f"context {CONTEXT}"]
+        for name, row in FAMILIES[family]().items():
+            text += describe(name, row)
+        with open(os.path.join(folder, family + ".txt"), "w") as file:
+            file.write("\n".join(text) + "\n")
+
+
+main()

@@ -1,0 +1,286 @@
+"""Four published systems in plain PyTorch, written from the formulas of their papers.
+
+Nothing here is shared with the compiler but the names of the weights: see rows.py for what each row is and oracle.py for what
+is computed. Everything is double precision and as slow and plain as it can be.
+
+    Gated Attention   Qiu et al. 2025, equations 1 to 5 and table 1
+    Sigma             Lin et al. 2025, equation 3 and appendix E
+    StructMoE         Sarwar et al. 2024, equation 2
+    Complete-muE      tables 1 and 2
+"""
+import math
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+
+def number(name, shape):
+    """Weights from a name: FNV-1a of it, then splitmix64 by element; every value is exact in single precision."""
+    mask = (1 << 64) - 1
+    key = 0xCBF29CE484222325
+    for byte in name.encode():
+        key = ((key ^ byte) * 0x100000001B3) & mask
+    z = np.uint64(key) + np.arange(1, math.prod(shape) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    unit = ((z ^ (z >> np.uint64(31))) >> np.uint64(42)) / 2.0**21 - 1
+    values = 0.25 * unit if len(shape) > 1 else 1 + 0.25 * unit
+    return torch.from_numpy(values).reshape(shape)
+
+
+def tokens(count):
+    state, out = 1, []
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        out.append(state >> 56)
+    return out
+
+
+ACTIVATIONS = {
+    "sigmoid": torch.sigmoid,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "identity": lambda x: x,
+    "ns_sigmoid": lambda x: 0.5 + 0.5 * torch.sigmoid(x),
+}
+
+
+class Weights:
+    """Parameters made on first use, all named by where they stand."""
+
+    def __init__(self):
+        self.all = {}
+
+    def get(self, name, *shape):
+        if name not in self.all:
+            self.all[name] = number(name, shape).requires_grad_()
+        assert self.all[name].shape == shape, name
+        return self.all[name]
+
+
+def rms_norm(x, weight):
+    return x / torch.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * weight
+
+
+def norm(w, path, x, kind):
+    size = x.shape[-1]
+    if kind == "rms":
+        return rms_norm(x, w.get(path + ".weight", size))
+    return F.layer_norm(x, (size,), w.get(path + ".weight", size), w.get(path + ".shift", size), 1e-5)
+
+
+def rotate(x, base):
+    """x: batch, place, head, width. RoPE in halves."""
+    width = x.shape[-1]
+    frequency = base ** (-torch.arange(0, width, 2, dtype=x.dtype) / width)
+    angle = torch.arange(x.shape[1], dtype=x.dtype)[:, None] * frequency
+    cos, sin = angle.cos()[None, :, None], angle.sin()[None, :, None]
+    first, second = x.chunk(2, -1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+
+def gate(w, path, row, at, y, x, log):
+    """Y' = Y * act(X W) or Y + act(X W); y: batch, place, head, width (or batch, place, width at `out`)."""
+    spec = row["gate"]
+    if spec is None or spec["at"] != at:
+        return y
+    act, own = ACTIVATIONS[spec["act"]], tuple(y.shape[2:])
+    if spec["reads"] == "itself":
+        score = act(y)
+    elif spec["reads"] == "nothing":
+        score = act(w.get(path + ".weight", *own)).expand_as(y)
+    elif at == "out":
+        score = act(x @ w.get(path + ".weight", own[0], own[0]))
+    elif spec["per"] == "head":
+        score = act(x @ w.get(path + ".weight", x.shape[-1], own[0]))[..., None]
+    else:
+        score = act(torch.einsum("btd,dhc->bthc", x, w.get(path + ".weight", x.shape[-1], *own)))
+        if spec["per"] == "shared":
+            score = score.mean(2, keepdim=True)
+    log.setdefault("gate", []).append(score.mean())
+    return y + score if spec["mode"] == "add" else y * score
+
+
+def softmax_attention(row, q, k, v, log, best):
+    """Query head i reads key head floor(i nk / nq) and value head floor(i nv / nq)."""
+    heads, places = q.shape[2], q.shape[1]
+    k = k[:, :, [i * k.shape[2] // heads for i in range(heads)]]
+    v = v[:, :, [i * v.shape[2] // heads for i in range(heads)]]
+    score = torch.einsum("bihe,bjhe->bhij", q, k) / math.sqrt(q.shape[-1])
+    future = torch.ones(places, places, dtype=torch.bool).triu(1)
+    weight = score.masked_fill(future, -math.inf).softmax(-1)
+    log.setdefault("first_token", []).append(weight[..., 0].mean())
+    if best and best < places:  # the values of the largest weights only, weights as they are
+        kept = torch.zeros_like(weight).scatter(-1, weight.topk(best, -1).indices, 1.0)
+        weight = weight * kept
+    return torch.einsum("bhij,bjhc->bihc", weight, v)
+
+
+def attention(w, path, row, x, log, best):
+    d, nq, nk, nv = row["dim"], row["q"], row["k"], row["v"]
+    width, kept, value_width = row["width"], row["key_width"], row["width"]
+    q = torch.einsum("btd,dhe->bthe", x, w.get(path + ".query", d, nq, width))
+    if row["augment"]:  # W_down(silu(q W_gate) * (q W_up)) on all heads together
+        hidden = row["augment"]
+        flat = q.flatten(2)
+        up = w.get(path + ".augment.up", nq, width, hidden).flatten(0, 1)
+        open_ = w.get(path + ".augment.gate", nq, width, hidden).flatten(0, 1)
+        down = w.get(path + ".augment.down", hidden, nq, width).flatten(1, 2)
+        q = ((F.silu(flat @ open_) * (flat @ up)) @ down).reshape(q.shape)
+    k = torch.einsum("btd,dhe->bthe", x, w.get(path + ".key", d, nk, kept))
+    v = torch.einsum("btd,dhe->bthe", x, w.get(path + ".value", d, nv, value_width))
+    q = gate(w, path + ".query_gate", row, "q", q, x, log)
+    k = gate(w, path + ".key_gate", row, "k", k, x, log)
+    v = gate(w, path + ".value_gate", row, "v", v, x, log)
+    if kept < width:
+        k = k @ w.get(path + ".widen.weight", kept, width)
+    if row["qk_norm"]:
+        q = rms_norm(q, w.get(path + ".query_norm.weight", width))
+        k = rms_norm(k, w.get(path + ".key_norm.weight", width))
+    q, k = rotate(q, row["base"]), rotate(k, row["base"])
+    o = softmax_attention(row, q, k, v, log, best)
+    if row["group_norm"]:
+        o = rms_norm(o, w.get(path + ".out_norm.weight", value_width))
+    o = gate(w, path + ".sdpa_gate", row, "sdpa", o, x, log)
+    y = torch.einsum("bthc,hcd->btd", o, w.get(path + ".output", nq, value_width, d))
+    return gate(w, path + ".output_gate", row, "out", y, x, log)
+
+
+def swiglu(x, up, open_, down):
+    return (F.silu(x @ open_) * (x @ up)) @ down
+
+
+def lore_expert(spec, x, p):
+    """out = act(x W_up + sum over the top l of pi_j (x A_j) B_j) W_down; p: this expert's weights; x: rows, d."""
+    act = ACTIVATIONS[spec["act"]]
+    maps = torch.zeros(x.shape[0], p["B"].shape[-1], dtype=x.dtype)
+    inner = F.gelu if spec["apart"] else ACTIVATIONS["identity"]
+    if spec["routed"]:
+        pi = (x @ p["router"]).softmax(-1)
+        choice = pi.topk(spec["top"], -1).indices
+        for j in range(p["A"].shape[0]):
+            taken = (choice == j).any(-1)
+            rows = x[taken]
+            maps = maps.index_add(0, taken.nonzero()[:, 0], pi[taken, j][:, None] * (inner(rows @ p["A"][j]) @ p["B"][j]))
+    else:
+        for j in range(p["A"].shape[0]):
+            maps = maps + inner(x @ p["A"][j]) @ p["B"][j]
+    hidden = x @ p["up"]
+    if not spec["apart"]:
+        hidden = hidden + maps
+    hidden = act(hidden)
+    if spec["gated"]:
+        hidden = hidden * (x @ p["line"])
+    out = hidden @ p["down"]
+    return out + maps if spec["apart"] else out
+
+
+def expert_weights(w, path, spec, lead, d):
+    """All experts of a layer, stacked along `lead`."""
+    f, e = spec["hidden"], spec["expert"]
+    if e["kind"] == "lore":
+        m, r, wide = e["lores"], e["rank"], d if e["apart"] else f
+        shapes = {"up": (d, f), "down": (f, d), "A": (m, d, r), "B": (m, r, wide)}
+        if e["routed"]:
+            shapes["router"] = (d, m)
+        if e["gated"]:
+            shapes["line"] = (d, f)
+    elif e["kind"] == "mlp":
+        shapes = {"up": (d, f), "down": (f, d)}
+    else:
+        shapes = {"up": (d, f), "gate": (d, f), "down": (f, d)}
+    made = {}
+    for part, shape in shapes.items():
+        whole = w.get(f"{path}.expert.{part}", *lead, *shape)
+        made[part] = whole.reshape(spec["experts"], *shape)
+    return made
+
+
+def run_expert(spec, p, x):
+    kind = spec["expert"]["kind"]
+    if kind == "lore":
+        return lore_expert(spec["expert"], x, p)
+    if kind == "mlp":
+        return F.gelu(x @ p["up"]) @ p["down"]
+    return swiglu(x, p["up"], p["gate"], p["down"])
+
+
+def mixture(w, path, row, x, log):
+    spec, d = row["ffn"], row["dim"]
+    n, k, groups = spec["experts"], spec["top"], spec["groups"]
+    batch, places = x.shape[:2]
+    lead = (groups, n // groups) if groups > 1 else (n,)
+    logits = x @ w.get(path + ".router", d, *lead).reshape(d, n)
+    p = logits.softmax(-1) if spec["score"] == "softmax" else logits.sigmoid()
+    taken = torch.zeros(batch, places, n, dtype=torch.bool)
+    if spec["choice"] == "expert":  # every expert takes its best tokens of each sequence
+        best = p.topk(places * k // n, 1).indices
+        taken.scatter_(1, best, True)
+    else:  # every token takes the best experts of each group
+        best = p.reshape(batch, places, groups, -1).topk(k // groups, -1).indices
+        taken.view(batch, places, groups, -1).scatter_(-1, best, True)
+    weight = p
+    if spec["renormalised"]:
+        weight = p / (p * taken).sum(-1, keepdim=True)
+    each = expert_weights(w, path, spec, lead, d)
+    flat, y = x.reshape(-1, d), torch.zeros(batch * places, d, dtype=x.dtype)
+    for i in range(n):
+        rows = taken[..., i].reshape(-1).nonzero()[:, 0]
+        out = run_expert(spec, {part: whole[i] for part, whole in each.items()}, flat[rows])
+        y = y.index_add(0, rows, weight[..., i].reshape(-1)[rows][:, None] * out)
+    y = spec["route"] * y.reshape(x.shape)
+    if spec["shared"]:
+        f = spec["shared"]
+        y = y + swiglu(x, w.get(path + ".shared.up", d, f), w.get(path + ".shared.gate", d, f), w.get(path + ".shared.down", f, d))
+    load = taken.double().mean((0, 1)) / k
+    if spec["balance"]:  # Switch: N sum_i f_i P_i
+        part = p if spec["score"] == "softmax" else p / p.sum(-1, keepdim=True)
+        log.setdefault("balance", []).append(spec["balance"] * n * (load * part.mean((0, 1))).sum())
+    if spec["z"]:
+        log.setdefault("router_z", []).append(spec["z"] * logits.logsumexp(-1).pow(2).mean())
+    return spec["multiplier"] * y
+
+
+def feed_forward(w, path, row, x, log):
+    spec, d = row["ffn"], row["dim"]
+    if "experts" in spec:
+        return mixture(w, path, row, x, log)
+    f = spec["hidden"]
+    return swiglu(x, w.get(path + ".up", d, f), w.get(path + ".gate", d, f), w.get(path + ".down", f, d))
+
+
+def forward(w, row, windows, decoding=False):
+    """windows: batch, places + 1. The logits, and what was logged: lists by layer."""
+    log, kind = {}, row["norm"]
+    embedding = w.get("embedding", row["vocab"], row["dim"])
+    x = embedding[windows[:, :-1]]
+    for i in range(row["layers"]):
+        path = f"block.{i}"
+        a = attention(w, path + ".attention", row, norm(w, path + ".attention_norm", x, kind), log, row["best"] if decoding else 0)
+        if row["sandwich"]:
+            a = norm(w, path + ".attention_out_norm", a, kind)
+        x = x + a
+        f = feed_forward(w, path + ".ffn", row, norm(w, path + ".ffn_norm", x, kind), log)
+        if row["sandwich"]:
+            f = norm(w, path + ".ffn_out_norm", f, kind)
+        x = x + f
+        log.setdefault("largest_activation", []).append(x.abs().max())
+    x = norm(w, "final_norm", x, kind)
+    logits = x @ (embedding.T if row["tied"] else w.get("unembedding", row["dim"], row["vocab"]))
+    return logits, log
+
+
+def losses(row, logits, log, windows):
+    """Scalars by name; terms are sums over layers, what is only logged is a mean."""
+    out = {"loss": F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten())}
+    total = out["loss"]
+    for name in ("balance", "router_z"):
+        if name in log:
+            out[name] = sum(log[name])
+            total = total + out[name]
+    out["total"] = total
+    for name in ("first_token", "gate", "largest_activation"):
+        if name in log and row["probes"]:
+            out[name] = sum(log[name]) / len(log[name])
+    return out
