@@ -16,6 +16,7 @@ typedef struct Entry {
     EntryState state;
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[OPERANDS];
+    size_t scratch; /* bytes beside the operands */
 } Entry;
 
 struct Products {
@@ -131,6 +132,9 @@ static bool make_primitive(Entry *entry, dnnl_engine_t engine, Layout layouts[OP
                dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
     made = made && describe(&description, engine, layouts, attributes) == dnnl_success &&
            dnnl_primitive_create(&entry->primitive, description) == dnnl_success;
+    int64_t scratch = 0;
+    if (made && dnnl_primitive_desc_query(description, dnnl_query_memory_consumption_s64, 0, &scratch) == dnnl_success)
+        entry->scratch = (size_t)scratch;
     if (description) dnnl_primitive_desc_destroy(description);
     if (operations) dnnl_post_ops_destroy(operations);
     if (attributes) dnnl_primitive_attr_destroy(attributes);
@@ -174,10 +178,14 @@ Products *products_new(const MoecTable *table) {
     return products;
 }
 
-void products_prepare(Products *products) {
-    for (int i = 0; products && i < products->count; i++)
-        if (products->entries[i].state == ENTRY_NEW)
-            entry_make(products, &products->entries[i], &products->products[i]);
+size_t products_prepare(Products *products) {
+    size_t scratch = 0; /* one space, as large as the product that wants most, serves all */
+    for (int i = 0; products && i < products->count; i++) {
+        Entry *entry = &products->entries[i];
+        if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[i]);
+        if (entry->scratch > scratch) scratch = entry->scratch;
+    }
+    return scratch;
 }
 
 void products_free(Products *products) {
@@ -213,8 +221,9 @@ Products *products_new(const MoecTable *table) {
     return NULL;
 }
 
-void products_prepare(Products *products) {
+size_t products_prepare(Products *products) {
     (void)products;
+    return 0;
 }
 
 void products_free(Products *products) {

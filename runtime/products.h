@@ -9,8 +9,9 @@ typedef struct Products Products;
 
 /* NULL when there is no library in this build or memory is short: the program's own kernels then do the work. */
 Products *products_new(const MoecTable *table);
-/* Makes the primitives of all products now; otherwise each is made on first use. */
-void products_prepare(Products *products);
+/* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes that the library will take
+ * for its own when they run. */
+size_t products_prepare(Products *products);
 void products_free(Products *products);
 
 /* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better one. */

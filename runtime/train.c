@@ -334,8 +334,8 @@ int command_train(int argc, char **argv) {
     if (good) {
         training.ceiling = ceiling_products_quick();
         memory_reset_peak();
-        products_prepare(training.model->products);
-        size_t program = memory_resident() + kernel_scratch();
+        size_t program = products_prepare(training.model->products) + kernel_scratch();
+        program += memory_resident();
         good = start(&training);
         if (good) {
             print_plan(&training, program);
