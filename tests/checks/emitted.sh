@@ -8,7 +8,7 @@ trap 'rm -rf "$folder"' EXIT
 export XDG_CACHE_HOME="$folder/cache" OMP_NUM_THREADS=2
 strict="-O1 -march=native -Wshadow -Wstrict-prototypes -Werror"
 small="--set dim=32 --set layers=2 --set train.context=64 --set train.batch=4 --set train.steps=20 --set attention.head_dim=8"
-for i in 1 2 3 4 5 6 7 8; do cat compiler/LANGUAGE.md; done >"$folder/text"
+for i in 1 2 3 4 5 6 7 8; do cat stdlib/LANGUAGE.md; done >"$folder/text"
 
 losses() { sed -n 's/.*"loss":[ ]*\([-+0-9.e]*\).*/\1/p' "$1"; }
 

@@ -7,7 +7,7 @@ trap 'rm -rf "$folder"' EXIT
 awk -v folder="$folder" '
     /^```moe$/ { file = sprintf("%s/line_%04d.moe", folder, NR); next }
     /^```/     { file = "" }
-    file       { print > file }' compiler/LANGUAGE.md README.md
+    file       { print > file }' stdlib/LANGUAGE.md README.md
 count=0
 for file in "$folder"/*.moe; do
     moec check "$file" >"$folder/out" 2>&1 || { echo "$(basename "$file"):"; cat "$folder/out"; exit 1; }
