@@ -1,11 +1,7 @@
-#include "attention.h"
 #include "matmul.h"
 #include "products.h"
 #include "seconds.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,15 +67,6 @@ static double best_rate(const long *sizes, int count, double patience) {
 double ceiling_products(void) { return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25); }
 
 double ceiling_products_quick(void) { return best_rate((const long[]){1024}, 1, 0.05); }
-
-size_t kernel_scratch(void) {
-#ifdef _OPENMP
-    size_t threads = (size_t)omp_get_max_threads();
-#else
-    size_t threads = 1;
-#endif
-    return threads * (sizeof(MoecScratch) + sizeof(MoecAttendScratch));
-}
 
 /* ---- reading ---- */
 

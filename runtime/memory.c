@@ -1,7 +1,13 @@
 #include "memory.h"
 
+#include <link.h>
 #include <malloc.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +84,38 @@ void memory_reset_peak(void) {
         fputs("5", file);
         fclose(file);
     }
+}
+
+typedef struct Search {
+    uintptr_t inside;
+    size_t bytes; /* for one thread */
+} Search;
+
+static int visit_library(struct dl_phdr_info *info, size_t size, void *data) {
+    Search *search = data;
+    size_t bytes = 0;
+    bool here = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_TLS)
+            bytes = part->p_memsz;
+        if (part->p_type == PT_LOAD && search->inside - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            here = true;
+    }
+    if (here)
+        search->bytes = bytes;
+    return here;
+}
+
+size_t memory_of_threads(const void *inside) {
+    Search search = {.inside = (uintptr_t)inside};
+    dl_iterate_phdr(visit_library, &search);
+#ifdef _OPENMP
+    return search.bytes * (size_t)omp_get_max_threads();
+#else
+    return search.bytes;
+#endif
 }
 
 char *memory_text(char text[16], double bytes) {

@@ -22,9 +22,6 @@ double ceiling_products(void);
 /* The same from size 1024 alone, in about a tenth of a second. */
 double ceiling_products_quick(void);
 
-/* Bytes that the kernels of a program take for themselves, all threads. */
-size_t kernel_scratch(void);
-
 /* GB/s of reading memory, all threads. */
 double ceiling_read(void);
 

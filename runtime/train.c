@@ -334,7 +334,7 @@ int command_train(int argc, char **argv) {
     if (good) {
         training.ceiling = ceiling_products_quick();
         memory_reset_peak();
-        size_t program = products_prepare(training.model->products) + kernel_scratch();
+        size_t program = products_prepare(training.model->products) + memory_of_threads(training.model->table);
         program += memory_resident();
         good = start(&training);
         if (good) {
