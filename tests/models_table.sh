@@ -1,0 +1,163 @@
+#!/bin/sh
+# Prints the table of models/README.md: every row of the published systems, counted by `moec check`, beside what its paper says.
+# Fails where a count is off and no reason is given. Run from anywhere; `moec` must be on the PATH.
+#
+# Below, one line a row: family:spec | place in the paper | what the paper says | small twin | reason of a gap.
+# What the paper says: a size (15B, 1.7B: within 2 %), an addition to the first spec of its group (+201: million, within one
+# unit of the last digit), an equality (=SPEC, or =SPEC+N), or - where it prints nothing.
+set -eu
+cd "$(dirname "$0")/.."
+
+rows() {
+    cat <<'END'
+# Gated Attention
+gated_attention:moe_15b | table 1, row 1: baseline | 15B | moe_small | a label: table 7 with 151936 words gives 15.58
+gated_attention:moe_15b_k8 | row 2: 8 key and value heads | +50 | moe_small_k8 |
+gated_attention:moe_15b_q48 | row 3: 48 query heads | +201 | moe_small_q48 |
+gated_attention:moe_15b_experts | row 4: 4 more experts | +400 | moe_small_experts | 24 layers of 4 experts of 3 * 2048 * 768
+gated_attention:moe_15b_sdpa | row 5: SDPA, element | +201 | moe_small_sdpa |
+gated_attention:moe_15b_v | row 6: value, element | +25 | moe_small_v |
+gated_attention:moe_15b_k | row 7: key, element | +25 | moe_small_k |
+gated_attention:moe_15b_q | row 8: query, element | +201 | moe_small_q |
+gated_attention:moe_15b_out | row 9: output | +100 | moe_small_out |
+gated_attention:moe_15b_sdpa_head | row 10: SDPA, head | +1.6 | moe_small_sdpa_head |
+gated_attention:moe_15b_v_head | row 11: value, head | +0.2 | moe_small_v_head |
+gated_attention:moe_15b_sdpa_shared | row 12: SDPA, shared | +201 | moe_small_sdpa_shared |
+gated_attention:moe_15b_v_shared | row 13: value, shared | +25 | moe_small_v_shared |
+gated_attention:moe_15b_sdpa_add | row 14: SDPA, additive SiLU | +201 | moe_small_sdpa_add |
+gated_attention:moe_15b_sdpa_silu | row 15: SDPA, SiLU | +201 | moe_small_sdpa_silu |
+gated_attention:moe_15b_group_norm | table 3: norm of each head | - | moe_small_group_norm |
+gated_attention:moe_15b_itself | table 3: SiLU without parameters | =moe_15b | moe_small_itself |
+gated_attention:moe_15b_identity | table 3: additive identity | =moe_15b_sdpa | moe_small_identity |
+gated_attention:moe_15b_no_input | table 4: input-independent | =moe_15b+98304 | moe_small_no_input |
+gated_attention:moe_15b_ns_sigmoid | table 4: NS-sigmoid | =moe_15b_sdpa | moe_small_ns_sigmoid |
+gated_attention:dense_28 | table 2, row 1 | 1.7B | dense_small |
+gated_attention:dense_28_sdpa | row 2: SDPA, element | 1.7B | dense_small_sdpa |
+gated_attention:dense_28_3t | row 3 | =dense_28 | dense_small |
+gated_attention:dense_28_3t_sdpa | row 4 | =dense_28_sdpa | dense_small_sdpa |
+gated_attention:dense_48 | row 5 | 1.7B | dense_small |
+gated_attention:dense_48_fast | row 6: rate 8e-3 | =dense_48 | dense_small |
+gated_attention:dense_48_sandwich | row 7: sandwich norm | =dense_48+147456 | dense_small_sandwich |
+gated_attention:dense_48_sdpa | row 8: SDPA, element | 1.7B | dense_small_sdpa |
+gated_attention:dense_48_head | row 9: SDPA, head | 1.7B | dense_small_head |
+gated_attention:dense_48_sdpa_fast | row 10: rate 8e-3 | =dense_48_sdpa | dense_small_sdpa |
+gated_attention:dense_48_1t | row 11 | =dense_48 | dense_small |
+gated_attention:dense_48_1t_fast | row 12: rate 8e-3 | =dense_48 | dense_small |
+gated_attention:dense_48_1t_sdpa | row 13 | =dense_48_sdpa | dense_small_sdpa |
+gated_attention:dense_48_1t_sdpa_fast | row 14: rate 8e-3 | =dense_48_sdpa | dense_small_sdpa |
+# Sigma
+sigma:sigma_1b5 | 1.5B | 1.5B | sigma_small | a label without the augmented queries: 26 layers of 18.87 million
+sigma:sigma_10b | 10B | 10B | sigma_small_wide |
+sigma:standard_1b5 | Std | =sigma_1b5-449839104 | standard_small |
+sigma:mha | table 1: 32 keys, 32 values | 1B | mha_small | a label: 1.13 without the embedding
+sigma:mha_v16 | 16 values | =mha-46137344 | mha_small_v16 |
+sigma:mha_k16 | 16 keys | =mha_v16 | mha_small_k16 |
+sigma:gqa16 | 16 of both | - | gqa16_small |
+sigma:gqa16_v4 | 4 values | - | gqa16_small_v4 |
+sigma:gqa16_k4 | 4 keys | =gqa16_v4 | gqa16_small_k4 |
+sigma:gqa4 | 4 of both | - | gqa4_small |
+sigma:gqa4_v1 | 1 value | - | gqa4_small_v1 |
+sigma:gqa4_k1 | 1 key | =gqa4_v1 | gqa4_small_k1 |
+sigma:mha_half | table 2: half K width | - | mha_small_half |
+sigma:gqa16_half | half K width | - | gqa16_small_half |
+sigma:gqa4_half | half K width | - | gqa4_small_half |
+sigma:mha_best | table 3: top 100 values | =mha | mha_small_best |
+sigma:gqa16_best | top 100 values | =gqa16 | gqa16_small_best |
+sigma:gqa4_best | top 100 values | =gqa4 | gqa4_small_best |
+sigma:mha_q | table 4: AugQ 5632 | - | mha_small_q |
+sigma:gqa16_q | AugQ 3072 | =gqa16_f | gqa16_small_q |
+sigma:gqa16_q4096 | AugQ 4096 | - | gqa16_small_q64 |
+sigma:gqa16_q5632 | AugQ 5632 | - | gqa16_small_q88 |
+sigma:gqa4_q | AugQ 5632 | - | gqa4_small_q |
+sigma:gqa16_f | table 5: AugF | =gqa16+415236096 | gqa16_small_f |
+sigma:gqa16_2f | 2 AugF | =gqa16+830472192 | gqa16_small_2f |
+sigma:gqa16_3f | 3 AugF | - | gqa16_small_3f |
+sigma:gqa16_5f | 5 AugF | - | gqa16_small_5f |
+sigma:gqa16_f_q | AugF, AugQ | =gqa16_2f | gqa16_small_f_q |
+sigma:gqa16_2f_q | 2 AugF, AugQ | =gqa16_3f | gqa16_small_2f_q |
+sigma:gqa16_3f_q | 3 AugF, AugQ | - | gqa16_small_3f_q |
+sigma:gqa16_q_k4 | table 6: AugQ, 4 keys | =gqa16_q-34603008 | gqa16_small_q_k4 |
+sigma:gqa16_q_half | AugQ, half K width | - | gqa16_small_q_half |
+sigma:gqa16_k4_half | 4 keys, half K width | - | gqa16_small_k4_half |
+sigma:gqa16_q_k4_half | all three | - | gqa16_small_q_k4_half |
+# StructMoE
+structmoe:baseline_410m | 410M active: 13 experts | 2B | baseline_small | a label: 2.72 and 0.26 of untied embeddings
+structmoe:structmoe_410m | 8 experts, 8 LoREs of rank 128 | =baseline_410m+1449984 | structmoe_small |
+structmoe:structmoe_410m_paper | 32 LoREs of rank 64 | - | structmoe_small_paper |
+structmoe:structmoe_410m_free | no LoRE router | =baseline_410m-122880 | structmoe_small_free |
+structmoe:baseline_125m | 125M active: 10 experts | 710M | baseline_small | a label: 0.59 and 0.20 of untied embeddings
+structmoe:structmoe_125m | 7 experts, 8 LoREs of rank 64 | =baseline_125m-4230144 | structmoe_small_seven |
+structmoe:structmoe_125m_free | no LoRE router | - | structmoe_small_free |
+structmoe:structmoe_125m_apart | not entangled | =baseline_125m-101376 | structmoe_small_apart |
+structmoe:structmoe_410m_top2 | open: two experts a token | =structmoe_410m | structmoe_small_top2 |
+structmoe:structmoe_410m_fine | open: 32 experts | - | structmoe_small_fine |
+structmoe:structmoe_410m_gated | open: SwiGLU | - | structmoe_small_gated |
+# Complete-muE
+complete_mue:mue_dense | dense of the same active width | - | mue_small_dense |
+complete_mue:mue_e128a8s1 | 128e8a1s | 6.3B | mue_small_e8a3s1 |
+complete_mue:mue_e128a8g4s1 | 128e8a4g1s | =mue_e128a8s1 | mue_small_e16a8g4s1 |
+complete_mue:mue_proxy_dense | proxy, dense | - | mue_small_dense |
+complete_mue:mue_proxy | 16e4a | - | mue_small |
+complete_mue:mue_proxy_e32a4 | capacity | - | mue_small_e16a4 |
+complete_mue:mue_proxy_e64a4 | capacity | - | mue_small_e16a4 |
+complete_mue:mue_proxy_e32a8 | granularity | - | mue_small_e16a8 |
+complete_mue:mue_proxy_e64a16 | granularity | - | mue_small_e16a8 |
+complete_mue:mue_proxy_e16a3s1 | shared expert | - | mue_small_e8a3s1 |
+complete_mue:mue_proxy_e16a4g2 | groups | =mue_proxy | mue_small_e8a4g2 |
+complete_mue:mue_proxy_choice | experts choose | =mue_proxy | mue_small_choice |
+END
+}
+
+# "spec total active cache" of every full row.
+count_rows() {
+    rows | sed -n 's/^\([a-z_]*\):\([a-z0-9_]*\) .*/\1 \2/p' | while read -r family spec; do
+        moec check --json "models/$family.moe:$spec" | awk -v spec="$spec" '
+            /"total":/ && !total { total = $2 + 0 }
+            /"active":/ && !active { active = $2 + 0 }
+            /"cache_bytes_per_token":/ { cache = $2 + 0 }
+            END { printf "%s %.0f %.0f %.0f\n", spec, total, active, cache }'
+    done
+}
+
+table() {
+    awk -F ' *[|] *' '
+        function number(text) { return text ~ /B/ ? text * 1e9 : text * 1e6 }
+        function short(n) { return n < 1e9 ? sprintf("%.1fM", n / 1e6) : sprintf("%.3fB", n / 1e9) }
+        function wrong(spec, says) { print spec ": " says > "/dev/stderr"; bad = 1 }
+        FNR == NR { split($0, part, " "); total[part[1]] = part[2]; active[part[1]] = part[3]; cache[part[1]] = part[4]; next }
+        /^#/ {
+            printf "\n## %s\n\n| spec | in the paper | parameters | paper | active | cache | held by | gap |\n|---|---|---|---|---|---|---|---|\n", substr($0, 3)
+            base = ""
+            next
+        }
+        {
+            spec = $1; sub(/.*:/, "", spec); said = $3; why = $5; ours = short(total[spec])
+            if (base == "") base = spec
+            if (said ~ /^[+]/) {
+                digits = index(said, ".") ? length(said) - index(said, ".") : 0
+                added = (total[spec] - total[base]) / 1e6
+                difference = added - substr(said, 2)
+                ours = sprintf("+%.*fM", digits + 2, added)
+                if ((difference < 0 ? -difference : difference) >= 10 ^ -digits && why == "") wrong(spec, "adds " added " million, not " said)
+                said = said "M"
+            } else if (said ~ /^=/) {
+                other = substr(said, 2); more = 0
+                if (match(other, /[+-][0-9]+$/)) { more = substr(other, RSTART) + 0; other = substr(other, 1, RSTART - 1) }
+                if (total[spec] != total[other] + more) wrong(spec, total[spec] - total[other] " more than " other ", not " more)
+                said = "as `" other "`" (more ? sprintf(" %s %d", more < 0 ? "-" : "+", more < 0 ? -more : more) : "")
+            } else if (said != "-") {
+                share = total[spec] / number(said)
+                if ((share < 0.98 || share > 1.02) && why == "") wrong(spec, ours " is not within 2 % of " said)
+            }
+            printf "| `%s` | %s | %s | %s | %s | %d | `%s` | %s |\n", spec, $2, ours, said, short(active[spec]), cache[spec], $4, why
+        }
+        END {
+            if (cache["sigma_1b5"] * 8 != cache["standard_1b5"] * 5) wrong("sigma_1b5", "the cache is not 37.5 % below Std")
+            exit bad
+        }' "$1" -
+}
+
+counts=$(mktemp)
+trap 'rm -f "$counts"' EXIT
+count_rows >"$counts"
+rows | table "$counts"
