@@ -28,7 +28,7 @@ $moec train examples/first.moe --data "$out/text.txt" --out "$out/run"
 
 prompt="And God said"
 step "generating from '$prompt'"
-$moec generate "$out/run" --prompt "$prompt" --tokens 300 --temperature 0.7 --seed 1
+$moec generate "$out/run" --prompt "$prompt" --tokens 110 --temperature 0.7 --seed 1
 
 step "the model as stand-alone C: $out/c"
 rm -rf "$out/c"
