@@ -128,8 +128,8 @@ typedef struct MoecPair {
 } MoecPair;
 
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
-MOEC_FUNCTION void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
-                               float *score) {
+MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
+                            float *score) {
     const MoecBlockProduct product = {
         pair->queries,
         pair->keys,
@@ -153,14 +153,14 @@ MOEC_FUNCTION void moec_scores(const MoecAttend *attend, const MoecHead *head, c
     }
 }
 
-MOEC_FUNCTION float moec_row_max(const float *row, MoecRange range, float largest) {
+MOEC_LARGE float moec_row_max(const float *row, MoecRange range, float largest) {
 #pragma omp simd reduction(max : largest)
     for (long j = range.first; j < range.end; j++) largest = row[j] > largest ? row[j] : largest;
     return largest;
 }
 
 /* row = exp(row - less) inside the range, 0 outside; returns the sum. */
-MOEC_FUNCTION float moec_row_weights(float *row, MoecRange range, long count, float less) {
+MOEC_LARGE float moec_row_weights(float *row, MoecRange range, long count, float less) {
     float sum = 0.0f;
     for (long j = 0; j < range.first && j < count; j++) row[j] = 0.0f;
 #pragma omp simd reduction(+ : sum)
@@ -180,8 +180,8 @@ MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 /* ---- forward ---- */
 
 /* Takes one block of keys into the running softmax and output of a block of queries. */
-MOEC_FUNCTION void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
-                                    const MoecPair *pair) {
+MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
+                                 const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     moec_scores(attend, head, pair, scratch->score);
     for (long i = 0; i < pair->queries; i++) {
@@ -288,8 +288,8 @@ typedef struct MoecHeadGrad {
 
 /* From the scores, already in scratch, and the products of output_grad with the values in `slope`:
  * weights into `score`, adjoints of q.k into `slope`. */
-MOEC_FUNCTION void moec_attend_slopes(const MoecAttend *attend, const MoecHead *head,
-                                      const MoecPair *pair) {
+MOEC_LARGE void moec_attend_slopes(const MoecAttend *attend, const MoecHead *head,
+                                   const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const float bend = attend->cap != 0.0f ? 1.0f / attend->cap : 0.0f;
     for (long i = 0; i < pair->queries; i++) {

@@ -144,14 +144,13 @@ MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) {
 /* Lanes first .. first+count-1, at most a register of them, whose elements lie side by side along
  * depth: whole squares only; returns the depth done. Beyond `count` it writes zeros, up to a full
  * register: what stands there is written later. */
-MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
-                                   const long width, float *out) {
+MOEC_LARGE long moec_pack_squares(const MoecOperand *x, long first, long count, long depth,
+                                  long width, float *out) {
     long p = 0;
     for (; MOEC_TRANSPOSES && p + MOEC_LANES <= depth; p += MOEC_LANES) {
-        MoecVector rows[MOEC_LANES];
-#pragma GCC unroll 16
-        for (long i = 0; i < MOEC_LANES; i++)
-            rows[i] = i < count ? moec_load(moec_element(x, first + i, p)) : (MoecVector){0};
+        MoecVector rows[MOEC_LANES] = {0};
+        for (long i = 0; i < MOEC_LANES && i < count; i++)
+            rows[i] = moec_load(moec_element(x, first + i, p));
         moec_transpose(rows);
 #pragma GCC unroll 16
         for (long q = 0; q < MOEC_LANES; q++) moec_store(out + (p + q) * width, rows[q]);
@@ -160,36 +159,34 @@ MOEC_INLINE long moec_pack_squares(const MoecOperand *x, long first, long count,
 }
 
 /* One panel: out[depth][width] of lanes first .. first+count-1, zero beyond. */
-MOEC_INLINE void moec_pack_panel(const MoecOperand *x, long first, long count, long depth,
-                                 const long width, float *out) {
+MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count, long depth,
+                                   long width, float *out) {
     if (x->lane == 1 && x->lanes == NULL && count == width) {
-        for (long p = 0; p < depth; p++)
-            memcpy(out + p * width, moec_element(x, first, p), (size_t)width * sizeof *out);
+        for (long p = 0; p < depth; p++) {
+            const float *from = moec_element(x, first, p);
+            if (width == MOEC_TILE_M)
+                memcpy(out + p * width, from, MOEC_TILE_M * sizeof *out);
+            else
+                memcpy(out + p * width, from, MOEC_TILE_N * sizeof *out);
+        }
         return;
     }
+    const int side_by_side = x->depth == 1 && x->depths == NULL;
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long lanes = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, lanes);
-        const int side_by_side = x->depth == 1 && x->depths == NULL;
-        const long done =
-            side_by_side ? moec_pack_squares(x, first + i, full, depth, width, out + i) : 0;
-        for (long p = done; p < depth; p++)
+        long p = 0;
+        if (side_by_side) p = moec_pack_squares(x, first + i, full, depth, width, out + i);
+        for (; p < depth; p++)
             for (long j = 0; j < lanes; j++)
                 out[p * width + i + j] = j < full ? *moec_element(x, first + i + j, p) : 0.0f;
     }
 }
 
-MOEC_FUNCTION void moec_pack_a(const MoecOperand *a, long first, long count, long depth,
-                               float *out) {
-    for (long i = 0; i < count; i += MOEC_TILE_M)
-        moec_pack_panel(a, first + i, moec_least(count - i, MOEC_TILE_M), depth, MOEC_TILE_M,
-                        out + i * depth);
-}
-
-MOEC_FUNCTION void moec_pack_b(const MoecOperand *b, long first, long count, long depth,
-                               float *out) {
-    for (long j = 0; j < count; j += MOEC_TILE_N)
-        moec_pack_panel(b, first + j, moec_least(count - j, MOEC_TILE_N), depth, MOEC_TILE_N,
-                        out + j * depth);
+/* `count` lanes in panels of `width`, which is MOEC_TILE_M or MOEC_TILE_N. */
+MOEC_LARGE void moec_pack_panels(const MoecOperand *x, long count, long depth, long width,
+                                 float *out) {
+    for (long i = 0; i < count; i += width)
+        moec_pack_panel(x, i, moec_least(count - i, width), depth, width, out + i * depth);
 }
 
 /* ---- one tile ---- */
@@ -235,23 +232,22 @@ MOEC_INLINE void moec_tile_rows(const MoecTile *tile, const long rows) {
 
 /* A tile with any number of rows: the next larger of three sizes, into a copy when that or the
  * width does not fit. */
-MOEC_FUNCTION void moec_tile(const MoecTile *tile, long rows, long columns) {
-    if (rows == MOEC_TILE_M && columns == MOEC_TILE_N) {
-        moec_tile_rows(tile, MOEC_TILE_M);
-        return;
-    }
+MOEC_LARGE void moec_tile(const MoecTile *tile, long rows, long columns) {
+    const int fits = rows == MOEC_TILE_M && columns == MOEC_TILE_N;
     float *copy = moec_scratch.tile;
     MoecTile part = *tile;
-    part.c = copy;
-    part.c_m = MOEC_TILE_N;
-    part.add = 0;
+    if (!fits) {
+        part.c = copy;
+        part.c_m = MOEC_TILE_N;
+        part.add = 0;
+    }
     if (rows <= MOEC_TILE_M / 4)
         moec_tile_rows(&part, MOEC_TILE_M / 4);
     else if (rows <= MOEC_TILE_M / 2)
         moec_tile_rows(&part, MOEC_TILE_M / 2);
     else
         moec_tile_rows(&part, MOEC_TILE_M);
-    for (long i = 0; i < rows; i++) {
+    for (long i = 0; i < rows && !fits; i++) {
         float *c = tile->c + i * tile->c_m;
         const float *from = copy + i * MOEC_TILE_N;
         for (long j = 0; j < columns; j++) c[j] = tile->add ? c[j] + from[j] : from[j];
@@ -278,7 +274,7 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const float *cons
 
 /* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time,
  * those beyond k times 0. */
-MOEC_FUNCTION void moec_few_by_rows(const MoecBlockProduct *block) {
+MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
     for (long i = 0; i < block->m && !block->accumulate; i++)
         memset(block->c + i * block->c_m, 0, (size_t)block->n * sizeof *block->c);
     for (long p = 0; p < block->k; p += MOEC_STREAMS) {
@@ -314,7 +310,7 @@ MOEC_INLINE void moec_dots(long k, const float *a, const float *b, long b_n, con
 }
 
 /* Both operands contiguous along k: MOEC_STREAMS columns of b at a time. */
-MOEC_FUNCTION void moec_few_by_columns(const MoecBlockProduct *block) {
+MOEC_LARGE void moec_few_by_columns(const MoecBlockProduct *block) {
     const long b_n = block->b.lane;
     for (long j = 0; j < block->n; j += MOEC_STREAMS) {
         const float *b = block->b.data + j * b_n;
@@ -333,8 +329,8 @@ MOEC_FUNCTION void moec_few_by_columns(const MoecBlockProduct *block) {
 /* ---- one block, in this thread ---- */
 
 /* Rows m0 .. of one packed block of a against columns of b, packed (b_step 0) or in place. */
-MOEC_FUNCTION void moec_block_tiles(const MoecBlockProduct *block, long rows, long columns,
-                                    const MoecTile *pattern) {
+MOEC_LARGE void moec_block_tiles(const MoecBlockProduct *block, long rows, long columns,
+                                 const MoecTile *pattern) {
     const int in_place = pattern->b_step != MOEC_TILE_N || pattern->b != moec_scratch.b;
     for (long j = 0; j < columns; j += MOEC_TILE_N) {
         const long width = moec_least(columns - j, MOEC_TILE_N);
@@ -343,7 +339,7 @@ MOEC_FUNCTION void moec_block_tiles(const MoecBlockProduct *block, long rows, lo
         if (in_place &&
             width < MOEC_TILE_N) { /* the last columns: a full register would read beyond the row */
             const MoecOperand rest = {tile.b, 1, tile.b_step, NULL, NULL};
-            moec_pack_b(&rest, 0, width, tile.k, moec_scratch.b);
+            moec_pack_panels(&rest, width, tile.k, MOEC_TILE_N, moec_scratch.b);
             tile.b = moec_scratch.b;
             tile.b_step = MOEC_TILE_N;
         }
@@ -369,7 +365,7 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
     return 1;
 }
 
-MOEC_FUNCTION void moec_block_multiply(const MoecBlockProduct *block) {
+MOEC_LARGE void moec_block_multiply(const MoecBlockProduct *block) {
     if (block->k <= 0) {
         for (long i = 0; i < block->m && !block->accumulate; i++)
             memset(block->c + i * block->c_m, 0, (size_t)block->n * sizeof *block->c);
@@ -384,10 +380,11 @@ MOEC_FUNCTION void moec_block_multiply(const MoecBlockProduct *block) {
         for (long p = 0; p < block->k; p += deep) {
             const long depth = moec_least(block->k - p, deep);
             const MoecOperand a = moec_from(block->a, 0, p), b = moec_from(block->b, j, p);
-            if (!in_place) moec_pack_b(&b, 0, columns, depth, moec_scratch.b);
+            if (!in_place) moec_pack_panels(&b, columns, depth, MOEC_TILE_N, moec_scratch.b);
             for (long i = 0; i < block->m; i += MOEC_BLOCK_M) {
                 const long rows = moec_least(block->m - i, MOEC_BLOCK_M);
-                moec_pack_a(&a, i, rows, depth, moec_scratch.a);
+                const MoecOperand part = moec_from(a, i, 0);
+                moec_pack_panels(&part, rows, depth, MOEC_TILE_M, moec_scratch.a);
                 const MoecTile pattern = {depth,
                                           moec_scratch.a,
                                           in_place ? b.data : moec_scratch.b,

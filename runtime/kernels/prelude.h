@@ -19,6 +19,8 @@
 /* What a translation unit does not call costs nothing and warns of nothing. */
 #define MOEC_FUNCTION static __attribute__((unused))
 #define MOEC_INLINE static inline __attribute__((unused, always_inline))
+/* Long unrolled code: one copy of it, or compiling a model takes longer than it must. */
+#define MOEC_LARGE static __attribute__((unused, noinline))
 
 /* ---- threads ---- */
 
