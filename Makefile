@@ -48,6 +48,8 @@ UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o
+# `make test` and `make quickstart` use every processor unless told otherwise.
+JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
 
 .DELETE_ON_ERROR:
@@ -107,7 +109,7 @@ units: $(UNIT_PROGRAMS)
 .PHONY: test
 test:
 	@.ci/setup test
-	@$(MAKE) --no-print-directory all units
+	@$(MAKE) --no-print-directory $(JOBS) all units
 	@BUILD=$(BUILD) CC="$(CC)" tests/run
 
 # Published systems in PyTorch, computed again, against every row as compiled.
@@ -120,7 +122,7 @@ test-oracle: units
 .PHONY: quickstart
 quickstart:
 	@.ci/setup quickstart
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@BUILD=$(BUILD) examples/quickstart.sh
 
 .PHONY: bench
