@@ -39,6 +39,7 @@ enum {
 };
 
 typedef float MoecVector __attribute__((vector_size(MOEC_LANES * 4), aligned(4), may_alias));
+typedef float MoecFour __attribute__((vector_size(16)));
 
 /* An operand seen as lanes (rows of a, columns of b) by depth (k): element (i, p) is data[i*lane +
  * p*depth], where i or p goes through a table when there is one. */
@@ -78,9 +79,11 @@ MOEC_INLINE void moec_store(float *x, MoecVector value) {
 }
 
 MOEC_INLINE float moec_vector_sum(MoecVector x) {
-    float sum = 0.0f;
-    for (int i = 0; i < MOEC_LANES; i++) sum += x[i];
-    return sum;
+    MoecFour part[MOEC_LANES / 4];
+    memcpy(part, &x, sizeof part);
+    MoecFour sum = part[0];
+    for (int i = 1; i < MOEC_LANES / 4; i++) sum += part[i];
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 /* The operand from lane `lane` and depth `depth` on. */
