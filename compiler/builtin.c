@@ -95,7 +95,12 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     for (int i = 0; i < count; i++) {
         all *= (double)indices[i]->axis->size;
         if (expr_uses_index(value->expr, indices[i])) used[used_count++] = indices[i];
-        else absent *= (double)indices[i]->axis->size;
+        else if (indices[i] == e->batch) absent *= (double)indices[i]->axis->size;
+        else {
+            report_error(e->reports, span, "what is reduced does not depend on index '%s'", indices[i]->name);
+            report_help(e->reports, "leave '%s' out, or multiply by size(%s)", indices[i]->name, indices[i]->axis->name);
+            return value_error(e, span);
+        }
     }
     if (!strcmp(kind, "logsumexp") && used_count == count) return logsumexp(e, indices, count, value, span);
     bool sum = !strcmp(kind, "sum"), mean = !strcmp(kind, "mean");
@@ -449,6 +454,10 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
                 return value_error(e, node->span);
             }
         return NULL;
+    }
+    if (node->kids[2]) {
+        report_error(e->reports, node->kids[2]->span, "'%s' takes no options", name);
+        return value_error(e, node->span);
     }
     Value *values[3] = {NULL, NULL, NULL};
     for (int i = 0; i < args->count; i++) {

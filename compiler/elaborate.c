@@ -28,7 +28,10 @@ static void report_unknown_model(Unit *unit, Span span, const char *name)
     for (int i = 0; i < unit->models.count && count < 256; i++) names[count++] = ((Node *)unit->models.items[i])->name;
     report_error(unit->reports, span, "there is no model or layer '%s'", name);
     const char *near = did_you_mean(name, names, count);
+    Text text = {.arena = unit->arena};
+    for (int i = 0; i < count && i < 16; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
+    else if (count) report_help(unit->reports, "the models are %s%s", text.text, count > 16 ? ", ..." : "");
 }
 
 /* The layer of a model and the options it was given, base first. */
@@ -352,9 +355,12 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     e->settings = settings;
     const Node *model = find_model(unit, model_name);
     if (!model) {
-        Span whole = {.source = unit->sources.count ? unit->sources.items[0] : NULL};
-        if (model_name) report_unknown_model(unit, whole, model_name);
-        else report_error(unit->reports, whole, "this file declares no model");
+        if (model_name) report_unknown_model(unit, (Span){0}, model_name);
+        else {
+            const Source *file = unit->sources.count ? unit->sources.items[0] : NULL;
+            report_error(unit->reports, (Span){0}, "%s declares no model", file ? file->path : "the file");
+            report_help(unit->reports, "add one: model NAME = decoder { ... }");
+        }
         return NULL;
     }
     e->program = program_new(unit->arena, unit->reports, model->name, graph);

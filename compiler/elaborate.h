@@ -177,6 +177,7 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
 
 /* ---- express.c ---- */
 Value *evaluate(Elaborator *e, const Node *node);
+void report_unknown_name(Elaborator *e, const Value *value);
 bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *number);
 bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);
 Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span);

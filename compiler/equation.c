@@ -350,6 +350,11 @@ static Value *equation_value(Elaborator *e, const Node *node)
     }
     Value *value = evaluate(e, node->kids[1]);
     if (value->kind == KIND_ERROR) return value;
+    const Node *right = node->kids[1];
+    if (value->kind == KIND_WORD && right->kind == NODE_NAME && !scope_find(e->scope, right->name)) {
+        report_unknown_name(e, value);
+        return value_error(e, node->span);
+    }
     if (!node->kids[0] && value->kind != KIND_TENSOR) return value;
     if (value->kind == KIND_WORD || (value->kind != KIND_TENSOR && value->kind != KIND_NUMBER)) {
         value_expr(e, value); /* reports what it is */

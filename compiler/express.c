@@ -140,7 +140,12 @@ void scope_pop(Elaborator *e)
     e->scope = e->scope->parent;
 }
 
-static void report_unknown_name(Elaborator *e, const Value *value)
+static bool is_unbound(Elaborator *e, const Node *node)
+{
+    return node->kind == NODE_NAME && !scope_find(e->scope, node->name) && !equation_find(e, node->name);
+}
+
+void report_unknown_name(Elaborator *e, const Value *value)
 {
     report_error(e->reports, value->span, "'%s' is not defined here", value->word);
     const char *names[256];
@@ -370,6 +375,10 @@ static Value *binary(Elaborator *e, const Node *node)
     if (a->kind == KIND_ERROR) return a;
     if (b->kind == KIND_ERROR) return b;
     bool equality = !strcmp(node->name, "==") || !strcmp(node->name, "!=");
+    if (a->kind == KIND_WORD && b->kind == KIND_WORD && is_unbound(e, node->kids[0]) && is_unbound(e, node->kids[1])) {
+        report_unknown_name(e, a); /* two bare words: one was meant to be an option */
+        return value_error(e, node->span);
+    }
     if (equality && (!numeric(a) || !numeric(b))) {
         bool same = value_equal(a, b) || same_word(a, node->kids[1], b) || same_word(b, node->kids[0], a);
         return flag(e, same == !strcmp(node->name, "=="), node->span);
@@ -651,6 +660,10 @@ static Value *call(Elaborator *e, const Node *node)
     }
     for (int i = 0; i < args->count; i++) {
         arguments[i] = evaluate(e, args->kids[i]);
+        if (arguments[i]->kind == KIND_WORD) {
+            report_unknown_name(e, arguments[i]);
+            return value_error(e, node->span);
+        }
         if (arguments[i]->kind == KIND_ERROR) return arguments[i];
     }
     Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;

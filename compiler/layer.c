@@ -259,6 +259,12 @@ static void axis_statement(Elaborator *e, const Node *node)
     double size;
     Value *value = value_error(e, node->span);
     if (!declare_once(e, node)) return;
+    if (node->kind == NODE_SEQUENCE && e->program->sequence) {
+        report_error(e->reports, node->span, "a model has one sequence");
+        report_note(e->reports, e->program->sequence->span, "it is declared here");
+        report_help(e->reports, "declare the other one with 'axis'");
+        return;
+    }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
         if (size != floor(size) || size < 1 || size > 2147483647.0)
             report_error(e->reports, node->kids[0]->span, "axis '%s' would have size %.9g: it must be a whole number from 1",
@@ -491,6 +497,23 @@ static void metric_statement(Elaborator *e, const Node *node)
     if (expr) add_metric(e, node->name, node->kind == NODE_AUX, expr, node->name_span);
 }
 
+/* A state is the same for all tokens of a batch: its new value must be, too. */
+static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node *node)
+{
+    Index *used[MAX_LOOPS * 2];
+    int count = free_indices(e, expr, used);
+    count += ambient_used(e, expr, used + count);
+    for (int i = 0; i < count; i++) {
+        if (expr_uses_index(place->expr, used[i])) continue;
+        const char *name = used[i] == e->batch ? "batch" : used[i]->name;
+        report_error(e->reports, node->kids[1]->span, "the new value of '%s' depends on index '%s', the state does not",
+                     node->name, name);
+        report_help(e->reports, "reduce it: mean[%s] ...", name);
+        return false;
+    }
+    return true;
+}
+
 /* update bias[n] = expr: the new value is computed here and stored when the step is over. */
 static void update_statement(Elaborator *e, const Node *node)
 {
@@ -509,7 +532,7 @@ static void update_statement(Elaborator *e, const Node *node)
     Value *value = place->kind == KIND_ERROR ? place : evaluate(e, node->kids[1]);
     Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
     e->equation = outer;
-    if (!expr) return;
+    if (!expr || !fits_state(e, place, expr, node)) return;
     Tensor *tensor = kept->expr->tensor;
     Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name), ROLE_TEMP, TYPE_REAL,
                               tensor->rank, tensor->axes, node->span);
