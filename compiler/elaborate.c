@@ -200,6 +200,11 @@ static void outputs(Elaborator *e)
 
 static void model_program(Elaborator *e, const Node *layer, Record *record)
 {
+    if (layer->kids[0] && layer->kids[0]->count) {
+        report_error(e->reports, layer->name_span, "layer '%s' takes arguments: it is no model", layer->name);
+        report_help(e->reports, "base the model on a layer that declares its inputs, such as decoder");
+        return;
+    }
     Value *train = train_group(e, layer, record);
     double sequences = group_number(e, train, "batch", 1);
     e->program->batch = axis_new(e->program, "batch", (long)sequences, AXIS_BATCH, layer->span);
