@@ -299,15 +299,15 @@ MOEC_INLINE void moec_dots(long k, const float *a, const float *b, long b_n, con
     MoecVector sum[MOEC_STREAMS];
 #pragma GCC unroll 8
     for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
-    long p = 0;
-    for (; p + MOEC_LANES <= k; p += MOEC_LANES) {
+    const long whole = k - k % MOEC_LANES;
+    for (long p = 0; p < whole; p += MOEC_LANES) {
         const MoecVector x = moec_load(a + p);
 #pragma GCC unroll 8
         for (long q = 0; q < count; q++) sum[q] += x * moec_load(b + q * b_n + p);
     }
     for (long q = 0; q < count; q++) {
         float rest = moec_vector_sum(sum[q]);
-        for (long r = p; r < k; r++) rest += a[r] * b[q * b_n + r];
+        for (long p = whole; p < k; p++) rest += a[p] * b[q * b_n + p];
         c[q] = accumulate ? c[q] + rest : rest;
     }
 }
