@@ -115,11 +115,11 @@ static const char *value_text(Emitter *emitter, const Statement *statement) {
 void emit_member(Emitter *emitter, Member *member) {
     Statement *statement = member->statement;
     const char *value = value_text(emitter, statement);
-    if (statement->reduction == REDUCE_NONE) {
+    if (statement->reduction == REDUCE_NONE || member->kept == member->depth) {
         emit_store(emitter, member, value);
         return;
     }
-    const char *sum = member->sum;
+    const char *sum = member->part ? member->part : member->sum;
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
         sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text,

@@ -30,9 +30,11 @@ static bool is_innermost(const Nest *nest) {
     return true;
 }
 
-#define EACH_MEMBER(emitter, member)                                                               \
-    for (int member##_at = 0; member##_at < (emitter)->kernel->members.count; member##_at++)       \
-        for (Member *member = (emitter)->kernel->members.items[member##_at]; member; member = NULL)
+/* Member number `at` of the kernel that is being written, NULL after the last. */
+static Member *member_at(const Emitter *emitter, int at) {
+    const List *members = &emitter->kernel->members;
+    return at < members->count ? members->items[at] : NULL;
+}
 
 /* ---- values computed once, outside of the loops that do not change them ---- */
 
@@ -44,8 +46,10 @@ static int deepest_index(const Member *member, const Expr *expr) {
 }
 
 static bool reads_what_is_written(const Emitter *emitter, const Expr *expr) {
-    EACH_MEMBER(emitter, member)
-    if (expr_reads(expr, member->statement->target->tensor)) return true;
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (expr_reads(expr, member->statement->target->tensor)) return true;
+    }
     return false;
 }
 
@@ -84,7 +88,8 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
 }
 
 static void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
-    EACH_MEMBER(emitter, member) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (level >= 0 && !is_inside(member, nest)) continue;
         hoist(emitter, member, member->statement->target, false, level);
         hoist(emitter, member, member->statement->value, false, level);
@@ -115,7 +120,8 @@ static bool is_direct(const Member *member, const Local *local) {
 
 /* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
 static void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
-    EACH_MEMBER(emitter, member) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         Local *local = NULL;
         const char *scalar = scalar_of(emitter, member, &local);
@@ -135,6 +141,40 @@ static void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     }
 }
 
+/* A sum over several loops is kept for each turn of the outer ones first: so long chains of
+ * additions do not lose digits. */
+static bool sums_in_parts(const Member *member, const Nest *nest) {
+    int innermost = member->depth - (member->column ? 2 : 1);
+    return member->statement->reduction == REDUCE_SUM && innermost > member->kept &&
+           member->path[innermost] == nest;
+}
+
+static void begin_parts(Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        const char *tensor = member->statement->target->tensor->name;
+        const char *wanted = arena_format(emitter->arena, "%s_part", tensor);
+        member->part = bind_name(emitter, NULL, NULL, wanted);
+        if (member->column)
+            emit_line(emitter, "float %s[%ld] = {0.0f};", member->part, column_size(member));
+        else
+            emit_line(emitter, "float %s = 0.0f;", member->part);
+    }
+}
+
+static void end_parts(Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        if (member->column)
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] += %s[j];", column_size(member),
+                      member->sum, member->part);
+        else
+            emit_line(emitter, "%s += %s;", member->sum, member->part);
+    }
+}
+
 static const char *last_of_block(Emitter *emitter, const Nest *block) {
     if (block->total % block->step == 0)
         return arena_format(emitter->arena, "%s + %ld", block->text, block->step);
@@ -142,10 +182,12 @@ static const char *last_of_block(Emitter *emitter, const Nest *block) {
 }
 
 static void bind_loop(Emitter *emitter, Nest *nest) {
+    Member *member;
     nest->text = bind_name(emitter, nest->index, NULL, nest->index->name);
-    EACH_MEMBER(emitter, member)
-    for (int i = 0; i < member->depth; i++)
-        if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        for (int i = 0; i < member->depth; i++)
+            if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
+    }
 }
 
 static void open_loop(Emitter *emitter, Nest *nest) {
@@ -172,7 +214,8 @@ static void close_loop(Emitter *emitter, int bindings) {
 
 /* Puts the sums where they belong, after the loop. */
 static void end_sums(Emitter *emitter, const Nest *nest) {
-    EACH_MEMBER(emitter, member) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         if (member->sum_is_local) {
             for (int i = 0; i < emitter->kernel->locals.count; i++)
@@ -198,17 +241,18 @@ static void end_sums(Emitter *emitter, const Nest *nest) {
 
 /* Says that the turns of an innermost loop may run side by side, where they may. */
 static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive) {
+    Member *member;
     Text clauses = {.arena = emitter->arena};
     static const char *const signs[] = {"", "+", "max", "min"};
     for (int reduction = REDUCE_SUM; reduction <= REDUCE_MIN; reduction++) {
         const char *comma = "";
-        EACH_MEMBER(emitter, member) {
+        for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
             if (!is_inside(member, nest) || column_nest(member) != nest || member->column) continue;
             if (member->kept < member->depth && member->statement->reduction == REDUCE_NONE) return;
             if (member->kept == member->depth || (int)member->statement->reduction != reduction)
                 continue;
             if (!*comma) text_add(&clauses, " reduction(%s:", signs[reduction]);
-            text_add(&clauses, "%s%s", comma, member->sum);
+            text_add(&clauses, "%s%s", comma, member->part ? member->part : member->sum);
             comma = ", ";
         }
         if (*comma) text_add(&clauses, ")");
@@ -246,11 +290,13 @@ static void emit_body(Emitter *emitter, Nest *nest, int level) {
 
 static void emit_loop(Emitter *emitter, Nest *nest, int level) {
     begin_sums(emitter, nest, false);
+    begin_parts(emitter, nest);
     if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
     int bindings = emitter->binding_count;
     open_loop(emitter, nest);
     emit_body(emitter, nest, level);
     close_loop(emitter, bindings);
+    end_parts(emitter, nest);
     end_sums(emitter, nest);
 }
 
@@ -258,10 +304,11 @@ static void emit_loop(Emitter *emitter, Nest *nest, int level) {
 
 /* How many loops from `nest` inwards run in parallel as one. */
 static int chain_length(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
     int length = 0;
     for (const Nest *at = nest; at && !at->member && !at->block; length++) {
-        EACH_MEMBER(emitter, member)
-        if (is_inside(member, at) && length >= member->kept) return length;
+        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+            if (is_inside(member, at) && length >= member->kept) return length;
         if (length > 0 && is_innermost(at)) return length;
         at = at->children.count == 1 ? at->children.items[0] : NULL;
     }
@@ -319,8 +366,10 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
 /* ---- sums over everything ---- */
 
 static bool only_sums(const Emitter *emitter, const Nest *nest) {
-    EACH_MEMBER(emitter, member)
-    if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
+    }
     return true;
 }
 
@@ -340,6 +389,7 @@ static void add_partial(Emitter *emitter, const Member *member) {
 
 /* One chunk of the outermost loop, summed by itself. */
 static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
+    Member *member;
     int bindings = emitter->binding_count;
     begin_sums(emitter, nest, true);
     bind_loop(emitter, nest);
@@ -353,7 +403,7 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
     emit_body(emitter, nest, 0);
     emitter->indent--;
     emit_line(emitter, "}");
-    EACH_MEMBER(emitter, member) {
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         if (member->column)
             emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[chunk][j] = %s[j];",
@@ -366,8 +416,9 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
 
 /* Each chunk sums by itself, then the chunks are summed in order. */
 static void emit_chunks(Emitter *emitter, Nest *nest) {
+    Member *member;
     long chunks = nest->size < CHUNKS ? nest->size : CHUNKS;
-    EACH_MEMBER(emitter, member) {
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         const char *wanted =
             arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
@@ -386,8 +437,9 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
     begin_sums(emitter, nest, false);
     emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
     emitter->indent++;
-    EACH_MEMBER(emitter, member)
-    if (reduces_at(member, nest)) add_partial(emitter, member);
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (reduces_at(member, nest)) add_partial(emitter, member);
+    }
     emitter->indent--;
     emit_line(emitter, "}");
     end_sums(emitter, nest);

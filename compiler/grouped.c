@@ -1,8 +1,9 @@
 /* grouped: recognise products over the packed rows of a relation.
  *
- *     h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]        rows by weight: row r of x meets the
- * matrix of its group dup[n[r],d,f] += x[b[r],s[r],d] * dh[r,f]            rows by rows: each group
- * sums over its own rows
+ *     h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
+ *         rows by weight: row r of x meets the matrix of its group
+ *     dup[n[r],d,f] += x[b[r],s[r],d] * dh[r,f]
+ *         rows by rows: each group sums over its own rows
  */
 #include "contraction.h"
 

@@ -69,7 +69,7 @@ typedef struct Member {
                     for each of its turns */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
-    const char *sum, *partial; /* names of what a reduction is kept in, given by the emitter */
+    const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
     bool sum_is_local;
 } Member;
 

@@ -53,6 +53,15 @@ static const Use *first_write(const Uses *uses) {
     return NULL;
 }
 
+/* On an axis of one element a variable has no subscript: every use must name that element. */
+static bool names_the_one(const Uses *uses, int dimension) {
+    for (int i = 0; i < uses->count; i++) {
+        const Expr *sub = uses->items[i].access->args[dimension];
+        if (sub->kind != EXPR_INDEX && !expr_is_number(sub, 0)) return false;
+    }
+    return true;
+}
+
 /* Every subscript of the write is a loop of its own or fixed, and all uses agree on the fixed ones.
  */
 static bool is_regular(const Use *write, const Uses *uses) {
@@ -61,6 +70,7 @@ static bool is_regular(const Use *write, const Uses *uses) {
         bool loop = sub->kind == EXPR_INDEX && !sub->index->turn;
         for (int j = 0; j < i; j++)
             if (loop && expr_equal(write->access->args[j], sub)) return false;
+        if (loop && loop_size(sub->index) == 1 && !names_the_one(uses, i)) return false;
         if (loop) continue;
         for (int j = 0; j < write->member->statement->loop_count; j++)
             if (expr_uses_index(sub, write->member->statement->loops[j])) return false;

@@ -1,8 +1,7 @@
 /* plan: give every temporary a place in one block of memory.
  *
  * Needs:   fuse.
- * Leaves:  for each tensor that needs memory an offset; tensors that live at the same time do not
- * overlap.
+ * Leaves:  for each tensor that needs memory an offset; tensors that live together do not overlap.
  *
  * Time is the linear order of the units. What is used inside one repeat only lives for one turn;
  * what is used inside and outside of it, or has a place for each turn, lives as long as the whole

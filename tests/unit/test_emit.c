@@ -26,6 +26,7 @@ enum { SEED = 7, POSITION = 3 };
 typedef struct Loaded {
     void *library;
     const MoecTable *table;
+    const MoecGraphEntry *graph;
     float *weights, *gradients, *states, *cache;
     unsigned char *arena;
     void *inputs[64];
@@ -74,7 +75,7 @@ static void load(const char *text, Loaded *loaded) {
 
 static void make_memory(Loaded *loaded) {
     const MoecTable *table = loaded->table;
-    const MoecGraphEntry *graph = &table->graphs[0];
+    const MoecGraphEntry *graph = loaded->graph;
     loaded->weights = block(table->weight_bytes);
     loaded->gradients = block(table->weight_bytes);
     loaded->states = block(table->state_bytes);
@@ -89,8 +90,8 @@ static void make_memory(Loaded *loaded) {
         loaded->outputs[i] = block(4 * count_of(&graph->outputs[i]));
 }
 
-static void unload(Loaded *loaded) {
-    const MoecGraphEntry *graph = &loaded->table->graphs[0];
+static void free_memory(Loaded *loaded) {
+    const MoecGraphEntry *graph = loaded->graph;
     for (int i = 0; i < graph->input_count; i++) free(loaded->inputs[i]);
     for (int i = 0; i < graph->output_count; i++) free(loaded->outputs[i]);
     free(loaded->weights);
@@ -98,7 +99,6 @@ static void unload(Loaded *loaded) {
     free(loaded->states);
     free(loaded->cache);
     free(loaded->arena);
-    dlclose(loaded->library);
 }
 
 /* ---- the same tensor on both sides ---- */
@@ -113,7 +113,7 @@ static const MoecTensor *find(const MoecTensor *tensors, int count, const char *
 static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     const char *name = tensor->path ? tensor->path : tensor->name;
     const MoecTable *table = loaded->table;
-    const MoecGraphEntry *graph = &table->graphs[0];
+    const MoecGraphEntry *graph = loaded->graph;
     const MoecTensor *entry = NULL;
     switch (tensor->role) {
     case ROLE_PARAMETER:
@@ -181,6 +181,9 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
 /* ---- comparison ---- */
 
 static void compare(const Program *program, Eval *eval, const Loaded *loaded, const char *what) {
+    /* Sums of random numbers may cancel; a mistake is larger than that. */
+    bool random = strcmp(program->name, "random") == 0;
+    double slack = random ? 1e-5 : 1e-9;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const float *memory = memory_of(loaded, tensor);
@@ -193,34 +196,45 @@ static void compare(const Program *program, Eval *eval, const Loaded *loaded, co
             difference += (wanted - (double)memory[j]) * (wanted - (double)memory[j]);
             norm += wanted * wanted;
         }
-        double limit = tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
-        if (!(sqrt(difference) <= limit * sqrt(norm) + 1e-9))
+        double limit = random ? 1e-3 : tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
+        if (!(sqrt(difference) <= limit * sqrt(norm) + slack))
             fail_msg("%s: %s is off by %g of %g", what, tensor->name, sqrt(difference), sqrt(norm));
     }
 }
 
-static void run_both(Program *program, const char *what) {
-    Loaded loaded = {0};
-    load(emit_c(program->arena, &program, 1, TARGET_HOSTED), &loaded);
-    make_memory(&loaded);
+static void run_one(Program *program, Loaded *loaded, const char *what) {
+    make_memory(loaded);
     Eval *eval = eval_new(program);
-    fill(program, eval, &loaded);
+    fill(program, eval, loaded);
     const char *message = eval_run(eval, SEED, true);
     if (message) fail_msg("%s: %s", what, message);
-    MoecRun run = {loaded.weights,
-                   loaded.gradients,
-                   loaded.states,
-                   loaded.cache,
-                   loaded.arena,
-                   (const void *const *)loaded.inputs,
-                   loaded.outputs,
+    MoecRun run = {loaded->weights,
+                   loaded->gradients,
+                   loaded->states,
+                   loaded->cache,
+                   loaded->arena,
+                   (const void *const *)loaded->inputs,
+                   loaded->outputs,
                    SEED,
                    1,
                    NULL};
-    loaded.table->graphs[0].run(&run);
-    compare(program, eval, &loaded, what);
+    loaded->graph->run(&run);
+    compare(program, eval, loaded, what);
     eval_free(eval);
-    unload(&loaded);
+    free_memory(loaded);
+}
+
+/* Several programs in one text. */
+static void run_all(Program *const *programs, int count, const char *what) {
+    Loaded loaded = {0};
+    Arena *arena = programs[0]->arena;
+    load(emit_c(arena, programs, count, TARGET_HOSTED), &loaded);
+    assert_int_equal(loaded.table->graph_count, count);
+    for (int i = 0; i < count; i++) {
+        loaded.graph = &loaded.table->graphs[i];
+        run_one(programs[i], &loaded, arena_format(arena, "%s %d", what, i));
+    }
+    dlclose(loaded.library);
 }
 
 /* ---- models ---- */
@@ -273,13 +287,216 @@ static void test_models(void **state) {
             moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0);
         if (!program) fail_msg("%s", moec_reports(compiler));
         check_plan(program);
-        run_both(program,
-                 arena_format(program->arena, "%s (graph %d)", one->model, (int)one->graph));
+        run_all(&program, 1,
+                arena_format(program->arena, "%s (graph %d)", one->model, (int)one->graph));
         moec_close(compiler);
     }
 }
 
+/* ---- random programs ---- */
+
+enum { PROGRAMS = 12, STATEMENTS = 14, AXES = 6 };
+
+typedef struct Builder {
+    Program *program;
+    Axis *axes[AXES];
+    List tensors; /* what may be read */
+    List ints;
+    uint64_t seed;
+} Builder;
+
+static const Span nowhere;
+
+static long dice(Builder *builder, long sides) {
+    return (long)(random_number(&builder->seed) * (double)sides);
+}
+
+/* `count` different axes in random order. */
+static int some_axes(Builder *builder, int count, Axis **axes) {
+    bool taken[AXES] = {false};
+    for (int i = 0; i < count; i++) {
+        long at = dice(builder, AXES);
+        while (taken[at]) at = (at + 1) % AXES;
+        taken[at] = true;
+        axes[i] = builder->axes[at];
+    }
+    return count;
+}
+
+static Tensor *random_tensor(Builder *builder, const char *name, Role role, Type type, int rank) {
+    Axis *axes[MAX_RANK];
+    some_axes(builder, rank, axes);
+    Tensor *tensor = tensor_new(builder->program, name, role, type, rank, axes, nowhere);
+    return tensor;
+}
+
+static Tensor *any(Builder *builder, const List *list) {
+    return list->items[dice(builder, list->count)];
+}
+
+/* A subscript of an axis: its index, a shifted, wrapped or gathered one, or a number. */
+static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
+    Program *program = builder->program;
+    Index *index = NULL;
+    for (int i = 0; i < AXES; i++)
+        if (indices[i] && indices[i]->axis == axis) index = indices[i];
+    if (!index) return expr_number(program, (double)dice(builder, axis->size));
+    Expr *plain = expr_index(program, index), *moved;
+    moved = expr_apply(program, OP_SUB, plain, expr_number(program, (double)(1 + dice(builder, 2))),
+                       NULL);
+    switch (dice(builder, 12)) {
+    case 0:
+        return moved;
+    case 1:
+        return expr_apply(program, OP_MOD,
+                          expr_apply(program, OP_ADD, plain, expr_number(program, 1), NULL),
+                          expr_number(program, (double)axis->size), NULL);
+    case 2: {
+        const Tensor *table = any(builder, &builder->ints);
+        Expr *subs[1] = {plain};
+        for (int i = 0; i < builder->ints.count; i++) {
+            Tensor *one = builder->ints.items[i];
+            if (one->axes[0] == axis) return expr_read(program, one, subs);
+        }
+        (void)table;
+        return plain;
+    }
+    default:
+        return plain;
+    }
+}
+
+static Expr *random_read(Builder *builder, Index **indices) {
+    Tensor *tensor = any(builder, &builder->tensors);
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++) subs[i] = random_sub(builder, indices, tensor->axes[i]);
+    return expr_read(builder->program, tensor, subs);
+}
+
+static Expr *random_value(Builder *builder, Index **indices, int depth) {
+    static const OpCode ops[] = {OP_ADD, OP_SUB,  OP_MUL,     OP_MUL, OP_MAX,
+                                 OP_MIN, OP_TANH, OP_SIGMOID, OP_LT,  OP_ABS};
+    if (depth == 0 || dice(builder, 4) == 0) return random_read(builder, indices);
+    OpCode op = ops[dice(builder, 10)];
+    Expr *a = random_value(builder, indices, depth - 1), *b = NULL;
+    if (op_table[op].arity == 2) b = random_value(builder, indices, depth - 1);
+    return expr_apply(builder->program, op, a, b, NULL);
+}
+
+/* A product of two reads as a rule, for the recognition of contractions. */
+static Expr *random_sum(Builder *builder, Index **indices) {
+    if (dice(builder, 3) == 0) return random_value(builder, indices, 2);
+    Expr *a = random_read(builder, indices);
+    return expr_apply(builder->program, OP_MUL, a, random_read(builder, indices), NULL);
+}
+
+static void random_statement(Builder *builder, Block *block, bool output) {
+    Program *program = builder->program;
+    Index *indices[AXES] = {NULL}, *reduced[AXES];
+    Tensor *target = random_tensor(builder, "t", output ? ROLE_OUTPUT : ROLE_TEMP, TYPE_REAL,
+                                   (int)dice(builder, 4));
+    Expr *subs[MAX_RANK];
+    int reduced_count = 0;
+    for (int i = 0; i < target->rank; i++) {
+        indices[i] = index_new(program, target->axes[i]->name, target->axes[i]);
+        subs[i] = expr_index(program, indices[i]);
+    }
+    bool reduces = dice(builder, 2) == 0;
+    for (int i = 0; reduces && i < AXES; i++) {
+        bool used = false;
+        for (int j = 0; j < target->rank; j++) used |= target->axes[j] == builder->axes[i];
+        if (used || dice(builder, 3)) continue;
+        Index *index = index_new(program, builder->axes[i]->name, builder->axes[i]);
+        indices[target->rank + reduced_count] = reduced[reduced_count] = index;
+        reduced_count++;
+    }
+    Expr *value = reduced_count ? random_sum(builder, indices) : random_value(builder, indices, 3);
+    Reduction reduction = !reduced_count ? REDUCE_NONE : dice(builder, 4) ? REDUCE_SUM : REDUCE_MAX;
+    /* Scaled, so that sums of sums stay small. */
+    if (reduction == REDUCE_SUM && dice(builder, 3) == 0)
+        value = expr_apply(program, OP_TANH, value, NULL, NULL);
+    statement_loop(program, block, expr_read(program, target, subs), false, reduction, reduced,
+                   reduced_count, value, nowhere);
+    if (reduction != REDUCE_MAX && dice(builder, 4) == 0)
+        statement_loop(program, block, expr_read(program, target, subs), true, reduction, reduced,
+                       reduced_count,
+                       reduced_count ? random_sum(builder, indices)
+                                     : random_value(builder, indices, 2),
+                       nowhere);
+    if (output) list_push(program->arena, &program->outputs, target);
+    list_push(program->arena, &builder->tensors, target);
+}
+
+/* zero[...] = 0; zero[..., table[i], ...] += value: two places may be the same. */
+static void random_scatter(Builder *builder, Block *block) {
+    Program *program = builder->program;
+    Tensor *target =
+        random_tensor(builder, "scattered", ROLE_OUTPUT, TYPE_REAL, 1 + (int)dice(builder, 3));
+    Tensor *table = any(builder, &builder->ints);
+    Index *indices[AXES] = {NULL}, *from = index_new(program, "from", table->axes[0]);
+    Expr *zero[MAX_RANK], *subs[MAX_RANK], *place = expr_index(program, from);
+    int at = (int)dice(builder, target->rank);
+    for (int i = 0; i < target->rank; i++) {
+        Index *index = index_new(program, target->axes[i]->name, target->axes[i]);
+        zero[i] = subs[i] = expr_index(program, index);
+        if (i != at) indices[i] = index;
+    }
+    subs[at] = expr_read(program, table, &place);
+    indices[at] = from;
+    statement_loop(program, block, expr_read(program, target, zero), false, REDUCE_NONE, NULL, 0,
+                   expr_number(program, 0), nowhere);
+    Expr *value = random_value(builder, indices, 2);
+    statement_loop(program, block, expr_read(program, target, subs), true, REDUCE_NONE, &from, 1,
+                   value, nowhere);
+    list_push(program->arena, &program->outputs, target);
+}
+
+static Program *random_program(Arena *arena, int number) {
+    static const char *const names[AXES] = {"a", "b", "c", "d", "e", "f"};
+    static const long sizes[] = {1, 2, 3, 5, 7, 16, 33, 70, 130};
+    Builder builder = {.seed = (uint64_t)number * 77 + 5};
+    Reports *reports = arena_alloc(arena, sizeof *reports);
+    reports->arena = arena;
+    builder.program = program_new(arena, reports, "random", GRAPH_FORWARD);
+    for (int i = 0; i < AXES; i++)
+        builder.axes[i] =
+            axis_new(builder.program, names[i], sizes[dice(&builder, 9)], AXIS_PLAIN, nowhere);
+    for (int i = 0; i < 4; i++)
+        list_push(arena, &builder.tensors,
+                  random_tensor(&builder, "x", i ? ROLE_INPUT : ROLE_PARAMETER, TYPE_REAL,
+                                1 + (int)dice(&builder, 3)));
+    for (int i = 0; i < 2; i++) {
+        Tensor *table = random_tensor(&builder, "table", ROLE_INPUT, TYPE_INT, 1);
+        table->vocabulary = table->axes[0]->size;
+        list_push(arena, &builder.ints, table);
+    }
+    for (int i = 1; i < 4; i++) ((Tensor *)builder.tensors.items[i])->input = INPUT_REAL;
+    ((Tensor *)builder.tensors.items[0])->path = arena_format(arena, "x_of_%d", number);
+    for (int i = 0; i < STATEMENTS; i++)
+        random_statement(&builder, &builder.program->body,
+                         i >= STATEMENTS - 4 || dice(&builder, 5) == 0);
+    random_scatter(&builder, &builder.program->body);
+    return builder.program;
+}
+
+static void test_random_programs(void **state) {
+    (void)state;
+    int first = getenv("MOEC_TEST_SEED") ? atoi(getenv("MOEC_TEST_SEED")) : 1;
+    Arena *arena = arena_new();
+    Program *programs[PROGRAMS];
+    for (int i = 0; i < PROGRAMS; i++) {
+        programs[i] = random_program(arena, first + i);
+        simplify(programs[i]);
+        char *wrong = verify(arena, programs[i]);
+        if (wrong) fail_msg("program %d: %s", first + i, wrong);
+        check_plan(programs[i]);
+    }
+    run_all(programs, PROGRAMS, "random program");
+    arena_free(arena);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_random_programs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
