@@ -45,6 +45,10 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)
 const char *const *moec_passes(int *count);
 /* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone);
+/* The same for a device: C text that launches kernels, and in *device the CUDA text of those kernels, which includes
+ * "kernels.cuh". */
+const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone,
+                           const char **device);
 /* What the model costs, as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);

@@ -2,6 +2,18 @@
  * shared between them.
  *
  * Tensors are row-major float (or int32_t) arrays, dimensions in the order of `axes`.
+ *
+ * A program for a device has the same table and the same functions, but they launch kernels instead of computing. There every
+ * pointer to an element is one of the device: all blocks of MoecRun, every inputs[slot] and outputs[slot] (the arrays of
+ * pointers themselves are the host's), scalars too. The kernels stand in a second text, which the runtime compiles for the
+ * device it finds; table->kernels names them (extern "C") and MoecHost.launch calls them by their number:
+ *
+ *     host->launch(host->self, kernel, grid, 1, block, 0, arguments)
+ *
+ * arguments[i] points to the value of the kernel's i-th parameter, as cuLaunchKernel wants it; it is read before launch
+ * returns. Blocks and grids have one dimension unless grid_y > 1. All work of one run is in launch order (one stream) and
+ * depends on nothing but the device's memory: with fixed addresses a run can be recorded once and replayed, except that
+ * last_micro_batch chooses what is launched. The seed is read from run->device_seed, on the device.
  */
 #ifndef MOEC_ABI_H
 #define MOEC_ABI_H
@@ -9,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MOEC_ABI = 1, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 2, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -57,6 +69,10 @@ typedef struct MoecHost {
     void *self;
     /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself */
     int (*product)(void *self, int index, const float *a, const float *b, float *c);
+    /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes` zeros */
+    void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
+                   void **arguments);
+    void (*zero)(void *self, void *memory, size_t bytes);
 } MoecHost;
 
 struct MoecRun {
@@ -67,6 +83,7 @@ struct MoecRun {
     uint64_t seed;               /* of the random numbers of this call */
     int last_micro_batch;        /* updates of layer states run only then */
     const MoecHost *host;
+    const uint64_t *device_seed; /* programs for a device: where `seed` lies there */
 };
 
 typedef enum MoecGraphKind { MOEC_GRAPH_FORWARD, MOEC_GRAPH_TRAIN, MOEC_GRAPH_DECODE } MoecGraphKind;
@@ -91,6 +108,9 @@ typedef struct MoecUpdate {
     int state_count;
     const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "matrix", "clip" (factor of the gradient) */
     int scalar_count;
+    /* programs for a device, where `run` is NULL: the same, launched; `state` is an array of the host, all else the device's */
+    void (*launch)(const MoecHost *host, float *weight, const float *gradient, float *const *state, long n,
+                   const float *scalars);
 } MoecUpdate;
 
 typedef struct MoecTable {
@@ -104,6 +124,8 @@ typedef struct MoecTable {
     const MoecUpdate *update; /* NULL when not compiled in */
     const MoecProduct *products;
     int product_count;
+    const char *const *kernels; /* programs for a device: the names of their kernels by number */
+    int kernel_count;
 } MoecTable;
 
 #endif
