@@ -1,0 +1,56 @@
+/* device: where a program's memory lies and its work is done: the CPU, or a CUDA device. What differs between them is the
+ * table of functions below; everything else of the runtime goes through it.
+ *
+ * Pointers into a device's memory are ordinary pointers that only the device may follow. On the CPU they are the host's
+ * own: put and get then have nothing to copy when both sides are the same place.
+ */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "abi.h"
+
+#include <stdbool.h>
+
+typedef struct Device Device;
+
+/* A loaded table ready to run on a device: its kernels and its products. */
+typedef struct Engine Engine;
+
+/* One optimizer step over whole blocks; all pointers but `parameters` are the device's. */
+typedef struct BlockUpdate {
+    float *weights;
+    const float *gradients;
+    float *const *moments; /* the optimizer's states, a host array */
+    const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
+} BlockUpdate;
+
+typedef struct DeviceKind {
+    void *(*allocate)(Device *device, size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
+    void (*release)(Device *device, void *block, size_t bytes);
+    bool (*put)(Device *device, void *to, const void *from, size_t bytes); /* host to device */
+    bool (*get)(Device *device, void *to, const void *from, size_t bytes); /* device to host, after all work before */
+    bool (*zero)(Device *device, void *block, size_t bytes);
+    void (*close)(Device *device);
+
+    /* kernels: text of the device's kernels, NULL where the program has none apart. keep: use the cache. NULL after a
+     * message. */
+    Engine *(*engine_new)(Device *device, const MoecTable *table, const char *kernels, bool keep);
+    void (*engine_free)(Engine *engine);
+    bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
+    bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
+    bool (*update)(Engine *engine, const BlockUpdate *update);
+} DeviceKind;
+
+struct Device {
+    const DeviceKind *kind;
+    bool apart; /* its memory is not the host's, and programs for it come with kernels */
+    char name[128];
+};
+
+/* "cpu", "cuda" or "cuda:N". NULL after a message that names what is missing. */
+Device *device_open(const char *name);
+/* The device that is always there; closing it is allowed and does nothing. */
+Device *device_cpu(void);
+void device_close(Device *device);
+
+#endif
