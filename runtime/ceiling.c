@@ -13,7 +13,8 @@ typedef struct Trial {
     float *a, *b, *c;
 } Trial;
 
-/* The fastest of several runs of one product, in seconds; negative when the library does not do it. */
+/* The fastest of several runs of one product, in seconds; negative when the library does not do it.
+ */
 static double trial_seconds(const Trial *trial, double patience) {
     double best = -1, begin = seconds_now();
     for (int run = 0; run < 4 || seconds_now() - begin < patience; run++) {
@@ -64,9 +65,13 @@ static double best_rate(const long *sizes, int count, double patience) {
     return best;
 }
 
-double ceiling_products(void) { return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25); }
+double ceiling_products(void) {
+    return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25);
+}
 
-double ceiling_products_quick(void) { return best_rate((const long[]){1024}, 1, 0.05); }
+double ceiling_products_quick(void) {
+    return best_rate((const long[]){1024}, 1, 0.05);
+}
 
 /* ---- reading ---- */
 

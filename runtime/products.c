@@ -133,7 +133,8 @@ static bool make_primitive(Entry *entry, dnnl_engine_t engine, Layout layouts[OP
     made = made && describe(&description, engine, layouts, attributes) == dnnl_success &&
            dnnl_primitive_create(&entry->primitive, description) == dnnl_success;
     int64_t scratch = 0;
-    if (made && dnnl_primitive_desc_query(description, dnnl_query_memory_consumption_s64, 0, &scratch) == dnnl_success)
+    if (made && dnnl_primitive_desc_query(description, dnnl_query_memory_consumption_s64, 0,
+                                          &scratch) == dnnl_success)
         entry->scratch = (size_t)scratch;
     if (description) dnnl_primitive_desc_destroy(description);
     if (operations) dnnl_post_ops_destroy(operations);

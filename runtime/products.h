@@ -1,4 +1,5 @@
-/* products: the matrix products that the host lends to generated programs, by oneDNN, and the ceilings of the machine. */
+/* products: the matrix products that the host lends to generated programs, by oneDNN, and the
+ * ceilings of the machine. */
 #ifndef PRODUCTS_H
 #define PRODUCTS_H
 
@@ -7,14 +8,16 @@
 /* The products of one table. Primitives are made on first use and kept. */
 typedef struct Products Products;
 
-/* NULL when there is no library in this build or memory is short: the program's own kernels then do the work. */
+/* NULL when there is no library in this build or memory is short: the program's own kernels then do
+ * the work. */
 Products *products_new(const MoecTable *table);
-/* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes that the library will take
- * for its own when they run. */
+/* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes
+ * that the library will take for its own when they run. */
 size_t products_prepare(Products *products);
 void products_free(Products *products);
 
-/* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better one. */
+/* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better
+ * one. */
 int products_run(void *self, int index, const float *a, const float *b, float *c);
 
 /* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
