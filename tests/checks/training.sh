@@ -1,0 +1,94 @@
+#!/bin/sh
+# A run that is killed and goes on ends with the same bytes as one that was left alone; whatever goes wrong, a checkpoint that
+# was there stays whole and the message says what to do.
+set -u
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME="$work/cache"
+cat > "$work/small.moe" <<'SPEC'
+use decoder
+model small = decoder {
+  dim = 16, layers = 2
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn = moe { experts = 4, top = 2, expert = swiglu { hidden = 8 }, balance = 0.01 }
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 60, accumulate = 2, evaluate = 20, checkpoint = 7 }
+}
+SPEC
+cat stdlib/*.moe > "$work/text"
+
+fail() {
+    echo "training.sh: $1" >&2
+    [ -f "$work/log" ] && tail -5 "$work/log" >&2
+    exit 1
+}
+
+train() { # OUT ARGUMENTS...
+    out=$1
+    shift
+    moec train "$work/small.moe" --data "$work/text" --out "$work/$out" "$@" > "$work/log" 2>&1
+}
+
+# refuses WHAT WORDS COMMAND...: the command ends with 1 and says the words
+refuses() {
+    what=$1 words=$2
+    shift 2
+    "$@"
+    code=$?
+    [ $code -eq 1 ] || fail "$what: exit code $code"
+    grep -qF "$words" "$work/log" || fail "$what: no '$words'"
+}
+
+train straight || fail "training does not run"
+[ "$(grep -c '"loss"' "$work/straight/log.jsonl")" -eq 60 ] || fail "the log does not have a line a step"
+
+# Killed at moments that differ from run to run.
+for pause in 0.2 0.5 0.3 0.8; do
+    moec train "$work/small.moe" --data "$work/text" --out "$work/killed" --resume > "$work/log" 2>&1 &
+    child=$!
+    sleep "$pause"
+    kill -9 "$child" 2> /dev/null
+    wait "$child" 2> /dev/null
+done
+train killed --resume || fail "a killed run does not go on"
+for name in last best; do
+    cmp -s "$work/straight/$name.safetensors" "$work/killed/$name.safetensors" || fail "$name.safetensors differs after kills"
+done
+without_time() { sed 's/,"seconds":[^,}]*//' "$1"; }
+without_time "$work/straight/log.jsonl" > "$work/a"
+without_time "$work/killed/log.jsonl" > "$work/b"
+cmp -s "$work/a" "$work/b" || fail "the log differs after kills"
+
+# A signal ends the run after a step, with a checkpoint.
+moec train "$work/small.moe" --data "$work/text" --out "$work/stopped" --steps 100000 > "$work/log" 2>&1 &
+child=$!
+while [ ! -f "$work/stopped/last.safetensors" ]; do
+    sleep 0.1
+    kill -0 "$child" 2> /dev/null || fail "the run ended by itself"
+done
+kill -TERM "$child"
+wait "$child"
+code=$?
+[ $code -eq 143 ] || fail "a terminated run ends with $code"
+moec eval "$work/stopped" --data "$work/text" > "$work/log" 2>&1 || fail "what a terminated run left cannot be read"
+
+refuses "a folder with a run" "already holds a run" train straight
+refuses "another seed" "the run began with seed" train straight --resume --seed 99 --steps 70
+
+# A disk that is full, as a limit on the size of files.
+cp -r "$work/straight" "$work/full"
+limited() { (ulimit -f 100 && train full --resume --steps 70); }
+refuses "a full disk" "what was there before is untouched" limited
+cmp -s "$work/straight/last.safetensors" "$work/full/last.safetensors" || fail "the checkpoint is lost on a full disk"
+
+# A checkpoint that was cut off, and one that was changed.
+cp -r "$work/straight" "$work/damaged"
+head -c 20000 "$work/straight/last.safetensors" > "$work/damaged/last.safetensors"
+refuses "a checkpoint cut off" "not a sound safetensors file" train damaged --resume --steps 70
+cp "$work/straight/last.safetensors" "$work/damaged/last.safetensors"
+printf x | dd of="$work/damaged/last.safetensors" bs=1 seek=30000 conv=notrunc 2> /dev/null
+refuses "a changed checkpoint" "its checksum does not match" train damaged --resume --steps 70
+
+refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
+refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
+refuses "too little data" "a window takes" train short --set train.context=100000
+refuses "no data" "there is no data at" train missing --data "$work/nothing"
