@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { MOST_BEST = 4096 }; /* what the kernels keep in order for one query */
+
 static Index *fresh(Elaborator *e, const Index *index)
 {
     return index_new(e->program, index->name, index->axis);
@@ -283,6 +285,10 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
             report_help(e->reports, "its options are mask, window, scale, cap, sink, best");
             fine = false;
         }
+    }
+    if (options->best < 0 || options->best > MOST_BEST) {
+        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best, (int)MOST_BEST);
+        fine = false;
     }
     if (options->mask == MASK_WINDOW && options->window < 1) {
         report_error(e->reports, node->span, "a window mask needs window = 1 or more");
