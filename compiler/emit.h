@@ -12,7 +12,20 @@ typedef struct Binding {
     const char *name;
 } Binding;
 
-typedef struct Emitter {
+typedef struct Emitter Emitter;
+
+/* What targets do differently with the units of a schedule. */
+typedef struct EmitTarget {
+    /* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
+    void (*kernel)(Emitter *emitter, Kernel *kernel);
+    void (*call)(Emitter *emitter, const Statement *statement);
+    void (*grouped)(Emitter *emitter, const Contraction *contraction);
+    const char *clear; /* a format: pointer, bytes */
+} EmitTarget;
+
+extern const EmitTarget target_c, target_cuda;
+
+struct Emitter {
     Arena *arena;
     Program *program;
     Schedule *schedule;
@@ -38,7 +51,14 @@ typedef struct Emitter {
     const char **locals;  /* names of the variables */
     bool uses_seed;
     List turns_used; /* Index * of repeats around */
-} Emitter;
+
+    /* programs for a device */
+    const EmitTarget *target;
+    List *device_kernels; /* char *: the names of the kernels of all programs, by number */
+    size_t scratch_bytes; /* memory that calls need beyond the arena */
+    const char *owner;    /* several threads have the value at hand: the condition for the one that stores it, or NULL */
+    const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
+};
 
 /* ---- emit_names.c ---- */
 
@@ -77,9 +97,6 @@ bool is_computed(const Expr *sub);
 
 /* ---- emit_kernel.c, emit_loops.c ---- */
 
-/* Writes the function of a kernel into emitter->functions and the call of it at the current line.
- */
-void emit_kernel(Emitter *emitter, Kernel *kernel);
 /* Makes the kernel the one that is being written. */
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
@@ -88,9 +105,43 @@ void emit_member(Emitter *emitter, Member *member);
 void emit_store(Emitter *emitter, Member *member, const char *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */
 const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
+void add_equations(Emitter *emitter, const Kernel *kernel);
+
+/* The loops of a nest: who runs in them, one of them opened, a loop with all that it contains, what comes before and
+ * after it. level: its place among the loops of its members. */
+bool is_inside(const Member *member, const Nest *nest);
+bool reduces_at(const Member *member, const Nest *nest);
+bool is_innermost(const Nest *nest);
+Member *member_at(const Emitter *emitter, int at);
+void bind_loop(Emitter *emitter, Nest *nest);
+void close_loop(Emitter *emitter, int bindings);
+void begin_sums(Emitter *emitter, const Nest *nest, bool apart);
+void end_sums(Emitter *emitter, const Nest *nest);
+void emit_rows(Emitter *emitter, const Nest *nest);
+void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
+void emit_body(Emitter *emitter, Nest *nest, int level);
+void emit_loop(Emitter *emitter, Nest *nest, int level);
+const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost);
+bool occurs(const char *text, const char *name);
+
 /* ---- emit_calls.c, emit_units.c ---- */
 
-void emit_call(Emitter *emitter, const Statement *statement);
+/* An operand of a call without the dimensions that turns and numbers fix. */
+typedef struct Shape {
+    int rank;
+    long size[MAX_RANK];
+    const Index *index[MAX_RANK];
+} Shape;
+
+Shape shape_of(const Expr *operand);
+/* Counts the operations of an attention. */
+void count_attend(Emitter *emitter, const Statement *statement);
+/* The equation of a unit and where it stands, as a comment. */
+void emit_equation(Emitter *emitter, const Statement *statement);
+/* outer, size and inner of the dimension that a choice is made along. */
+void top_sizes(const Statement *statement, long sizes[3]);
+/* The row-major strides of a further part of the group of a pack, by dimension of the mask. */
+void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]);
 void emit_contraction(Emitter *emitter, const ScheduleUnit *unit);
 void emit_units(Emitter *emitter, const List *units);
 

@@ -13,25 +13,25 @@ enum { CHUNKS = 64 };
 
 /* ---- who is in a nest ---- */
 
-static bool is_inside(const Member *member, const Nest *nest) {
+bool is_inside(const Member *member, const Nest *nest) {
     for (int i = 0; i < member->depth; i++)
         if (member->path[i] == nest) return true;
     return false;
 }
 
-static bool reduces_at(const Member *member, const Nest *nest) {
+bool reduces_at(const Member *member, const Nest *nest) {
     return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
            member->path[member->kept] == nest;
 }
 
-static bool is_innermost(const Nest *nest) {
+bool is_innermost(const Nest *nest) {
     for (int i = 0; i < nest->children.count; i++)
         if (!((Nest *)nest->children.items[i])->member) return false;
     return true;
 }
 
 /* Member number `at` of the kernel that is being written, NULL after the last. */
-static Member *member_at(const Emitter *emitter, int at) {
+Member *member_at(const Emitter *emitter, int at) {
     const List *members = &emitter->kernel->members;
     return at < members->count ? members->items[at] : NULL;
 }
@@ -87,7 +87,7 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
     emit_line(emitter, "const long %s = %s;", name, text);
 }
 
-static void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
+void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (level >= 0 && !is_inside(member, nest)) continue;
@@ -119,7 +119,7 @@ static bool is_direct(const Member *member, const Local *local) {
 }
 
 /* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
-static void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
+void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
@@ -181,7 +181,7 @@ static const char *last_of_block(Emitter *emitter, const Nest *block) {
     return arena_format(emitter->arena, "%s_to", block->text);
 }
 
-static void bind_loop(Emitter *emitter, Nest *nest) {
+void bind_loop(Emitter *emitter, Nest *nest) {
     Member *member;
     nest->text = bind_name(emitter, nest->index, NULL, nest->index->name);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
@@ -206,14 +206,14 @@ static void open_loop(Emitter *emitter, Nest *nest) {
     emitter->indent++;
 }
 
-static void close_loop(Emitter *emitter, int bindings) {
+void close_loop(Emitter *emitter, int bindings) {
     emitter->indent--;
     emit_line(emitter, "}");
     emitter->binding_count = bindings;
 }
 
 /* Puts the sums where they belong, after the loop. */
-static void end_sums(Emitter *emitter, const Nest *nest) {
+void end_sums(Emitter *emitter, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
@@ -261,19 +261,18 @@ static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive)
         emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
 }
 
-static void emit_rows(Emitter *emitter, const Nest *nest) {
+void emit_rows(Emitter *emitter, const Nest *nest) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        emit_line(emitter, "%s %s[%ld];", local->tensor->type == TYPE_INT ? "int32_t" : "float",
-                  emitter->locals[i], local->size);
+        emit_line(emitter, "%s%s %s[%ld];", emitter->storage ? emitter->storage : "",
+                  local->tensor->type == TYPE_INT ? "int32_t" : "float", emitter->locals[i],
+                  local->size);
         emitter->known[i] = true;
     }
 }
 
-static void emit_loop(Emitter *emitter, Nest *nest, int level);
-
-static void emit_body(Emitter *emitter, Nest *nest, int level) {
+void emit_body(Emitter *emitter, Nest *nest, int level) {
     if (nest->step > 1 && nest->total % nest->step != 0)
         emit_line(emitter, "const long %s_to = %s + %ld < %ld ? %s + %ld : %ld;", nest->text,
                   nest->text, nest->step, nest->total, nest->text, nest->step, nest->total);
@@ -288,10 +287,10 @@ static void emit_body(Emitter *emitter, Nest *nest, int level) {
     }
 }
 
-static void emit_loop(Emitter *emitter, Nest *nest, int level) {
+void emit_loop(Emitter *emitter, Nest *nest, int level) {
     begin_sums(emitter, nest, false);
     begin_parts(emitter, nest);
-    if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
+    if (is_innermost(nest) && !emitter->program->device) emit_simd(emitter, nest, "simd");
     int bindings = emitter->binding_count;
     open_loop(emitter, nest);
     emit_body(emitter, nest, level);
@@ -315,7 +314,7 @@ static int chain_length(const Emitter *emitter, const Nest *nest) {
     return length;
 }
 
-static bool occurs(const char *text, const char *name) {
+bool occurs(const char *text, const char *name) {
     size_t length = strlen(name);
     for (const char *at = text; (at = strstr(at, name)) != NULL; at += length) {
         bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
@@ -326,7 +325,7 @@ static bool occurs(const char *text, const char *name) {
 
 /* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn %
  * h. */
-static const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
+const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
     Text text = {.arena = emitter->arena};
     text_add(&text, "turn");
     if (inner > 1) text_add(&text, " / %ld", inner);

@@ -162,7 +162,9 @@ void emit_update(Arena *arena, Text *text, Program *program) {
     add_names(arena, text, "update_states", &names.states);
     add_names(arena, text, "update_scalars", &names.scalars);
     text_add(text,
-             "static const MoecUpdate update = {run_update, update_rate, %s, %d, %s, %d};\n\n",
+             "static const MoecUpdate update = {\n"
+             "    .run = run_update, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
+             "    .scalar_names = %s, .scalar_count = %d,\n};\n\n",
              names.states.count ? "update_states" : "NULL", names.states.count,
              names.scalars.count ? "update_scalars" : "NULL", names.scalars.count);
 }

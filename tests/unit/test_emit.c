@@ -208,16 +208,15 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     fill(program, eval, loaded);
     const char *message = eval_run(eval, SEED, true);
     if (message) fail_msg("%s: %s", what, message);
-    MoecRun run = {loaded->weights,
-                   loaded->gradients,
-                   loaded->states,
-                   loaded->cache,
-                   loaded->arena,
-                   (const void *const *)loaded->inputs,
-                   loaded->outputs,
-                   SEED,
-                   1,
-                   NULL};
+    MoecRun run = {.weights = loaded->weights,
+                   .gradients = loaded->gradients,
+                   .states = loaded->states,
+                   .cache = loaded->cache,
+                   .arena = loaded->arena,
+                   .inputs = (const void *const *)loaded->inputs,
+                   .outputs = loaded->outputs,
+                   .seed = SEED,
+                   .last_micro_batch = 1};
     loaded->graph->run(&run);
     compare(program, eval, loaded, what);
     eval_free(eval);
