@@ -1,0 +1,1043 @@
+/* Written by moec to stand alone. Comments hold the equations and where they stand. */
+#include "kernels.h"
+
+/* Matrix products of fixed shape: see MoecProduct in abi.h. */
+static const MoecProduct moec_products[] = {
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+    {.m = 64, .n = 8, .k = 32, .a_m = 32, .a_k = 1, .b_k = 8, .b_n = 1, .c_m = 8,
+     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+    {.m = 64, .n = 16, .k = 32, .a_m = 32, .a_k = 1, .b_k = 16, .b_n = 1, .c_m = 16,
+     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+    {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 0}, /* 5 */
+    {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 0}, /* 6 */
+    {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 7 */
+    {.m = 64, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 0}, /* 8 */
+    {.m = 64, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 9 */
+    {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 1}, /* 10 */
+    {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 0}, /* 11 */
+    {.m = 48, .n = 32, .k = 64, .a_m = 1, .a_k = 48, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 12 */
+    {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 13 */
+    {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 1}, /* 14 */
+    {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 15 */
+    {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
+     .batch = {1, 1}, .accumulate = 1}, /* 16 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 17 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 18 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 19 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 20 */
+    {.m = 64, .n = 32, .k = 16, .a_m = 16, .a_k = 1, .b_k = 1, .b_n = 16, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 21 */
+    {.m = 32, .n = 16, .k = 64, .a_m = 1, .a_k = 32, .b_k = 16, .b_n = 1, .c_m = 16,
+     .batch = {1, 1}, .accumulate = 1}, /* 22 */
+    {.m = 64, .n = 32, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 23 */
+    {.m = 32, .n = 8, .k = 64, .a_m = 1, .a_k = 32, .b_k = 8, .b_n = 1, .c_m = 8,
+     .batch = {1, 1}, .accumulate = 1}, /* 24 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 25 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 26 */
+};
+
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:36
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:36
+   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
+   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
+static void kernel_train_0(const int32_t *restrict tokens, const float *restrict embedding,
+        float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            const long tokens_at = (long)tokens[b * 32 + s];
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float x = embedding[tokens_at * 32 + d];
+                x_2[(b * 32 + s) * 32 + d] = x;
+            }
+        }
+    }
+    for (long s = 0; s < 32; s++) {
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
+            query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
+                    1.0f) * moec_sin(query_rotary_angle);
+        }
+    }
+}
+
+/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
+   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+   attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+static void kernel_train_1(long i, const float *restrict x_2, float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float attention_norm_hidden_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:attention_norm_hidden_sum))
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+                attention_norm_hidden_sum += x_2_at * x_2_at;
+            }
+            float attention_norm_hidden_now = attention_norm_hidden_sum;
+            attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
+            float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
+                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i
+                        * 32 + d];
+            }
+        }
+    }
+}
+
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
+        * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
+static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
+        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
+        float *restrict query_rotary_y, float *restrict key_rotary_y)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        for (long h = 0; h < 4; h++) {
+            MOEC_OMP(simd)
+            for (long e = 0; e < 8; e++) {
+                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4
+                        + h) * 8 + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h)
+                        * 8 + ((e + 4) % 8)] * query_rotary_sine[s * 8 + e]);
+            }
+        }
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            key_rotary_y[((i * 2 + b) * 32 + s) * 8 + e] = (attention_k[(b * 32 + s) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]) + (attention_k[(b * 32 + s) * 8 + ((e + 4) % 8)]
+                    * query_rotary_sine[s * 8 + e]);
+        }
+    }
+}
+
+static const MoecAttend moec_options_train_3 = {
+    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 1, .value_heads = 2,
+    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
+};
+
+/* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:80 */
+static void kernel_train_4(long i, const float *restrict attended, const float *restrict sdpa_gate_hidden,
+        float *restrict act_y, float *restrict sdpa_gate_y)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 256; turn++) {
+        const long b = turn / 128;
+        const long s = turn / 4 % 32;
+        const long h = turn % 4;
+        MOEC_OMP(simd)
+        for (long c = 0; c < 8; c++) {
+            float act_y_now = moec_sigmoid(sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c]);
+            act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c] = act_y_now;
+            sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c] = attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c]
+                    * act_y_now;
+        }
+    }
+}
+
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:45
+   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+static void kernel_train_5(long i, const float *restrict x_2, const float *restrict attention_y,
+        float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        float *restrict ffn_norm_y_2)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        float ffn_norm_hidden_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
+        for (long d = 0; d < 32; d++) {
+            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
+                    + s) * 32 + d];
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            ffn_norm_hidden_sum += x_3_at * x_3_at;
+        }
+        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
+        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
+        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        }
+    }
+}
+
+/* act_y_2[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19 */
+static void kernel_train_6(long i, const float *restrict ffn_hidden, float *restrict act_y_2)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
+            act_y_2[(b * 32 + s) * 48 + f] = ffn_hidden_at * moec_sigmoid(ffn_hidden_at);
+        }
+    }
+}
+
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:33 */
+static void kernel_train_7(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
+        float *restrict ffn_h)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long f = 0; f < 48; f++) {
+                ffn_h[(b * 32 + s) * 48 + f] = act_y_2[(b * 32 + s) * 48 + f] * ffn_hidden_2[((i * 2 + b)
+                        * 32 + s) * 48 + f];
+            }
+        }
+    }
+}
+
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48 */
+static void kernel_train_8(long i, float *restrict x_2, const float *restrict x_3,
+        const float *restrict ffn_y)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b
+                        * 32 + s) * 32 + d];
+            }
+        }
+    }
+}
+
+/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
+   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+static void kernel_train_9(const float *restrict x_2, float *restrict final_norm_hidden,
+        float *restrict final_norm_root, float *restrict final_norm_y,
+        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float final_norm_hidden_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:final_norm_hidden_sum))
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+                final_norm_hidden_sum += x_2_at * x_2_at;
+            }
+            float final_norm_hidden_now = final_norm_hidden_sum;
+            final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
+            float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+            final_norm_root[b * 32 + s] = final_norm_root_now;
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
+                final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
+                final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+            }
+        }
+    }
+}
+
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
+static void kernel_train_10(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        float hidden_2_sum = -INFINITY;
+        MOEC_OMP(simd reduction(max:hidden_2_sum))
+        for (long v = 0; v < 64; v++) {
+            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+        }
+        float hidden_2_now = hidden_2_sum;
+        hidden_2[b * 32 + s] = hidden_2_now;
+        float hidden_3_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:hidden_3_sum))
+        for (long v = 0; v < 64; v++) {
+            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+        }
+        hidden_3[b * 32 + s] = hidden_3_sum;
+    }
+}
+
+/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:62
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:62
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
+static void kernel_train_11(const int32_t *restrict targets, const float *restrict logits,
+        const float *restrict hidden_2, const float *restrict hidden_3, float *restrict loss,
+        const float *restrict loss_scale, float *restrict d_logits)
+{
+    const float loss_scale_at = loss_scale[0];
+    float hidden_4_parts[2];
+    MOEC_OMP(parallel for schedule(static))
+    for (long chunk = 0; chunk < 2; chunk++) {
+        float hidden_4_sum = 0.0f;
+        const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
+        for (long b = chunk * 1; b < b_to; b++) {
+            float hidden_4_part = 0.0f;
+            MOEC_OMP(simd reduction(+:hidden_4_part))
+            for (long s = 0; s < 32; s++) {
+                const long targets_at = (long)targets[b * 32 + s];
+                hidden_4_part += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32
+                        + s) * 64 + targets_at];
+            }
+            hidden_4_sum += hidden_4_part;
+        }
+        hidden_4_parts[chunk] = hidden_4_sum;
+    }
+    float hidden_4 = 0.0f;
+    for (long chunk = 0; chunk < 2; chunk++) {
+        hidden_4 += hidden_4_parts[chunk];
+    }
+    loss[0] = hidden_4 * 0.015625f;
+    float d_hidden_4 = loss_scale_at * 0.015625f;
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        const long targets_at = (long)targets[b * 32 + s];
+        float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
+        MOEC_OMP(simd)
+        for (long v = 0; v < 64; v++) {
+            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3 * moec_exp((logits[(b * 32 + s) * 64 + v]
+                    - (hidden_2[b * 32 + s])));
+        }
+        d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
+    }
+}
+
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_12(const float *restrict x_2, const float *restrict final_norm_hidden,
+        const float *restrict final_norm_root, const float *restrict final_norm_y,
+        const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
+        float *restrict d_final_norm_y_3, float *restrict d_final_norm_weight,
+        float *restrict d_final_norm_hidden)
+{
+    float d_final_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_final_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_final_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_final_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
+                        + s) * 32 + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
+                d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
+                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_final_norm_hidden[b * 32 + s] = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
+                    / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_final_norm_weight[d] += d_final_norm_weight_sum[d];
+    }
+}
+
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
+        + x_2[4,b,s,d])   -- std/decoder.moe:36 */
+static void kernel_train_13(const float *restrict x_2, const float *restrict final_norm_root,
+        const float *restrict d_final_norm_y_3, float *restrict d_x_2,
+        const float *restrict d_final_norm_hidden)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+                d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[(b * 32 + s) * 32 + d] * final_norm_root[b
+                        * 32 + s]) + (d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+            }
+        }
+    }
+}
+
+/* act_y_2_again[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:33
+   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:33
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
+   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/activations.moe:19
+   d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f] * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
+        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:33 */
+static void kernel_train_14(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+        const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden,
+        const float *restrict ffn_hidden_2, const float *restrict d_ffn_h, float *restrict d_ffn_hidden_2,
+        float *restrict d_ffn_hidden_3, float *restrict ffn_norm_root_again,
+        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
+            float act_y_2_again = ffn_hidden_at * moec_sigmoid(ffn_hidden_at);
+            ffn_h_again[(b * 32 + s) * 48 + f] = act_y_2_again * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48
+                    + f];
+            d_ffn_hidden_2[(b * 32 + s) * 48 + f] = d_ffn_h[(b * 32 + s) * 48 + f] * act_y_2_again;
+        }
+        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                + 1e-06f));
+        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
+                    + d];
+        }
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            float d_act_y_2 = d_ffn_h[(b * 32 + s) * 48 + f] * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
+            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
+            const float part = moec_sigmoid(ffn_hidden_at);
+            d_ffn_hidden_3[(b * 32 + s) * 48 + f] = d_act_y_2 * (part + (ffn_hidden_at * (part * (1.0f
+                    - part))));
+        }
+    }
+}
+
+/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_15(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+        const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
+        float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
+        float *restrict d_ffn_norm_hidden, const float *restrict ffn_norm_root_again,
+        const float *restrict ffn_norm_y_again)
+{
+    float d_block_ffn_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_block_ffn_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_ffn_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
+                        * ffn_norm_y_again[(b * 32 + s) * 32 + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i
+                        * 32 + d];
+                d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
+                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_ffn_norm_hidden[b * 32 + s] = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
+                    / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum[d];
+    }
+}
+
+/* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:80 */
+static void kernel_train_16(long i, const float *restrict attended, const float *restrict act_y,
+        const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
+        const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
+        float *restrict sdpa_gate_y_again, const float *restrict ffn_norm_root_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
+                    + (d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]))
+                    + (d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at));
+        }
+        for (long h = 0; h < 4; h++) {
+            MOEC_OMP(simd)
+            for (long c = 0; c < 8; c++) {
+                sdpa_gate_y_again[((b * 32 + s) * 4 + h) * 8 + c] = attended[(((i * 2 + b) * 32 + s) * 4 + h)
+                        * 8 + c] * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+            }
+        }
+    }
+}
+
+/* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
+   d_sdpa_gate_hidden[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
+          -- std/gate.moe:62
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:94 */
+static void kernel_train_17(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, const float *restrict attended,
+        const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
+        float *restrict d_sdpa_gate_hidden, float *restrict attention_norm_root_again,
+        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        for (long h = 0; h < 4; h++) {
+            MOEC_OMP(simd)
+            for (long c = 0; c < 8; c++) {
+                float d_act_y_3 = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c] * attended[(((i * 2 + b) * 32
+                        + s) * 4 + h) * 8 + c];
+                const float act_y_at = act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+                d_sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3 * (act_y_at * (1.0f
+                        - act_y_at));
+            }
+        }
+        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f) + 1e-06f));
+        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    * attention_norm_root_again_now;
+            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * 32 + d];
+        }
+        for (long h = 0; h < 4; h++) {
+            MOEC_OMP(simd)
+            for (long c = 0; c < 8; c++) {
+                d_attended[((b * 32 + s) * 4 + h) * 8 + c] = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c]
+                        * act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
+            }
+        }
+    }
+}
+
+static const MoecAttend moec_options_train_18 = {
+    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 1, .value_heads = 2,
+    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
+};
+
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:60
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:58 */
+static void kernel_train_19(const float *restrict query_rotary_cosine,
+        const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
+        const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            d_attention_k[(b * 32 + s) * 8 + e] = (d_key_rotary_y[(b * 32 + s) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[(b * 32 + s) * 8 + ((e + 4) % 8)]
+                    * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+        }
+        for (long h = 0; h < 4; h++) {
+            MOEC_OMP(simd)
+            for (long e = 0; e < 8; e++) {
+                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
+                        + e] * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
+                        + ((e + 4) % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+            }
+        }
+    }
+}
+
+/* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:9
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
+        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_20(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
+        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
+        float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again,
+        const float *restrict attention_norm_y_again)
+{
+    float d_block_attention_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_block_attention_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_attention_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_attention_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
+                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                        * block_attention_norm_weight[i * 32 + d];
+                d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
+                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_attention_norm_hidden[b * 32 + s] = (d_attention_norm_root * (((-0.5f)
+                    * attention_norm_root_again[b * 32 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s]
+                    * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j
+                < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
+    }
+}
+
+/* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
+static void kernel_train_21(long i, const float *restrict x_2, float *restrict d_x_2,
+        const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
+        const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
+                        + (d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32
+                        + s])) + (d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+            }
+        }
+    }
+}
+
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
+static void kernel_train_22(const int32_t *restrict tokens, const float *restrict d_x_2,
+        float *restrict d_embedding)
+{
+    for (long d_from = 0; d_from < 32; d_from += 16) {
+        for (long b = 0; b < 2; b++) {
+            for (long s = 0; s < 32; s++) {
+                const long tokens_at = (long)tokens[b * 32 + s];
+                MOEC_OMP(simd)
+                for (long d = d_from; d < d_from + 16; d++) {
+                    d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+                }
+            }
+        }
+    }
+}
+
+static void run_train(const MoecRun *run)
+{
+    const int32_t *const tokens = run->inputs[0]; /* [batch, s] */
+    const int32_t *const targets = run->inputs[1]; /* [batch, s] */
+    const float *const embedding = run->weights + 0; /* [v, d] */
+    float *const x_2 = (void *)(run->arena + 98304); /* [block, batch, s, d] */
+    float *const attention_norm_hidden = (void *)(run->arena + 380928); /* [block, batch, s] */
+    const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
+    float *const attention_norm_y_2 = (void *)(run->arena + 286720); /* [batch, s, d] */
+    const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
+    const float *const block_attention_key = run->weights + 6272; /* [block, d, hk, e] */
+    const float *const block_attention_value = run->weights + 7296; /* [block, d, hv, c] */
+    const float *const block_attention_output = run->weights + 9344; /* [block, h, c, d] */
+    float *const attention_q = (void *)(run->arena + 294912); /* [batch, s, h, e] */
+    float *const attention_k = (void *)(run->arena + 303104); /* [batch, s, hk, e] */
+    float *const attention_v = (void *)(run->arena + 270336); /* [block, batch, s, hv, c] */
+    float *const query_rotary_cosine = (void *)(run->arena + 381952); /* [s, e] */
+    float *const query_rotary_sine = (void *)(run->arena + 382976); /* [s, e] */
+    float *const query_rotary_y = (void *)(run->arena + 139264); /* [block, batch, s, h, e] */
+    float *const key_rotary_y = (void *)(run->arena + 352256); /* [block, batch, s, hk, e] */
+    float *const attended = (void *)(run->arena + 172032); /* [block, batch, s, h, c] */
+    float *const attended_lse = (void *)(run->arena + 376832); /* [block, batch, s, h] */
+    const float *const block_attention_sdpa_gate_weight = run->weights + 13440; /* [block, d, h, c] */
+    float *const sdpa_gate_hidden = (void *)(run->arena + 294912); /* [batch, s, h, c] */
+    float *const act_y = (void *)(run->arena + 204800); /* [block, batch, s, h, c] */
+    float *const sdpa_gate_y = (void *)(run->arena + 286720); /* [batch, s, h, c] */
+    float *const attention_y = (void *)(run->arena + 294912); /* [batch, s, d] */
+    float *const x_3 = (void *)(run->arena + 237568); /* [block, batch, s, d] */
+    float *const ffn_norm_hidden = (void *)(run->arena + 384000); /* [block, batch, s] */
+    const float *const block_ffn_norm_weight = run->weights + 17536; /* [block, d] */
+    float *const ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
+    const float *const block_ffn_up = run->weights + 17664; /* [block, d, f] */
+    const float *const block_ffn_gate = run->weights + 23808; /* [block, d, f] */
+    const float *const block_ffn_down = run->weights + 29952; /* [block, f, d] */
+    float *const ffn_hidden = (void *)(run->arena + 0); /* [block, batch, s, f] */
+    float *const act_y_2 = (void *)(run->arena + 286720); /* [batch, s, f] */
+    float *const ffn_hidden_2 = (void *)(run->arena + 49152); /* [block, batch, s, f] */
+    float *const ffn_h = (void *)(run->arena + 299008); /* [batch, s, f] */
+    float *const ffn_y = (void *)(run->arena + 286720); /* [batch, s, d] */
+    float *const final_norm_hidden = (void *)(run->arena + 335872); /* [batch, s] */
+    float *const final_norm_root = (void *)(run->arena + 336128); /* [batch, s] */
+    float *const final_norm_y = (void *)(run->arena + 319488); /* [batch, s, d] */
+    const float *const final_norm_weight = run->weights + 36096; /* [d] */
+    float *const final_norm_y_2 = (void *)(run->arena + 327680); /* [batch, s, d] */
+    const float *const unembedding = run->weights + 36128; /* [d, v] */
+    float *const logits = (void *)(run->arena + 286720); /* [batch, s, v] */
+    float *const hidden_2 = (void *)(run->arena + 336384); /* [batch, s] */
+    float *const hidden_3 = (void *)(run->arena + 336640); /* [batch, s] */
+    float *const loss = run->outputs[0]; /* [] */
+    const float *const loss_scale = run->inputs[2]; /* [] */
+    float *const d_logits = (void *)(run->arena + 303104); /* [batch, s, v] */
+    float *const d_final_norm_y_2 = (void *)(run->arena + 286720); /* [batch, s, d] */
+    float *const d_unembedding = run->gradients + 36128; /* [d, v] */
+    float *const d_final_norm_y_3 = (void *)(run->arena + 303104); /* [batch, s, d] */
+    float *const d_final_norm_weight = run->gradients + 36096; /* [d] */
+    float *const d_x_2 = (void *)(run->arena + 286720); /* [block, batch, s, d], two slots */
+    float *const d_final_norm_hidden = (void *)(run->arena + 311296); /* [batch, s] */
+    float *const d_x_3 = (void *)(run->arena + 303104); /* [batch, s, d] */
+    float *const d_ffn_h = (void *)(run->arena + 303104); /* [batch, s, f] */
+    float *const d_block_ffn_down = run->gradients + 29952; /* [block, f, d] */
+    float *const d_ffn_hidden_2 = (void *)(run->arena + 315392); /* [batch, s, f] */
+    float *const d_ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
+    float *const d_block_ffn_up = run->gradients + 17664; /* [block, d, f] */
+    float *const d_ffn_hidden_3 = (void *)(run->arena + 327680); /* [batch, s, f] */
+    float *const d_block_ffn_gate = run->gradients + 23808; /* [block, d, f] */
+    float *const d_ffn_norm_y_3 = (void *)(run->arena + 311296); /* [batch, s, d] */
+    float *const d_block_ffn_norm_weight = run->gradients + 17536; /* [block, d] */
+    float *const d_ffn_norm_hidden = (void *)(run->arena + 327680); /* [batch, s] */
+    float *const d_sdpa_gate_y = (void *)(run->arena + 311296); /* [batch, s, h, c] */
+    float *const d_block_attention_output = run->gradients + 9344; /* [block, h, c, d] */
+    float *const d_attended = (void *)(run->arena + 319488); /* [batch, s, h, c] */
+    float *const d_sdpa_gate_hidden = (void *)(run->arena + 327680); /* [batch, s, h, c] */
+    float *const d_attention_norm_y_2 = (void *)(run->arena + 311296); /* [batch, s, d] */
+    float *const d_block_attention_sdpa_gate_weight = run->gradients + 13440; /* [block, d, h, c] */
+    float *const d_query_rotary_y = (void *)(run->arena + 327680); /* [batch, s, h, e] */
+    float *const d_key_rotary_y = (void *)(run->arena + 364544); /* [batch, s, hk, e] */
+    float *const d_attention_v = (void *)(run->arena + 360448); /* [batch, s, hv, c] */
+    float *const d_attention_k = (void *)(run->arena + 360448); /* [batch, s, hk, e] */
+    float *const d_attention_q = (void *)(run->arena + 319488); /* [batch, s, h, e] */
+    float *const d_block_attention_value = run->gradients + 7296; /* [block, d, hv, c] */
+    float *const d_block_attention_key = run->gradients + 6272; /* [block, d, hk, e] */
+    float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
+    float *const d_attention_norm_y_3 = (void *)(run->arena + 319488); /* [batch, s, d] */
+    float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
+    float *const d_attention_norm_hidden = (void *)(run->arena + 327680); /* [batch, s] */
+    float *const attention_norm_root_again = (void *)(run->arena + 366592); /* [batch, s] */
+    float *const attention_norm_y_again = (void *)(run->arena + 335872); /* [batch, s, d] */
+    float *const attention_norm_y_2_again = (void *)(run->arena + 344064); /* [batch, s, d] */
+    float *const sdpa_gate_y_again = (void *)(run->arena + 319488); /* [batch, s, h, c] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 385024); /* [batch, s] */
+    float *const ffn_norm_y_again = (void *)(run->arena + 360448); /* [batch, s, d] */
+    float *const ffn_norm_y_2_again = (void *)(run->arena + 368640); /* [batch, s, d] */
+    float *const ffn_h_again = (void *)(run->arena + 339968); /* [batch, s, f] */
+    float *const d_embedding = run->gradients + 0; /* [v, d] */
+
+    kernel_train_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
+    for (long i = 0; i < 4; i++) {
+        kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
+        /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
+                  -- std/attention.moe:58 */
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
+                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
+                  -- std/attention.moe:60 */
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
+                attention_k);
+        /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
+                  -- std/attention.moe:61 */
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
+                block_attention_value + ((i * 32) * 2) * 8, attention_v + (((i * 2) * 32) * 2) * 8);
+        kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
+                key_rotary_y);
+        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
+                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
+                mask = causal)   -- std/attention.moe:94 */
+        moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
+                key_rotary_y + ((i * 2) * 32) * 8, attention_v + (((i * 2) * 32) * 2) * 8, NULL,
+                attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
+        /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:62 */
+        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
+                block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
+        kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
+        /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
+                  -- std/attention.moe:110 */
+        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
+                attention_y);
+        kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
+        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:33 */
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48,
+                ffn_hidden + ((i * 2) * 32) * 48);
+        kernel_train_6(i, ffn_hidden, act_y_2);
+        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:33 */
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48,
+                ffn_hidden_2 + ((i * 2) * 32) * 48);
+        kernel_train_7(i, act_y_2, ffn_hidden_2, ffn_h);
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:34 */
+        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
+        kernel_train_8(i, x_2, x_3, ffn_y);
+    }
+    kernel_train_9(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:57 */
+    moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
+    kernel_train_10(logits, hidden_2, hidden_3);
+    kernel_train_11(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:57 */
+    moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:57 */
+    moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
+    kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
+            d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
+    kernel_train_13(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
+    for (long i = 3; i >= 0; i--) {
+        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:34 */
+        moec_product(run, 11, &moec_products[11], d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
+                block_ffn_down + (i * 48) * 32, d_ffn_h);
+        kernel_train_14(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden, ffn_hidden_2, d_ffn_h,
+                d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again,
+                ffn_h_again);
+        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:34 */
+        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
+                d_block_ffn_down + (i * 48) * 32);
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:33 */
+        moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + (i * 32) * 48,
+                d_ffn_norm_y_2);
+        /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_hidden_2[b,s,f] * ffn_norm_y_2_again[b,s,d]
+                  -- std/mlp.moe:33 */
+        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2,
+                d_block_ffn_up + (i * 32) * 48);
+        /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_hidden_3[b,s,f] * block_ffn_gate[i,d,f]
+                  -- std/mlp.moe:33 */
+        moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + (i * 32) * 48,
+                d_ffn_norm_y_2);
+        /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_hidden_3[b,s,f] * ffn_norm_y_2_again[b,s,d]
+                  -- std/mlp.moe:33 */
+        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3,
+                d_block_ffn_gate + (i * 32) * 48);
+        kernel_train_15(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
+                d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
+        kernel_train_16(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden,
+                sdpa_gate_y_again, ffn_norm_root_again);
+        /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
+                  -- std/attention.moe:110 */
+        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
+                d_sdpa_gate_y);
+        /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
+                  -- std/attention.moe:110 */
+        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
+                d_block_attention_output + ((i * 4) * 8) * 32);
+        kernel_train_17(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended, act_y,
+                d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
+                attention_norm_y_again, attention_norm_y_2_again);
+        /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:62 */
+        moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden,
+                block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, d_attention_norm_y_2);
+        /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_hidden[b,s,h,c]
+                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:62 */
+        moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_hidden,
+                d_block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8);
+        /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
+                d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
+                attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:94 */
+        moec_attend_grad(&moec_options_train_18,
+                &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
+                        .k = key_rotary_y + ((i * 2) * 32) * 8, .v = attention_v + (((i * 2) * 32) * 2) * 8,
+                        .sink = NULL, .o = attended + (((i * 2) * 32) * 4) * 8,
+                        .lse = attended_lse + ((i * 2) * 32) * 4,
+                                         .output_grad = d_attended},
+                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
+        /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
+                  -- std/attention.moe:61 */
+        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + ((i * 32) * 2) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
+        moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
+                d_block_attention_value + ((i * 32) * 2) * 8);
+        kernel_train_19(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
+                d_attention_k, d_attention_q);
+        /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
+                  -- std/attention.moe:60 */
+        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + (i * 32) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:60 */
+        moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
+                d_block_attention_key + (i * 32) * 8);
+        /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
+                  -- std/attention.moe:58 */
+        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:58 */
+        moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
+                d_block_attention_query + ((i * 32) * 4) * 8);
+        kernel_train_20(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
+                d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
+                attention_norm_root_again, attention_norm_y_again);
+        kernel_train_21(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
+                attention_norm_root_again);
+    }
+    kernel_train_22(tokens, d_x_2, d_embedding);
+}
+
+/* The factor of the learning rate at a step (from 0) of `steps`. */
+static double update_rate(double step, double steps)
+{
+    (void)step, (void)steps;
+    const float schedule_step[1] = {(float)step};
+    const float steps_2[1] = {(float)steps};
+    float rate_2[1];
+    const float schedule_step_at = schedule_step[0];
+    const float steps_at = steps_2[0];
+    float rate = moec_where(moec_lt(schedule_step_at, 10.0f), ((schedule_step_at + 1.0f) / 10.0f),
+            (0.1f + (0.45f * (1.0f + moec_cos((3.14159265f * moec_min(1.0f,
+            ((schedule_step_at - 10.0f) / moec_max(1.0f, (steps_at - 10.0f))))))))));
+    rate_2[0] = rate;
+    return (double)rate_2[0];
+}
+
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:12
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:13
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:11
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
+static void run_update(float *weight, const float *gradient, float *const *state, long elements,
+                       const float *scalars)
+{
+    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;
+    const float *const lr = scalars + 0;
+    const float *const step_2 = scalars + 1;
+    const float *const matrix = scalars + 2;
+    const float *const clip = scalars + 3;
+    float *const m = state[0];
+    float *const v = state[1];
+    const float step_at = step_2[0];
+    const float clip_at = clip[0];
+    const float lr_at = lr[0];
+    const float matrix_at = matrix[0];
+    float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_at));
+    float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_at));
+    MOEC_OMP(parallel for simd schedule(static) if(elements > 16384))
+    for (long elements_2 = 0; elements_2 < elements; elements_2++) {
+        float g = clip_at * gradient[elements_2];
+        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
+        m[elements_2] = m_now;
+        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
+        v[elements_2] = v_now;
+        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
+                + 1e-08f)) + ((0.1f * matrix_at) * weight[elements_2])));
+        weight[elements_2] = weight_now;
+    }
+}
+
+static const char *const update_states[] = {"m", "v"};
+static const char *const update_scalars[] = {"lr", "step", "matrix", "clip"};
+static const MoecUpdate update = {
+    .run = run_update, .rate = update_rate, .state_names = update_states, .state_count = 2,
+    .scalar_names = update_scalars, .scalar_count = 4,
+};
+
+static const MoecTensor parameters[] = {
+    {.name = "embedding", .axes = "v,d", .block = MOEC_WEIGHTS, .offset = 0,
+     .rank = 2, .shape = {64, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 1, .matrix = 1},
+    {.name = "block.{i}.attention_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 8192,
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "block.{i}.attention.query", .axes = "block,d,h,e", .block = MOEC_WEIGHTS, .offset = 8704,
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.key", .axes = "block,d,hk,e", .block = MOEC_WEIGHTS, .offset = 25088,
+     .rank = 4, .shape = {4, 32, 1, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.value", .axes = "block,d,hv,c", .block = MOEC_WEIGHTS, .offset = 29184,
+     .rank = 4, .shape = {4, 32, 2, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.output", .axes = "block,h,c,d", .block = MOEC_WEIGHTS, .offset = 37376,
+     .rank = 4, .shape = {4, 4, 8, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
+    {.name = "block.{i}.attention.sdpa_gate.weight", .axes = "block,d,h,c", .block = MOEC_WEIGHTS, .offset = 53760,
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 70144,
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "block.{i}.ffn.up", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 70656,
+     .rank = 3, .shape = {4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn.gate", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 95232,
+     .rank = 3, .shape = {4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn.down", .axes = "block,f,d", .block = MOEC_WEIGHTS, .offset = 119808,
+     .rank = 3, .shape = {4, 48, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.14433756729740643, .matrix = 1},
+    {.name = "final_norm.weight", .axes = "d", .block = MOEC_WEIGHTS, .offset = 144384,
+     .rank = 1, .shape = {32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "unembedding", .axes = "d,v", .block = MOEC_WEIGHTS, .offset = 144512,
+     .rank = 2, .shape = {32, 64}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.02, .matrix = 1},
+};
+
+static const MoecTensor train_inputs[] = {
+    {.name = "tokens", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 0,
+     .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_TOKEN, .vocabulary = 64},
+    {.name = "targets", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 1,
+     .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_NEXT, .vocabulary = 64},
+    {.name = "loss_scale", .axes = "", .block = MOEC_INPUTS, .offset = 2,
+     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+};
+
+static const MoecTensor train_outputs[] = {
+    {.name = "loss", .axes = "", .block = MOEC_OUTPUTS, .offset = 0,
+     .rank = 0, .shape = {0}},
+};
+
+static const MoecGraphEntry graphs[] = {
+    {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
+     .arena_bytes = 385280, .cache_bytes = 0,
+     .inputs = train_inputs, .input_count = 3,
+     .outputs = train_outputs, .output_count = 1,
+     .first_product = 0, .product_count = 27, .flops = 15654912, .product_flops = 13762560},
+};
+
+const MoecTable moec_table = {
+    .abi = MOEC_ABI,
+    .model = "dense",
+    .parameters = parameters, .parameter_count = 13,
+    .weight_bytes = 152704, .state_bytes = 0,
+    .graphs = graphs, .graph_count = 1,
+    .update = &update,
+    .products = moec_products, .product_count = 27,
+};

@@ -1,0 +1,1356 @@
+/* Written by moec to stand alone. Comments hold the equations and where they stand. */
+#include "kernels.h"
+
+/* Matrix products of fixed shape: see MoecProduct in abi.h. */
+static const MoecProduct moec_products[] = {
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+    {.m = 64, .n = 4, .k = 32, .a_m = 32, .a_k = 1, .b_k = 4, .b_n = 1, .c_m = 4,
+     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+    {.m = 64, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 0}, /* 5 */
+    {.m = 64, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 6 */
+    {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
+     .batch = {1, 1}, .accumulate = 1}, /* 7 */
+    {.m = 64, .n = 32, .k = 4, .a_m = 4, .a_k = 1, .b_k = 1, .b_n = 4, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 8 */
+    {.m = 32, .n = 4, .k = 64, .a_m = 1, .a_k = 32, .b_k = 4, .b_n = 1, .c_m = 4,
+     .batch = {1, 1}, .accumulate = 1}, /* 9 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 10 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 11 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 0}, /* 12 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 13 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 14 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 15 */
+    {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 16 */
+    {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
+     .batch = {1, 1}, .accumulate = 1}, /* 17 */
+};
+
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:36
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:36
+   balance[0] = 0   -- std/moe.moe:69
+   busiest[0] = 0   -- std/moe.moe:72
+   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
+   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
+static void kernel_train_0(const int32_t *restrict tokens, const float *restrict embedding,
+        float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
+        float *restrict balance, float *restrict busiest)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            const long tokens_at = (long)tokens[b * 32 + s];
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float x = embedding[tokens_at * 32 + d];
+                x_2[(b * 32 + s) * 32 + d] = x;
+            }
+        }
+    }
+    balance[0] = 0.0f;
+    busiest[0] = 0.0f;
+    for (long s = 0; s < 32; s++) {
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
+            query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
+                    1.0f) * moec_sin(query_rotary_angle);
+        }
+    }
+}
+
+/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
+   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+   attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+static void kernel_train_1(long i, const float *restrict x_2, float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float attention_norm_hidden_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:attention_norm_hidden_sum))
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+                attention_norm_hidden_sum += x_2_at * x_2_at;
+            }
+            float attention_norm_hidden_now = attention_norm_hidden_sum;
+            attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
+            float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
+                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i
+                        * 32 + d];
+            }
+        }
+    }
+}
+
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
+        * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
+static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
+        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
+        float *restrict query_rotary_y, float *restrict key_rotary_y)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 256; turn++) {
+        const long b = turn / 128;
+        const long s = turn / 4 % 32;
+        const long h = turn % 4;
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4 + h) *
+                    8 + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h) * 8 + ((e
+                    + 4) % 8)] * query_rotary_sine[s * 8 + e]);
+            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_k[((b * 32 + s) * 4 + h) * 8
+                    + e] * query_rotary_cosine[s * 8 + e]) + (attention_k[((b * 32 + s) * 4 + h) * 8 + ((e
+                    + 4) % 8)] * query_rotary_sine[s * 8 + e]);
+        }
+    }
+}
+
+static const MoecAttend moec_options_train_3 = {
+    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 4, .value_heads = 4,
+    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
+};
+
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:45
+   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+static void kernel_train_4(long i, const float *restrict x_2, const float *restrict attention_y,
+        float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        float *restrict ffn_norm_y_2)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        float ffn_norm_hidden_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
+        for (long d = 0; d < 32; d++) {
+            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
+                    + s) * 32 + d];
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            ffn_norm_hidden_sum += x_3_at * x_3_at;
+        }
+        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
+        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
+        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        }
+    }
+}
+
+/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:38
+   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:38
+   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:38
+   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38 */
+static void kernel_train_5(long i, const float *restrict ffn_logit, float *restrict ffn_hidden_3,
+        float *restrict ffn_hidden_4, float *restrict ffn_p)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float ffn_hidden_2 = -INFINITY;
+            MOEC_OMP(simd reduction(max:ffn_hidden_2))
+            for (long n = 0; n < 4; n++) {
+                ffn_hidden_2 = moec_max(ffn_hidden_2, ffn_logit[(b * 32 + s) * 4 + n]);
+            }
+            float ffn_hidden_4_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:ffn_hidden_4_sum))
+            for (long n = 0; n < 4; n++) {
+                ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp((ffn_logit[(b * 32 + s) * 4 + n]
+                        - (ffn_hidden_2)));
+                ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+            }
+            float ffn_hidden_4_now = ffn_hidden_4_sum;
+            ffn_hidden_4[(i * 2 + b) * 32 + s] = ffn_hidden_4_now;
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                ffn_p[(b * 32 + s) * 4 + n] = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4_now;
+            }
+        }
+    }
+}
+
+static const MoecPack moec_options_train_6 = {
+    .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
+};
+
+/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:54
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:54
+   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:58
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:59
+   ffn_y[b,s,d] = 0   -- std/moe.moe:63 */
+static void kernel_train_7(long i, const float *restrict ffn_p, const float *restrict chosen,
+        float *restrict ffn_load, float *restrict ffn_total, float *restrict ffn_weight,
+        float *restrict ffn_y)
+{
+    float ffn_hidden_5[4];
+    float ffn_hidden_5_sum[4] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float ffn_hidden_5_part[4] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                ffn_hidden_5_part[n] += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+            }
+        }
+        for (int j = 0; j < 4; j++) ffn_hidden_5_sum[j] += ffn_hidden_5_part[j];
+    }
+    for (long n = 0; n < 4; n++) {
+        ffn_hidden_5[n] = ffn_hidden_5_sum[n];
+    }
+    MOEC_OMP(simd)
+    for (long n = 0; n < 4; n++) {
+        ffn_load[i * 4 + n] = ffn_hidden_5[n] * 0.015625f;
+    }
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float ffn_total_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:ffn_total_sum))
+            for (long n = 0; n < 4; n++) {
+                ffn_total_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
+            }
+            float ffn_total_now = ffn_total_sum;
+            ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n] / moec_where(moec_lt(0.0f,
+                        ffn_total_now), ffn_total_now, 1.0f);
+            }
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                ffn_y[(b * 32 + s) * 32 + d] = 0.0f;
+            }
+        }
+    }
+}
+
+/* act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19 */
+static void kernel_train_8(long i, const float *restrict expert_hidden, float *restrict act_y)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 128; turn++) {
+        const long r = turn;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+            act_y[r * 48 + f] = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+        }
+    }
+}
+
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+static void kernel_train_9(long i, const float *restrict act_y, const float *restrict expert_hidden_2,
+        float *restrict expert_h)
+{
+    for (long r = 0; r < 128; r++) {
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+        }
+    }
+}
+
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
+        * expert_y[i,r,d]   -- std/moe.moe:63
+   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:69
+   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:69
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:72 */
+static void kernel_train_10(long i, const float *restrict ffn_p, const float *restrict ffn_load,
+        const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
+        float *restrict ffn_hidden_9, float *restrict ffn_hidden_10, const int32_t *restrict chosen_batch,
+        const int32_t *restrict chosen_s, const int32_t *restrict chosen_n)
+{
+    float ffn_hidden_8[4];
+    for (long d_from = 0; d_from < 32; d_from += 16) {
+        for (long r = 0; r < 128; r++) {
+            const long chosen_batch_at = (long)chosen_batch[r];
+            const long chosen_s_at = (long)chosen_s[r];
+            const long chosen_n_at = (long)chosen_n[r];
+            MOEC_OMP(simd)
+            for (long d = d_from; d < d_from + 16; d++) {
+                ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += ffn_weight[(chosen_batch_at * 32
+                        + chosen_s_at) * 4 + chosen_n_at] * expert_y[(i * 128 + r) * 32 + d];
+            }
+        }
+    }
+    float ffn_hidden_8_sum[4] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float ffn_hidden_8_part[4] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                ffn_hidden_8_part[n] += ffn_p[(b * 32 + s) * 4 + n];
+            }
+        }
+        for (int j = 0; j < 4; j++) ffn_hidden_8_sum[j] += ffn_hidden_8_part[j];
+    }
+    for (long n = 0; n < 4; n++) {
+        ffn_hidden_8[n] = ffn_hidden_8_sum[n];
+    }
+    float ffn_hidden_9_sum = 0.0f;
+    float ffn_hidden_10_sum = -INFINITY;
+    MOEC_OMP(simd reduction(+:ffn_hidden_9_sum) reduction(max:ffn_hidden_10_sum))
+    for (long n = 0; n < 4; n++) {
+        ffn_hidden_9_sum += (ffn_load[i * 4 + n]) * (ffn_hidden_8[n] * 0.015625f);
+        ffn_hidden_10_sum = moec_max(ffn_hidden_10_sum, ffn_load[i * 4 + n]);
+    }
+    ffn_hidden_9[0] = ffn_hidden_9_sum;
+    ffn_hidden_10[0] = ffn_hidden_10_sum;
+}
+
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
+static void kernel_train_11(long i, float *restrict x_2, const float *restrict x_3,
+        const float *restrict ffn_y, const float *restrict ffn_hidden_9, const float *restrict ffn_hidden_10,
+        float *restrict balance, float *restrict busiest)
+{
+    const float ffn_hidden_9_at = ffn_hidden_9[0];
+    const float ffn_hidden_10_at = ffn_hidden_10[0];
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b
+                        * 32 + s) * 32 + d];
+            }
+        }
+    }
+    balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9_at);
+    busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10_at);
+}
+
+/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
+   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+static void kernel_train_12(const float *restrict x_2, float *restrict final_norm_hidden,
+        float *restrict final_norm_root, float *restrict final_norm_y,
+        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float final_norm_hidden_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:final_norm_hidden_sum))
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+                final_norm_hidden_sum += x_2_at * x_2_at;
+            }
+            float final_norm_hidden_now = final_norm_hidden_sum;
+            final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
+            float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+            final_norm_root[b * 32 + s] = final_norm_root_now;
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
+                final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
+                final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+            }
+        }
+    }
+}
+
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
+static void kernel_train_13(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        float hidden_2_sum = -INFINITY;
+        MOEC_OMP(simd reduction(max:hidden_2_sum))
+        for (long v = 0; v < 64; v++) {
+            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+        }
+        float hidden_2_now = hidden_2_sum;
+        hidden_2[b * 32 + s] = hidden_2_now;
+        float hidden_3_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:hidden_3_sum))
+        for (long v = 0; v < 64; v++) {
+            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+        }
+        hidden_3[b * 32 + s] = hidden_3_sum;
+    }
+}
+
+/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:62
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:62
+   balance_2 = balance[4]   -- std/moe.moe:69
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:62
+   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
+static void kernel_train_14(const int32_t *restrict targets, const float *restrict balance,
+        const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
+        const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
+        float *restrict total, float *restrict busiest_2, const float *restrict loss_scale,
+        float *restrict d_logits)
+{
+    const float loss_scale_at = loss_scale[0];
+    float hidden_4_parts[2];
+    MOEC_OMP(parallel for schedule(static))
+    for (long chunk = 0; chunk < 2; chunk++) {
+        float hidden_4_sum = 0.0f;
+        const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
+        for (long b = chunk * 1; b < b_to; b++) {
+            float hidden_4_part = 0.0f;
+            MOEC_OMP(simd reduction(+:hidden_4_part))
+            for (long s = 0; s < 32; s++) {
+                const long targets_at = (long)targets[b * 32 + s];
+                hidden_4_part += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32
+                        + s) * 64 + targets_at];
+            }
+            hidden_4_sum += hidden_4_part;
+        }
+        hidden_4_parts[chunk] = hidden_4_sum;
+    }
+    float hidden_4 = 0.0f;
+    for (long chunk = 0; chunk < 2; chunk++) {
+        hidden_4 += hidden_4_parts[chunk];
+    }
+    loss[0] = hidden_4 * 0.015625f;
+    float balance_2_now = balance[0];
+    balance_2[0] = balance_2_now;
+    total[0] = (hidden_4 * 0.015625f) + balance_2_now;
+    busiest_2[0] = busiest[0] * 0.25f;
+    float d_hidden_4 = loss_scale_at * 0.015625f;
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        const long targets_at = (long)targets[b * 32 + s];
+        float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
+        MOEC_OMP(simd)
+        for (long v = 0; v < 64; v++) {
+            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3 * moec_exp((logits[(b * 32 + s) * 64 + v]
+                    - (hidden_2[b * 32 + s])));
+        }
+        d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
+    }
+}
+
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_15(const float *restrict x_2, const float *restrict final_norm_hidden,
+        const float *restrict final_norm_root, const float *restrict final_norm_y,
+        const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
+        float *restrict d_final_norm_y_3, float *restrict d_final_norm_weight,
+        float *restrict d_final_norm_hidden)
+{
+    float d_final_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_final_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_final_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_final_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
+                        + s) * 32 + d];
+                float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
+                d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
+                d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_final_norm_hidden[b * 32 + s] = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
+                    / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_final_norm_weight[d] += d_final_norm_weight_sum[d];
+    }
+}
+
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
+        + x_2[4,b,s,d])   -- std/decoder.moe:36
+   d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
+static void kernel_train_16(const float *restrict x_2, const float *restrict final_norm_root,
+        const float *restrict loss_scale, float *restrict d_balance_3,
+        const float *restrict d_final_norm_y_3, float *restrict d_x_2,
+        const float *restrict d_final_norm_hidden)
+{
+    const float loss_scale_at = loss_scale[0];
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+                d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[(b * 32 + s) * 32 + d] * final_norm_root[b
+                        * 32 + s]) + (d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+            }
+        }
+    }
+    d_balance_3[0] = loss_scale_at;
+}
+
+static const MoecPack moec_options_train_17 = {
+    .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
+};
+
+/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:69
+   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:69
+   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
+        1)   -- std/moe.moe:59
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33 */
+static void kernel_train_18(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
+        const float *restrict ffn_load, const float *restrict ffn_total, const float *restrict d_balance_3,
+        float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2, float *restrict ffn_p_again,
+        float *restrict ffn_weight_again)
+{
+    float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
+    MOEC_OMP(simd)
+    for (long n = 0; n < 4; n++) {
+        d_ffn_hidden_8[n] = (d_ffn_hidden_9 * (ffn_load[i * 4 + n])) * 0.015625f;
+    }
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4[(i * 2
+                        + b) * 32 + s];
+                ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
+                const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+                ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now / moec_where(moec_lt(0.0f,
+                        ffn_total_at), ffn_total_at, 1.0f);
+            }
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
+            }
+        }
+    }
+}
+
+/* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
+          -- std/moe.moe:63
+   d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
+   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+static void kernel_train_19(long i, const float *restrict expert_hidden,
+        const float *restrict expert_hidden_2, const float *restrict expert_y, const float *restrict d_x_2,
+        float *restrict d_ffn_weight, float *restrict d_expert_y, const float *restrict ffn_weight_again,
+        float *restrict act_y_again, float *restrict expert_h_again, const int32_t *restrict chosen_batch_2,
+        const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_n_2)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 128; turn++) {
+        const long r = turn;
+        const long chosen_batch_2_at = (long)chosen_batch_2[r];
+        const long chosen_s_2_at = (long)chosen_s_2[r];
+        const long chosen_n_2_at = (long)chosen_n_2[r];
+        float d_ffn_weight_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
+        for (long d = 0; d < 32; d++) {
+            d_ffn_weight_sum += d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at) * 32
+                    + d] * expert_y[(i * 128 + r) * 32 + d];
+            d_expert_y[r * 32 + d] = d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
+                    * 32 + d] * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4
+                    + chosen_n_2_at];
+        }
+        d_ffn_weight[r] = d_ffn_weight_sum;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+            float act_y_again_now = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+            act_y_again[r * 48 + f] = act_y_again_now;
+            expert_h_again[r * 48 + f] = act_y_again_now * expert_hidden_2[(i * 128 + r) * 48 + f];
+        }
+    }
+}
+
+/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+static void kernel_train_20(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+        const float *restrict block_ffn_norm_weight, const float *restrict d_expert_h,
+        float *restrict d_expert_hidden_2, float *restrict ffn_norm_root_again,
+        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again,
+        const float *restrict act_y_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 128; turn++) {
+        const long r = turn;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            d_expert_hidden_2[r * 48 + f] = d_expert_h[r * 48 + f] * act_y_again[r * 48 + f];
+        }
+    }
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                + 1e-06f));
+        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
+                    + d];
+        }
+    }
+}
+
+/* d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
+   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:33 */
+static void kernel_train_21(long i, const float *restrict expert_hidden,
+        const float *restrict expert_hidden_2, const float *restrict d_expert_h,
+        float *restrict d_expert_hidden_3)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 128; turn++) {
+        const long r = turn;
+        MOEC_OMP(simd)
+        for (long f = 0; f < 48; f++) {
+            float d_act_y = d_expert_h[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+            const float part = moec_sigmoid(expert_hidden_at);
+            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at * (part * (1.0f - part))));
+        }
+    }
+}
+
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:33
+   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+          -- std/moe.moe:59
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
+        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:59
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
+        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:38
+   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:38
+   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:38
+   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
+          -- std/moe.moe:38
+   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:36 */
+static void kernel_train_22(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
+        const float *restrict chosen, const float *restrict ffn_total, const float *restrict d_ffn_hidden_8,
+        const float *restrict d_ffn_weight, float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit,
+        const float *restrict ffn_p_again, const float *restrict ffn_weight_again,
+        const int32_t *restrict chosen_batch_2, const int32_t *restrict chosen_s_2,
+        const int32_t *restrict chosen_row_2, const float *restrict d_ffn_norm_y_2_rows)
+{
+    for (long d_from = 0; d_from < 32; d_from += 16) {
+        for (long r = 0; r < 128; r++) {
+            const long chosen_batch_2_at = (long)chosen_batch_2[r];
+            const long chosen_s_2_at = (long)chosen_s_2[r];
+            MOEC_OMP(simd)
+            for (long d = d_from; d < d_from + 16; d++) {
+                d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] += d_ffn_norm_y_2_rows[r
+                        * 32 + d];
+            }
+        }
+    }
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            float d_ffn_p[4];
+            float d_ffn_total_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_total_sum))
+            for (long n = 0; n < 4; n++) {
+                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+                d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                        * ffn_weight_again[(b * 32 + s) * 4 + n];
+            }
+            const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+            const float part = moec_lt(0.0f, ffn_total_at);
+            float d_ffn_total = -moec_where(part, ((1.0f / moec_where(part, ffn_total_at,
+                    1.0f)) * d_ffn_total_sum), 0.0f);
+            float d_ffn_hidden_4_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_hidden_4_sum))
+            for (long n = 0; n < 4; n++) {
+                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+                const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
+                d_ffn_p[n] = (d_ffn_hidden_8[n] + ((chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at]
+                        : 0.0f) * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2,
+                        1.0f)))) + (d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n]);
+                d_ffn_hidden_4_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
+            }
+            float d_ffn_hidden_4 = -((1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]) * d_ffn_hidden_4_sum);
+            MOEC_OMP(simd)
+            for (long n = 0; n < 4; n++) {
+                float d_ffn_hidden_3 = (d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
+                        + d_ffn_hidden_4;
+                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3 * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4
+                        + n];
+            }
+        }
+    }
+}
+
+/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_23(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+        const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
+        float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
+        float *restrict d_ffn_norm_hidden, const float *restrict ffn_norm_root_again,
+        const float *restrict ffn_norm_y_again)
+{
+    float d_block_ffn_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_block_ffn_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_ffn_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
+                        * ffn_norm_y_again[(b * 32 + s) * 32 + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i
+                        * 32 + d];
+                d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
+                d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_ffn_norm_hidden[b * 32 + s] = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
+                    / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum[d];
+    }
+}
+
+/* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+static void kernel_train_24(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, const float *restrict x_3,
+        const float *restrict d_x_2, float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
+        const float *restrict d_ffn_norm_hidden, float *restrict attention_norm_root_again,
+        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again,
+        const float *restrict ffn_norm_root_again)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 64; turn++) {
+        const long b = turn / 32;
+        const long s = turn % 32;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
+                    + (d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]))
+                    + (d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at));
+        }
+        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f) + 1e-06f));
+        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+        MOEC_OMP(simd)
+        for (long d = 0; d < 32; d++) {
+            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    * attention_norm_root_again_now;
+            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * 32 + d];
+        }
+    }
+}
+
+static const MoecAttend moec_options_train_25 = {
+    .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 4, .value_heads = 4,
+    .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
+    .scale = 0.353553391f, .cap = 0.0f, .best = 0,
+};
+
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:60
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:58 */
+static void kernel_train_26(const float *restrict query_rotary_cosine,
+        const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
+        const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
+{
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 256; turn++) {
+        const long b = turn / 128;
+        const long s = turn / 4 % 32;
+        const long h = turn % 4;
+        MOEC_OMP(simd)
+        for (long e = 0; e < 8; e++) {
+            d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
+                    % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+            d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e
+                    + 4) % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+        }
+    }
+}
+
+/* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:9
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
+        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+static void kernel_train_27(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
+        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
+        float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again,
+        const float *restrict attention_norm_y_again)
+{
+    float d_block_attention_norm_weight_sum[32] = {0.0f};
+    for (long b = 0; b < 2; b++) {
+        float d_block_attention_norm_weight_part[32] = {0.0f};
+        for (long s = 0; s < 32; s++) {
+            float d_attention_norm_root = 0.0f;
+            MOEC_OMP(simd reduction(+:d_attention_norm_root))
+            for (long d = 0; d < 32; d++) {
+                d_block_attention_norm_weight_part[d] += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
+                float d_attention_norm_y_3_now = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                        * block_attention_norm_weight[i * 32 + d];
+                d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
+                d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            }
+            d_attention_norm_hidden[b * 32 + s] = (d_attention_norm_root * (((-0.5f)
+                    * attention_norm_root_again[b * 32 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s]
+                    * 0.03125f) + 1e-06f))) * 0.03125f;
+        }
+        for (int j = 0; j
+                < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
+    }
+    for (long d = 0; d < 32; d++) {
+        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum[d];
+    }
+}
+
+/* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
+static void kernel_train_28(long i, const float *restrict x_2, float *restrict d_balance_3,
+        float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
+        const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
+{
+    for (long b = 0; b < 2; b++) {
+        for (long s = 0; s < 32; s++) {
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
+                        + (d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32
+                        + s])) + (d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+            }
+        }
+    }
+    d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
+}
+
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
+static void kernel_train_29(const int32_t *restrict tokens, const float *restrict d_x_2,
+        float *restrict d_embedding)
+{
+    for (long d_from = 0; d_from < 32; d_from += 16) {
+        for (long b = 0; b < 2; b++) {
+            for (long s = 0; s < 32; s++) {
+                const long tokens_at = (long)tokens[b * 32 + s];
+                MOEC_OMP(simd)
+                for (long d = d_from; d < d_from + 16; d++) {
+                    d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+                }
+            }
+        }
+    }
+}
+
+static void run_train(const MoecRun *run)
+{
+    const int32_t *const tokens = run->inputs[0]; /* [batch, s] */
+    const int32_t *const targets = run->inputs[1]; /* [batch, s] */
+    const float *const embedding = run->weights + 0; /* [v, d] */
+    float *const x_2 = (void *)(run->arena + 262144); /* [block, batch, s, d] */
+    float *const attention_norm_hidden = (void *)(run->arena + 593920); /* [block, batch, s] */
+    const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
+    float *const attention_norm_y_2 = (void *)(run->arena + 466944); /* [batch, s, d] */
+    const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
+    const float *const block_attention_key = run->weights + 6272; /* [block, d, hk, e] */
+    const float *const block_attention_value = run->weights + 10368; /* [block, d, hv, c] */
+    const float *const block_attention_output = run->weights + 14464; /* [block, h, c, d] */
+    float *const attention_q = (void *)(run->arena + 475136); /* [batch, s, h, e] */
+    float *const attention_k = (void *)(run->arena + 483328); /* [batch, s, hk, e] */
+    float *const attention_v = (void *)(run->arena + 303104); /* [block, batch, s, hv, c] */
+    float *const query_rotary_cosine = (void *)(run->arena + 594944); /* [s, e] */
+    float *const query_rotary_sine = (void *)(run->arena + 595968); /* [s, e] */
+    float *const query_rotary_y = (void *)(run->arena + 335872); /* [block, batch, s, h, e] */
+    float *const key_rotary_y = (void *)(run->arena + 368640); /* [block, batch, s, hk, e] */
+    float *const attended = (void *)(run->arena + 401408); /* [block, batch, s, h, c] */
+    float *const attended_lse = (void *)(run->arena + 581632); /* [block, batch, s, h] */
+    float *const attention_y = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const x_3 = (void *)(run->arena + 434176); /* [block, batch, s, d] */
+    float *const ffn_norm_hidden = (void *)(run->arena + 596992); /* [block, batch, s] */
+    const float *const block_ffn_norm_weight = run->weights + 18560; /* [block, d] */
+    float *const ffn_norm_y_2 = (void *)(run->arena + 491520); /* [batch, s, d] */
+    const float *const block_ffn_router = run->weights + 18688; /* [block, d, n] */
+    float *const ffn_logit = (void *)(run->arena + 466944); /* [batch, s, n] */
+    float *const ffn_hidden_3 = (void *)(run->arena + 585728); /* [block, batch, s, n] */
+    float *const ffn_hidden_4 = (void *)(run->arena + 598016); /* [block, batch, s] */
+    float *const ffn_p = (void *)(run->arena + 524288); /* [batch, s, n] */
+    float *const chosen = (void *)(run->arena + 589824); /* [block, batch, s, n] */
+    float *const ffn_load = (void *)(run->arena + 605952); /* [block, n] */
+    float *const ffn_total = (void *)(run->arena + 599040); /* [block, batch, s] */
+    float *const ffn_weight = (void *)(run->arena + 525312); /* [batch, s, n] */
+    const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
+    const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
+    const float *const block_ffn_expert_down = run->weights + 68352; /* [block, n, f, d] */
+    float *const expert_hidden = (void *)(run->arena + 0); /* [block, chosen_rows, f] */
+    float *const act_y = (void *)(run->arena + 466944); /* [chosen_rows, f] */
+    float *const expert_hidden_2 = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
+    float *const expert_h = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const expert_y = (void *)(run->arena + 196608); /* [block, chosen_rows, d] */
+    float *const ffn_y = (void *)(run->arena + 516096); /* [batch, s, d] */
+    float *const ffn_hidden_9 = (void *)(run->arena + 466944); /* [] */
+    float *const ffn_hidden_10 = (void *)(run->arena + 467008); /* [] */
+    float *const balance = (void *)(run->arena + 527872); /* [block], two slots */
+    float *const busiest = (void *)(run->arena + 527936); /* [block], two slots */
+    float *const final_norm_hidden = (void *)(run->arena + 516096); /* [batch, s] */
+    float *const final_norm_root = (void *)(run->arena + 516352); /* [batch, s] */
+    float *const final_norm_y = (void *)(run->arena + 499712); /* [batch, s, d] */
+    const float *const final_norm_weight = run->weights + 92928; /* [d] */
+    float *const final_norm_y_2 = (void *)(run->arena + 507904); /* [batch, s, d] */
+    const float *const unembedding = run->weights + 92960; /* [d, v] */
+    float *const logits = (void *)(run->arena + 466944); /* [batch, s, v] */
+    float *const hidden_2 = (void *)(run->arena + 516608); /* [batch, s] */
+    float *const hidden_3 = (void *)(run->arena + 516864); /* [batch, s] */
+    float *const loss = run->outputs[0]; /* [] */
+    float *const balance_2 = run->outputs[1]; /* [] */
+    float *const total = run->outputs[2]; /* [] */
+    float *const busiest_2 = run->outputs[3]; /* [] */
+    const float *const loss_scale = run->inputs[2]; /* [] */
+    float *const d_balance_3 = (void *)(run->arena + 606016); /* [block], two slots */
+    float *const d_logits = (void *)(run->arena + 483328); /* [batch, s, v] */
+    float *const d_final_norm_y_2 = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const d_unembedding = run->gradients + 92960; /* [d, v] */
+    float *const d_final_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_final_norm_weight = run->gradients + 92928; /* [d] */
+    float *const d_x_2 = (void *)(run->arena + 540672); /* [block, batch, s, d], two slots */
+    float *const d_final_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
+    float *const d_x_3 = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const d_ffn_hidden_8 = (void *)(run->arena + 606080); /* [n] */
+    float *const d_ffn_weight = (void *)(run->arena + 603136); /* [chosen_rows] */
+    float *const d_expert_y = (void *)(run->arena + 557056); /* [chosen_rows, d] */
+    float *const d_expert_h = (void *)(run->arena + 466944); /* [chosen_rows, f] */
+    float *const d_block_ffn_expert_down = run->gradients + 68352; /* [block, n, f, d] */
+    float *const d_expert_hidden_2 = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const d_ffn_norm_y_2 = (void *)(run->arena + 573440); /* [batch, s, d] */
+    float *const d_block_ffn_expert_up = run->gradients + 19200; /* [block, n, d, f] */
+    float *const d_expert_hidden_3 = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const d_block_ffn_expert_gate = run->gradients + 43776; /* [block, n, d, f] */
+    float *const d_ffn_logit = (void *)(run->arena + 466944); /* [batch, s, n] */
+    float *const d_block_ffn_router = run->gradients + 18688; /* [block, d, n] */
+    float *const d_ffn_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_block_ffn_norm_weight = run->gradients + 18560; /* [block, d] */
+    float *const d_ffn_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
+    float *const d_attended = (void *)(run->arena + 475136); /* [batch, s, h, c] */
+    float *const d_block_attention_output = run->gradients + 14464; /* [block, h, c, d] */
+    float *const d_query_rotary_y = (void *)(run->arena + 483328); /* [batch, s, h, e] */
+    float *const d_key_rotary_y = (void *)(run->arena + 491520); /* [batch, s, hk, e] */
+    float *const d_attention_v = (void *)(run->arena + 499712); /* [batch, s, hv, c] */
+    float *const d_attention_k = (void *)(run->arena + 475136); /* [batch, s, hk, e] */
+    float *const d_attention_q = (void *)(run->arena + 499712); /* [batch, s, h, e] */
+    float *const d_attention_norm_y_2 = (void *)(run->arena + 507904); /* [batch, s, d] */
+    float *const d_block_attention_value = run->gradients + 10368; /* [block, d, hv, c] */
+    float *const d_block_attention_key = run->gradients + 6272; /* [block, d, hk, e] */
+    float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
+    float *const d_attention_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
+    float *const d_attention_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
+    float *const attention_norm_root_again = (void *)(run->arena + 532480); /* [batch, s] */
+    float *const attention_norm_y_again = (void *)(run->arena + 516096); /* [batch, s, d] */
+    float *const attention_norm_y_2_again = (void *)(run->arena + 524288); /* [batch, s, d] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 605696); /* [batch, s] */
+    float *const ffn_norm_y_again = (void *)(run->arena + 557056); /* [batch, s, d] */
+    float *const ffn_norm_y_2_again = (void *)(run->arena + 565248); /* [batch, s, d] */
+    float *const ffn_p_again = (void *)(run->arena + 600064); /* [batch, s, n] */
+    float *const ffn_weight_again = (void *)(run->arena + 601088); /* [batch, s, n] */
+    float *const act_y_again = (void *)(run->arena + 516096); /* [chosen_rows, f] */
+    float *const expert_h_again = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const d_embedding = run->gradients + 0; /* [v, d] */
+    int32_t *const chosen_batch = (void *)(run->arena + 526336); /* [chosen_rows] */
+    int32_t *const chosen_s = (void *)(run->arena + 526848); /* [chosen_rows] */
+    int32_t *const chosen_n = (void *)(run->arena + 527360); /* [chosen_rows] */
+    int32_t *const chosen_row = (void *)(run->arena + 466944); /* [batch, s, n] */
+    int32_t *const chosen_batch_2 = (void *)(run->arena + 603648); /* [chosen_rows] */
+    int32_t *const chosen_s_2 = (void *)(run->arena + 604160); /* [chosen_rows] */
+    int32_t *const chosen_n_2 = (void *)(run->arena + 604672); /* [chosen_rows] */
+    int32_t *const chosen_row_2 = (void *)(run->arena + 602112); /* [batch, s, n] */
+    float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 516096); /* [chosen_rows, d] */
+    int32_t *const chosen_other = (void *)(run->arena + 499712); /* [chosen_rows] */
+    int32_t *const chosen_group = (void *)(run->arena + 528000); /* [chosen_groups] */
+    int32_t *const chosen_start = (void *)(run->arena + 468480); /* [chosen_others] */
+    int32_t *const chosen_list = (void *)(run->arena + 467968); /* [chosen_rows] */
+    int32_t *const chosen_other_2 = (void *)(run->arena + 605184); /* [chosen_rows] */
+    int32_t *const chosen_group_2 = (void *)(run->arena + 606144); /* [chosen_groups] */
+    int32_t *const chosen_start_2 = (void *)(run->arena + 467456); /* [chosen_others] */
+    int32_t *const chosen_list_2 = (void *)(run->arena + 466944); /* [chosen_rows] */
+
+    kernel_train_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance, busiest);
+    for (long i = 0; i < 4; i++) {
+        kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
+        /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
+                  -- std/attention.moe:58 */
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
+                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
+                  -- std/attention.moe:60 */
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
+                attention_k);
+        /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
+                  -- std/attention.moe:61 */
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
+                block_attention_value + ((i * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8);
+        kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
+                key_rotary_y);
+        /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
+                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
+                mask = causal)   -- std/attention.moe:94 */
+        moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
+                key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL,
+                attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
+        /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
+                  -- std/attention.moe:110 */
+        moec_product(run, 3, &moec_products[3], attended + (((i * 2) * 32) * 4) * 8,
+                block_attention_output + ((i * 4) * 8) * 32, attention_y);
+        kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
+        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:36 */
+        moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + (i * 32) * 4, ffn_logit);
+        kernel_train_5(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
+        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:50 */
+        moec_top(64, 4, 1, 2, ffn_p, chosen + ((i * 2) * 32) * 4);
+        /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
+                chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
+                  -- std/moe.moe:50 */
+        moec_pack(&moec_options_train_6, chosen + ((i * 2) * 32) * 4, NULL,
+                &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
+                        .group = chosen_group, .row_of = chosen_row,
+                                    .other = chosen_other, .start = chosen_start, .list = chosen_list});
+        kernel_train_7(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
+        /* expert_hidden[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
+                ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden + (i * 128) * 48);
+        kernel_train_8(i, expert_hidden, act_y);
+        /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
+                ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2 + (i * 128) * 48);
+        kernel_train_9(i, act_y, expert_hidden_2, expert_h);
+        /* expert_y[i,r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
+                  -- std/mlp.moe:34 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
+                    .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
+                expert_h, block_ffn_expert_down + ((i * 4) * 48) * 32, expert_y + (i * 128) * 32);
+        kernel_train_10(i, ffn_p, ffn_load, ffn_weight, expert_y, ffn_y, ffn_hidden_9, ffn_hidden_10,
+                chosen_batch, chosen_s, chosen_n);
+        kernel_train_11(i, x_2, x_3, ffn_y, ffn_hidden_9, ffn_hidden_10, balance, busiest);
+    }
+    kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:57 */
+    moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
+    kernel_train_13(logits, hidden_2, hidden_3);
+    kernel_train_14(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
+            loss_scale, d_logits);
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:57 */
+    moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:57 */
+    moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
+    kernel_train_15(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
+            d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
+    kernel_train_16(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
+            d_final_norm_hidden);
+    for (long i = 3; i >= 0; i--) {
+        /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
+                chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
+                  -- std/moe.moe:50 */
+        moec_pack(&moec_options_train_17, chosen + ((i * 2) * 32) * 4, NULL,
+                &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
+                        .group = chosen_group_2, .row_of = chosen_row_2,
+                                    .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
+        kernel_train_18(i, ffn_hidden_3, ffn_hidden_4, ffn_load, ffn_total, d_balance_3, d_ffn_hidden_8,
+                d_ffn_norm_y_2, ffn_p_again, ffn_weight_again);
+        kernel_train_19(i, expert_hidden, expert_hidden_2, expert_y, d_x_2, d_ffn_weight, d_expert_y,
+                ffn_weight_again, act_y_again, expert_h_again, chosen_batch_2, chosen_s_2, chosen_n_2);
+        /* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]
+                  -- std/mlp.moe:34 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
+                d_expert_y, block_ffn_expert_down + ((i * 4) * 48) * 32, d_expert_h);
+        /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_expert_y[r,d] * expert_h_again[r,f]
+                  -- std/mlp.moe:34 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
+                    .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
+                expert_h_again, d_expert_y, d_block_ffn_expert_down + ((i * 4) * 48) * 32);
+        kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_expert_h, d_expert_hidden_2,
+                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, act_y_again);
+        /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
+                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
+                    .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
+                d_expert_hidden_2, block_ffn_expert_up + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
+        /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_hidden_2[r,f]
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
+                ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + ((i * 4) * 32) * 48);
+        kernel_train_21(i, expert_hidden, expert_hidden_2, d_expert_h, d_expert_hidden_3);
+        /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
+                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
+                    .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
+                d_expert_hidden_3, block_ffn_expert_gate + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
+        kernel_train_22(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8, d_ffn_weight,
+                d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
+                chosen_row_2, d_ffn_norm_y_2_rows);
+        /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:33 */
+        moec_grouped_product(
+                &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
+                    .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
+                &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
+                ffn_norm_y_2_again, d_expert_hidden_3, d_block_ffn_expert_gate + ((i * 4) * 32) * 48);
+        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:36 */
+        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + (i * 32) * 4, d_ffn_norm_y_2);
+        /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
+                  -- std/moe.moe:36 */
+        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
+                d_block_ffn_router + (i * 32) * 4);
+        kernel_train_23(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
+                d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
+        kernel_train_24(i, x_2, attention_norm_hidden, block_attention_norm_weight, x_3, d_x_2, d_x_3,
+                d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
+                attention_norm_y_2_again, ffn_norm_root_again);
+        /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
+                  -- std/attention.moe:110 */
+        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
+                d_attended);
+        /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
+                  -- std/attention.moe:110 */
+        moec_product(run, 11, &moec_products[11], attended + (((i * 2) * 32) * 4) * 8, d_x_3,
+                d_block_attention_output + ((i * 4) * 8) * 32);
+        /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
+                d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
+                attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:94 */
+        moec_attend_grad(&moec_options_train_25,
+                &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
+                        .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
+                        .v = attention_v + (((i * 2) * 32) * 4) * 8, .sink = NULL,
+                        .o = attended + (((i * 2) * 32) * 4) * 8, .lse = attended_lse + ((i * 2) * 32) * 4,
+                                         .output_grad = d_attended},
+                d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
+        /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
+                  -- std/attention.moe:61 */
+        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + ((i * 32) * 4) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
+        moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
+                d_block_attention_value + ((i * 32) * 4) * 8);
+        kernel_train_26(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
+                d_attention_k, d_attention_q);
+        /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
+                  -- std/attention.moe:60 */
+        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + ((i * 32) * 4) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:60 */
+        moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
+                d_block_attention_key + ((i * 32) * 4) * 8);
+        /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
+                  -- std/attention.moe:58 */
+        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
+                d_attention_norm_y_2);
+        /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:58 */
+        moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
+                d_block_attention_query + ((i * 32) * 4) * 8);
+        kernel_train_27(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
+                d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
+                attention_norm_root_again, attention_norm_y_again);
+        kernel_train_28(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
+                attention_norm_root_again);
+    }
+    kernel_train_29(tokens, d_x_2, d_embedding);
+}
+
+/* The factor of the learning rate at a step (from 0) of `steps`. */
+static double update_rate(double step, double steps)
+{
+    (void)step, (void)steps;
+    const float schedule_step[1] = {(float)step};
+    float rate_2[1];
+    const float schedule_step_at = schedule_step[0];
+    float rate = moec_where(moec_lt(schedule_step_at, 0.0f), (schedule_step_at + 1.0f), 1.0f);
+    rate_2[0] = rate;
+    return (double)rate_2[0];
+}
+
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:12
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:13
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:11
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
+static void run_update(float *weight, const float *gradient, float *const *state, long elements,
+                       const float *scalars)
+{
+    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;
+    const float *const lr = scalars + 0;
+    const float *const step_2 = scalars + 1;
+    const float *const matrix = scalars + 2;
+    const float *const clip = scalars + 3;
+    float *const m = state[0];
+    float *const v = state[1];
+    const float step_at = step_2[0];
+    const float clip_at = clip[0];
+    const float lr_at = lr[0];
+    const float matrix_at = matrix[0];
+    float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_at));
+    float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_at));
+    MOEC_OMP(parallel for simd schedule(static) if(elements > 16384))
+    for (long elements_2 = 0; elements_2 < elements; elements_2++) {
+        float g = clip_at * gradient[elements_2];
+        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
+        m[elements_2] = m_now;
+        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
+        v[elements_2] = v_now;
+        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
+                + 1e-08f)) + ((0.1f * matrix_at) * weight[elements_2])));
+        weight[elements_2] = weight_now;
+    }
+}
+
+static const char *const update_states[] = {"m", "v"};
+static const char *const update_scalars[] = {"lr", "step", "matrix", "clip"};
+static const MoecUpdate update = {
+    .run = run_update, .rate = update_rate, .state_names = update_states, .state_count = 2,
+    .scalar_names = update_scalars, .scalar_count = 4,
+};
+
+static const MoecTensor parameters[] = {
+    {.name = "embedding", .axes = "v,d", .block = MOEC_WEIGHTS, .offset = 0,
+     .rank = 2, .shape = {64, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 1, .matrix = 1},
+    {.name = "block.{i}.attention_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 8192,
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "block.{i}.attention.query", .axes = "block,d,h,e", .block = MOEC_WEIGHTS, .offset = 8704,
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.key", .axes = "block,d,hk,e", .block = MOEC_WEIGHTS, .offset = 25088,
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.value", .axes = "block,d,hv,c", .block = MOEC_WEIGHTS, .offset = 41472,
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.attention.output", .axes = "block,h,c,d", .block = MOEC_WEIGHTS, .offset = 57856,
+     .rank = 4, .shape = {4, 4, 8, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
+    {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 74240,
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "block.{i}.ffn.router", .axes = "block,d,n", .block = MOEC_WEIGHTS, .offset = 74752,
+     .rank = 3, .shape = {4, 32, 4}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn.expert.up", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 76800,
+     .rank = 4, .shape = {4, 4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn.expert.gate", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 175104,
+     .rank = 4, .shape = {4, 4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+    {.name = "block.{i}.ffn.expert.down", .axes = "block,n,f,d", .block = MOEC_WEIGHTS, .offset = 273408,
+     .rank = 4, .shape = {4, 4, 48, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.14433756729740643, .matrix = 1},
+    {.name = "final_norm.weight", .axes = "d", .block = MOEC_WEIGHTS, .offset = 371712,
+     .rank = 1, .shape = {32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+    {.name = "unembedding", .axes = "d,v", .block = MOEC_WEIGHTS, .offset = 371840,
+     .rank = 2, .shape = {32, 64}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.02, .matrix = 1},
+};
+
+static const MoecTensor train_inputs[] = {
+    {.name = "tokens", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 0,
+     .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_TOKEN, .vocabulary = 64},
+    {.name = "targets", .axes = "batch,s", .block = MOEC_INPUTS, .offset = 1,
+     .rank = 2, .shape = {2, 32}, .is_int = 1, .input = MOEC_INPUT_NEXT, .vocabulary = 64},
+    {.name = "loss_scale", .axes = "", .block = MOEC_INPUTS, .offset = 2,
+     .rank = 0, .shape = {0}, .input = MOEC_INPUT_SCALAR, .vocabulary = 0},
+};
+
+static const MoecTensor train_outputs[] = {
+    {.name = "loss", .axes = "", .block = MOEC_OUTPUTS, .offset = 0,
+     .rank = 0, .shape = {0}},
+    {.name = "balance", .axes = "", .block = MOEC_OUTPUTS, .offset = 1,
+     .rank = 0, .shape = {0}},
+    {.name = "total", .axes = "", .block = MOEC_OUTPUTS, .offset = 2,
+     .rank = 0, .shape = {0}},
+    {.name = "busiest", .axes = "", .block = MOEC_OUTPUTS, .offset = 3,
+     .rank = 0, .shape = {0}},
+};
+
+static const MoecGraphEntry graphs[] = {
+    {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
+     .arena_bytes = 606208, .cache_bytes = 0,
+     .inputs = train_inputs, .input_count = 3,
+     .outputs = train_outputs, .output_count = 4,
+     .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},
+};
+
+const MoecTable moec_table = {
+    .abi = MOEC_ABI,
+    .model = "routed",
+    .parameters = parameters, .parameter_count = 13,
+    .weight_bytes = 380032, .state_bytes = 0,
+    .graphs = graphs, .graph_count = 1,
+    .update = &update,
+    .products = moec_products, .product_count = 18,
+};
