@@ -22,8 +22,7 @@ int arguments_wrong(const Command *command, const char *remedy, const char *form
 
 static int print_help(const Command *command, const Option *options) {
     printf("usage: moec %s %s\n\n%s\n", command->name, command->forms, command->summary);
-    if (options->kind != OPTION_END)
-        printf("\noptions:\n");
+    if (options->kind != OPTION_END) printf("\noptions:\n");
     for (const Option *option = options; option->kind != OPTION_END; option++) {
         char left[64];
         snprintf(left, sizeof left, "%s%s%s", option->name, option->argument ? " " : "",
@@ -51,8 +50,7 @@ static bool take_value(const Option *option, const char *text) {
         return *text && !*end && isfinite(*(double *)option->value);
     case OPTION_LIST: {
         TextList *list = option->value;
-        if (list->count == LIST_LIMIT)
-            return false;
+        if (list->count == LIST_LIMIT) return false;
         list->items[list->count++] = text;
         return true;
     }
@@ -69,42 +67,49 @@ static const Option *find_option(const Option *options, const char *text, size_t
 }
 
 /* One option at argv[*at]; its value may be the next argument or stand after '='. */
-static int read_option(const Command *command, const Option *options, int argc, char **argv, int *at) {
+static int read_option(const Command *command, const Option *options, int argc, char **argv,
+                       int *at) {
     const char *text = argv[*at], *equals = strchr(text, '=');
-    const Option *option = find_option(options, text, equals ? (size_t)(equals - text) : strlen(text));
+    const Option *option =
+        find_option(options, text, equals ? (size_t)(equals - text) : strlen(text));
     if (!option)
-        return arguments_wrong(command, "see moec help, or --help after the command", "%s is not an option of moec %s", text,
-                               command->name);
+        return arguments_wrong(command, "see moec help, or --help after the command",
+                               "%s is not an option of moec %s", text, command->name);
     if (option->kind == OPTION_FLAG) {
         *(bool *)option->value = true;
         return equals ? arguments_wrong(command, NULL, "%s takes no value", option->name) : -1;
     }
     const char *value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : NULL;
     if (!value)
-        return arguments_wrong(command, NULL, "%s needs a value: %s %s", option->name, option->name, option->argument);
+        return arguments_wrong(command, NULL, "%s needs a value: %s %s", option->name, option->name,
+                               option->argument);
     if (!take_value(option, value))
-        return arguments_wrong(command, NULL, "'%s' is not a value that %s takes (%s: %s)", value, option->name,
-                               option->argument, option->help);
+        return arguments_wrong(command, NULL, "'%s' is not a value that %s takes (%s: %s)", value,
+                               option->name, option->argument, option->help);
     return -1;
 }
 
-int arguments_read(const Command *command, const Option *options, int argc, char **argv, const char **operand) {
+int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+                   const char **operand) {
     bool only_operands = false;
     *operand = NULL;
     for (int i = 1; i < argc; i++) {
         if (!only_operands && strcmp(argv[i], "--") == 0) {
             only_operands = true;
-        } else if (!only_operands && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+        } else if (!only_operands &&
+                   (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
             return print_help(command, options);
         } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
             int code = read_option(command, options, argc, argv, &i);
-            if (code >= 0)
-                return code;
+            if (code >= 0) return code;
         } else if (*operand) {
-            return arguments_wrong(command, "put texts with spaces in quotes", "one argument too many: %s", argv[i]);
+            return arguments_wrong(command, "put texts with spaces in quotes",
+                                   "one argument too many: %s", argv[i]);
         } else {
             *operand = argv[i];
         }
     }
-    return *operand ? -1 : arguments_wrong(command, NULL, "moec %s: the first argument is missing", command->name);
+    return *operand ? -1
+                    : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
+                                      command->name);
 }

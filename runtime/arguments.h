@@ -1,4 +1,5 @@
-/* arguments: a command's options as a table: how they are written, where their values go, what they mean. */
+/* arguments: a command's options as a table: how they are written, where their values go, what they
+ * mean. */
 #ifndef ARGUMENTS_H
 #define ARGUMENTS_H
 
@@ -37,9 +38,11 @@ typedef struct Command {
 
 enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
 
-/* Reads argv[1..]; an argument that is no option goes to *operand, and there must be exactly one. options ends with
- * OPTION_END. Returns -1 to go on, otherwise the exit code: 0 after --help, EXIT_USAGE after a message. */
-int arguments_read(const Command *command, const Option *options, int argc, char **argv, const char **operand);
+/* Reads argv[1..]; an argument that is no option goes to *operand, and there must be exactly one.
+ * options ends with OPTION_END. Returns -1 to go on, otherwise the exit code: 0 after --help,
+ * EXIT_USAGE after a message. */
+int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+                   const char **operand);
 /* Prints how the command is used; returns EXIT_USAGE. */
 int arguments_wrong(const Command *command, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,5 +1,5 @@
-/* bench: moec bench: how fast a model is, beside what the machine can do. Speeds are told only after the program has given
- * what the definition gives. */
+/* bench: moec bench: how fast a model is, beside what the machine can do. Speeds are told only
+ * after the program has given what the definition gives. */
 #include "commands.h"
 #include "complain.h"
 #include "decoder.h"
@@ -25,7 +25,9 @@ typedef struct Options {
 } Options;
 
 /* One line of the report and one member of the JSON object. */
-static void tell(json_t *object, const char *name, double value) { json_object_set_new(object, name, json_real(value)); }
+static void tell(json_t *object, const char *name, double value) {
+    json_object_set_new(object, name, json_real(value));
+}
 
 /* Seconds from the spec to the end of the first step, with a program that is compiled or loaded. */
 typedef struct Start {
@@ -33,22 +35,24 @@ typedef struct Start {
 } Start;
 
 static void fill_windows(Call *call, uint64_t seed) {
-    long context = call_context(call), batch = call->graph->batch, vocabulary = call_vocabulary(call);
+    long context = call_context(call), batch = call->graph->batch,
+         vocabulary = call_vocabulary(call);
     long count = batch * (context + 1);
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
     for (long i = 0; i < count; i++)
-        tokens[i] = (int32_t)(random_bits(seed, (uint64_t)i) % (uint64_t)(vocabulary ? vocabulary : 256));
+        tokens[i] =
+            (int32_t)(random_bits(seed, (uint64_t)i) % (uint64_t)(vocabulary ? vocabulary : 256));
     call_set_windows(call, tokens);
     free(tokens);
 }
 
-/* The derivative of the loss along its own gradient, from two more losses, has to be the square of the gradient's norm. */
+/* The derivative of the loss along its own gradient, from two more losses, has to be the square of
+ * the gradient's norm. */
 static bool check_gradient(Call *call, int loss) {
     Model *model = call->model;
     size_t count = model->table->weight_bytes / sizeof(float);
     float *kept = memory_map(model->table->weight_bytes);
-    if (!kept)
-        return complain(NULL, "no memory for the check");
+    if (!kept) return complain(NULL, "no memory for the check");
     memcpy(kept, model->weights, model->table->weight_bytes);
     memset(model->gradients, 0, model->table->weight_bytes);
     call_run(call, 1, false);
@@ -56,8 +60,7 @@ static bool check_gradient(Call *call, int loss) {
     for (size_t i = 0; i < count; i++)
         square += (double)model->gradients[i] * (double)model->gradients[i];
     float *direction = memory_map(model->table->weight_bytes);
-    if (direction)
-        memcpy(direction, model->gradients, model->table->weight_bytes);
+    if (direction) memcpy(direction, model->gradients, model->table->weight_bytes);
     double length = 1e-2 / sqrt(square); /* of the step, relative to the gradient */
     for (int side = 0; side < 2 && direction; side++) {
         for (size_t i = 0; i < count; i++)
@@ -69,14 +72,17 @@ static bool check_gradient(Call *call, int loss) {
     memory_unmap(kept, model->table->weight_bytes);
     memory_unmap(direction, model->table->weight_bytes);
     double slope = direction ? (sides[0] - sides[1]) / (2 * length) : NAN;
-    if (fabs(slope - square) <= 0.05 * square)
-        return true;
-    return complain("moec run --device eval tells which tensor is wrong",
-                    "no speed is told: the loss changes by %g along its gradient, whose norm says %g", slope, square);
+    if (fabs(slope - square) <= 0.05 * square) return true;
+    return complain(
+        "moec run --device eval tells which tensor is wrong",
+        "no speed is told: the loss changes by %g along its gradient, whose norm says %g", slope,
+        square);
 }
 
-/* A model of the wished graphs with fresh weights and the time that took, up to the end of its first run. */
-static Model *open_timed(const Options *options, const Wish *wishes, int count, bool keep, Start *start) {
+/* A model of the wished graphs with fresh weights and the time that took, up to the end of its
+ * first run. */
+static Model *open_timed(const Options *options, const Wish *wishes, int count, bool keep,
+                         Start *start) {
     double began = seconds_now();
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     Model *model = compiler ? model_open(compiler, wishes, count, keep) : NULL;
@@ -92,18 +98,19 @@ static Model *open_timed(const Options *options, const Wish *wishes, int count, 
 static bool train_step(Stepper *stepper, long step) {
     StepResult result;
     return step_run(stepper, step, (uint64_t)(step * stepper->train->graph->batch), &result) &&
-           (isfinite(result.loss) || complain(NULL, "no speed is told: the loss is not a finite number"));
+           (isfinite(result.loss) ||
+            complain(NULL, "no speed is told: the loss is not a finite number"));
 }
 
 /* A file of random bytes below the vocabulary, as data of the measured steps. */
 static Data *random_data(long vocabulary) {
     char path[] = "/tmp/moec-bench-XXXXXX";
     int descriptor = mkstemp(path);
-    if (descriptor < 0)
-        return NULL;
+    if (descriptor < 0) return NULL;
     unsigned char bytes[1 << 16];
     for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (unsigned char)(random_bits(7, i) % (uint64_t)(vocabulary && vocabulary < 256 ? vocabulary : 256));
+        bytes[i] = (unsigned char)(random_bits(7, i) %
+                                   (uint64_t)(vocabulary && vocabulary < 256 ? vocabulary : 256));
     FILE *file = fdopen(descriptor, "wb");
     bool good = file && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes;
     good = file && fclose(file) == 0 && good;
@@ -121,7 +128,10 @@ static bool first_step(const Options *options, Settings settings, bool keep, Sta
     Data *data = call ? random_data(call_vocabulary(call)) : NULL;
     bool good = data != NULL;
     if (good) {
-        Stepper stepper = {.train = call, .data = data, .order = {1, data->count, call_context(call)}, .settings = settings};
+        Stepper stepper = {.train = call,
+                           .data = data,
+                           .order = {1, data->count, call_context(call)},
+                           .settings = settings};
         step_prepare(&stepper);
         good = train_step(&stepper, 0);
         step_release(&stepper);
@@ -140,10 +150,8 @@ static bool time_steps(Stepper *stepper, double *best, double *mean) {
     *best = INFINITY;
     for (long step = 0; step < WARM_STEPS || (total < TRAIN_SECONDS && steps < 200); step++) {
         double began = seconds_now();
-        if (!train_step(stepper, step))
-            return false;
-        if (step < WARM_STEPS)
-            continue;
+        if (!train_step(stepper, step)) return false;
+        if (step < WARM_STEPS) continue;
         double seconds = seconds_now() - began;
         *best = seconds < *best ? seconds : *best;
         total += seconds;
@@ -153,10 +161,12 @@ static bool time_steps(Stepper *stepper, double *best, double *mean) {
     return true;
 }
 
-static void tell_training(const Stepper *stepper, double best, double mean, double ceiling, json_t *report) {
+static void tell_training(const Stepper *stepper, double best, double mean, double ceiling,
+                          json_t *report) {
     const Call *call = stepper->train;
     double parts = (double)stepper->settings.accumulate, flops = call->graph->product_flops * parts;
-    double tokens = (double)(call->graph->batch * call_context(call)) * parts, floor = flops / (ceiling * 1e9);
+    double tokens = (double)(call->graph->batch * call_context(call)) * parts,
+           floor = flops / (ceiling * 1e9);
     tell(report, "tokens_per_second", tokens / mean);
     tell(report, "best_tokens_per_second", tokens / best);
     tell(report, "product_gflops", flops / mean / 1e9);
@@ -181,13 +191,15 @@ static bool measure_training(const Options *options, Settings settings, json_t *
         good = data && check_gradient(call, loss);
     }
     if (good) {
-        Stepper stepper = {.train = call, .data = data, .order = {1, data->count, call_context(call)}, .settings = settings};
+        Stepper stepper = {.train = call,
+                           .data = data,
+                           .order = {1, data->count, call_context(call)},
+                           .settings = settings};
         step_prepare(&stepper);
         double before = ceiling_products(), best = 0, mean = 0;
         good = time_steps(&stepper, &best, &mean);
         double after = ceiling_products();
-        if (good)
-            tell_training(&stepper, best, mean, before > after ? before : after, report);
+        if (good) tell_training(&stepper, best, mean, before > after ? before : after, report);
         step_release(&stepper);
     }
     data_close(data);
@@ -198,8 +210,8 @@ static bool measure_training(const Options *options, Settings settings, json_t *
 
 static bool bench_training(const Options *options, Settings settings, json_t *report) {
     Start cold, warm;
-    if (!first_step(options, settings, false, &cold) || !measure_training(options, settings, report) ||
-        !first_step(options, settings, true, &warm))
+    if (!first_step(options, settings, false, &cold) ||
+        !measure_training(options, settings, report) || !first_step(options, settings, true, &warm))
         return false;
     tell(report, "first_step_cold_seconds", cold.seconds);
     tell(report, "compile_cold_seconds", cold.compile);
@@ -234,20 +246,24 @@ static bool check_decoder(const Options *options, Decoder *decoder) {
             }
         }
         good = error <= 1e-8 * scale ||
-               complain(NULL, "no speed is told: decoding differs from the full forward by %g", sqrt(error / scale));
+               complain(NULL, "no speed is told: decoding differs from the full forward by %g",
+                        sqrt(error / scale));
     }
     call_close(call);
     model_close(model);
     return good;
 }
 
-/* Bytes that one token has to read: every weight that is not looked up, chosen ones by their share, and half the caches. */
+/* Bytes that one token has to read: every weight that is not looked up, chosen ones by their share,
+ * and half the caches. */
 static double touched_bytes(const Options *options, const Decoder *decoder) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     json_t *cost = compiler ? json_loads(moec_cost_json(compiler), 0, NULL) : NULL;
     json_t *params = json_object_get(cost, "params");
-    json_t *active = params ? json_object_get(params, "active") : json_object_get(cost, "params.active");
-    json_t *embedding = params ? json_object_get(params, "embedding") : json_object_get(cost, "params.embedding");
+    json_t *active =
+        params ? json_object_get(params, "active") : json_object_get(cost, "params.active");
+    json_t *embedding =
+        params ? json_object_get(params, "embedding") : json_object_get(cost, "params.embedding");
     double total = 0, looked_up = 0;
     for (int i = 0; i < decoder->model->parameter_count; i++)
         total += (double)decoder->model->parameters[i].count;
@@ -257,8 +273,7 @@ static double touched_bytes(const Options *options, const Decoder *decoder) {
     for (int i = 0; i < decoder->model->parameter_count; i++)
         for (int j = 0; j < decoder->model->parameters[i].rank; j++)
             of_vocabulary += decoder->model->parameters[i].shape[j] == vocabulary;
-    if (of_vocabulary > 1)
-        looked_up = json_number_value(embedding);
+    if (of_vocabulary > 1) looked_up = json_number_value(embedding);
     double weights = active ? json_number_value(active) : total;
     json_decref(cost);
     moec_close(compiler);
@@ -278,14 +293,16 @@ static bool bench_decoding(const Options *options, json_t *report) {
         double before = ceiling_read(), began = seconds_now(), cache = 0;
         long tokens = 0;
         while (seconds_now() - began < DECODE_SECONDS) {
-            if (decoder->position == decoder->length)
-                decoder->position = 0;
-            int32_t token = (int32_t)(random_bits(9, (uint64_t)tokens) % (uint64_t)decoder_vocabulary(decoder));
+            if (decoder->position == decoder->length) decoder->position = 0;
+            int32_t token =
+                (int32_t)(random_bits(9, (uint64_t)tokens) % (uint64_t)decoder_vocabulary(decoder));
             decoder_feed(decoder, &token, 1);
-            cache += (double)decoder->position / (double)decoder->length * (double)decoder->step->graph->cache_bytes;
+            cache += (double)decoder->position / (double)decoder->length *
+                     (double)decoder->step->graph->cache_bytes;
             tokens++;
         }
-        double seconds = seconds_now() - began, after = ceiling_read(), ceiling = before > after ? before : after;
+        double seconds = seconds_now() - began, after = ceiling_read(),
+               ceiling = before > after ? before : after;
         double touched = touched_bytes(options, decoder) + cache / (double)tokens;
         double speed = (double)tokens / seconds;
         tell(report, "tokens_per_second", speed);
@@ -318,26 +335,26 @@ int command_bench(int argc, char **argv) {
     const Command *command = command_row("bench");
     Options options = {.graph = "train"};
     const Option table[] = {
-        {OPTION_TEXT, "--graph", "NAME", &options.graph, "train (default): steps; decode: one token after the other"},
+        {OPTION_TEXT, "--graph", "NAME", &options.graph,
+         "train (default): steps; decode: one token after the other"},
         {OPTION_FLAG, "--json", NULL, &options.json, "the figures as JSON"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets, "an option of the model, as in the file"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code >= 0)
-        return code;
+    if (code >= 0) return code;
     bool trains = strcmp(options.graph, "train") == 0;
     if (!trains && strcmp(options.graph, "decode") != 0)
         return arguments_wrong(command, "train or decode", "there is no graph '%s'", options.graph);
     MoecCompiler *compiler = spec_open(options.operand, &options.sets);
-    if (!compiler)
-        return EXIT_INPUT;
+    if (!compiler) return EXIT_INPUT;
     Settings settings = settings_of(compiler);
     json_t *report = json_pack("{s:s, s:s}", "model", moec_model(compiler), "graph", options.graph);
     moec_close(compiler);
-    bool good = trains ? bench_training(&options, settings, report) : bench_decoding(&options, report);
-    if (good)
-        print_report(&options, report);
+    bool good =
+        trains ? bench_training(&options, settings, report) : bench_decoding(&options, report);
+    if (good) print_report(&options, report);
     json_decref(report);
     return good ? 0 : EXIT_INPUT;
 }

@@ -14,7 +14,8 @@ typedef struct Call {
     size_t bytes; /* of inputs, outputs and cache */
 } Call;
 
-/* cache: the caches of another call of the same layout, or NULL for its own. NULL after a message. */
+/* cache: the caches of another call of the same layout, or NULL for its own. NULL after a message.
+ */
 Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache);
 void call_close(Call *call);
 

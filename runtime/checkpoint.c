@@ -20,7 +20,8 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
     add_note(notes, name, text);
 }
 
-bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place, bool optimizer) {
+bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place,
+                      bool optimizer) {
     json_t *notes = json_object();
     int count;
     Entry *entries = model_entries(model, optimizer, notes, &count);
@@ -45,10 +46,12 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle, 
 
 bool checkpoint_place(const Safetensors *file, Place *place) {
     const char *step = safetensors_note(file, "step"), *seed = safetensors_note(file, "seed");
-    const char *position = safetensors_note(file, "position"), *best = safetensors_note(file, "best_loss");
+    const char *position = safetensors_note(file, "position"),
+               *best = safetensors_note(file, "best_loss");
     const char *tokens = safetensors_note(file, "tokens");
     if (!step || !seed || !position || !best || !tokens)
-        return complain("use a checkpoint that moec train has written", "%s is no checkpoint of a training run", file->path);
+        return complain("use a checkpoint that moec train has written",
+                        "%s is no checkpoint of a training run", file->path);
     place->step = strtol(step, NULL, 10);
     place->seed = strtoull(seed, NULL, 10);
     place->position = strtoull(position, NULL, 10);
@@ -58,14 +61,15 @@ bool checkpoint_place(const Safetensors *file, Place *place) {
 }
 
 Safetensors *checkpoint_open(const char *operand) {
-    if (!file_is_folder(operand))
-        return safetensors_open(operand);
-    char *best = path_join(operand, "best.safetensors"), *last = path_join(operand, "last.safetensors");
+    if (!file_is_folder(operand)) return safetensors_open(operand);
+    char *best = path_join(operand, "best.safetensors"),
+         *last = path_join(operand, "last.safetensors");
     Safetensors *file = NULL;
     if (file_exists(best) || file_exists(last))
         file = safetensors_open(file_exists(best) ? best : last);
     else
-        complain("give the folder that moec train --out has filled", "%s holds no checkpoint", operand);
+        complain("give the folder that moec train --out has filled", "%s holds no checkpoint",
+                 operand);
     free(best);
     free(last);
     return file;
@@ -74,12 +78,12 @@ Safetensors *checkpoint_open(const char *operand) {
 MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, int set_count) {
     const char *bundle = safetensors_note(file, "spec");
     if (!bundle) {
-        complain("use a checkpoint that moec train has written", "%s does not hold its spec", file->path);
+        complain("use a checkpoint that moec train has written", "%s does not hold its spec",
+                 file->path);
         return NULL;
     }
     MoecCompiler *compiler = moec_open_bundle(bundle, strlen(bundle), sets, set_count);
-    if (spec_good(compiler))
-        return compiler;
+    if (spec_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
 }

@@ -1,5 +1,6 @@
-/* commands: what `moec` can do, one function a command. Each gets its own arguments (argv[0] is the command's name) and returns
- * the exit code: 0, EXIT_INPUT for input that is wrong, EXIT_USAGE for a wrong command line, 128 + signal when interrupted. */
+/* commands: what `moec` can do, one function a command. Each gets its own arguments (argv[0] is the
+ * command's name) and returns the exit code: 0, EXIT_INPUT for input that is wrong, EXIT_USAGE for
+ * a wrong command line, 128 + signal when interrupted. */
 #ifndef COMMANDS_H
 #define COMMANDS_H
 

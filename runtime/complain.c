@@ -14,8 +14,7 @@ bool complain(const char *remedy, const char *format, ...) {
     vfprintf(stderr, format, arguments);
     fputc('\n', stderr);
     va_end(arguments);
-    if (remedy)
-        fprintf(stderr, "  help: %s\n", remedy);
+    if (remedy) fprintf(stderr, "  help: %s\n", remedy);
     return false;
 }
 

@@ -8,10 +8,10 @@
 
 /* Both graphs can share caches only when these are laid out alike. */
 static bool same_caches(const MoecGraphEntry *a, const MoecGraphEntry *b) {
-    if (a->cache_bytes != b->cache_bytes || a->cache_count != b->cache_count)
-        return false;
+    if (a->cache_bytes != b->cache_bytes || a->cache_count != b->cache_count) return false;
     for (int i = 0; i < a->cache_count; i++)
-        if (a->caches[i].offset != b->caches[i].offset || strcmp(a->caches[i].name, b->caches[i].name) != 0)
+        if (a->caches[i].offset != b->caches[i].offset ||
+            strcmp(a->caches[i].name, b->caches[i].name) != 0)
             return false;
     return true;
 }
@@ -19,15 +19,16 @@ static bool same_caches(const MoecGraphEntry *a, const MoecGraphEntry *b) {
 static bool open_calls(Decoder *decoder) {
     const MoecTable *table = decoder->model->table;
     decoder->step = call_open(decoder->model, &table->graphs[0], NULL);
-    if (!decoder->step)
-        return false;
+    if (!decoder->step) return false;
     if (table->graph_count > 1 && same_caches(&table->graphs[0], &table->graphs[1]))
         decoder->prefill = call_open(decoder->model, &table->graphs[1], decoder->step->cache);
     const MoecTensor *foreign = call_foreign_input(decoder->step);
     if (foreign)
-        return complain("only models of tokens generate text", "the input '%s' is not a token", foreign->name);
+        return complain("only models of tokens generate text", "the input '%s' is not a token",
+                        foreign->name);
     decoder->logits = call_output(decoder->step, "logits");
-    return decoder->logits >= 0 || complain("add `output logits` to the model", "the model has no output 'logits'");
+    return decoder->logits >= 0 ||
+           complain("add `output logits` to the model", "the model has no output 'logits'");
 }
 
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
@@ -35,21 +36,20 @@ Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
     Decoder *decoder = memory_new(sizeof *decoder);
     decoder->length = length > context ? length : context;
     if (length > context)
-        remark("the text goes beyond the %ld tokens that the model was trained on (train.context)", context);
+        remark("the text goes beyond the %ld tokens that the model was trained on (train.context)",
+               context);
     const Wish wishes[] = {
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},
     };
     decoder->model = model_open(compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
-    if (decoder->model && open_calls(decoder))
-        return decoder;
+    if (decoder->model && open_calls(decoder)) return decoder;
     decoder_close(decoder);
     return NULL;
 }
 
 void decoder_close(Decoder *decoder) {
-    if (!decoder)
-        return;
+    if (!decoder) return;
     call_close(decoder->prefill);
     call_close(decoder->step);
     model_close(decoder->model);
@@ -75,5 +75,6 @@ const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
         last = call;
     }
     const MoecTensor *logits = &last->graph->outputs[decoder->logits];
-    return last->outputs[decoder->logits] + tensor_count(logits) - (size_t)logits->shape[logits->rank - 1];
+    return last->outputs[decoder->logits] + tensor_count(logits) -
+           (size_t)logits->shape[logits->rank - 1];
 }

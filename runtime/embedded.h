@@ -1,12 +1,13 @@
-/* embedded: the files of runtime/ that travel inside the binary, so that a copied `moec` works alone. The build makes the
- * array from runtime/abi.h, runtime/kernels/ and runtime/standalone/. */
+/* embedded: the files of runtime/ that travel inside the binary, so that a copied `moec` works
+ * alone. The build makes the array from runtime/abi.h, runtime/kernels/ and runtime/standalone/. */
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 
 #include <stddef.h>
 
 typedef struct EmbeddedFile {
-    const char *name; /* below runtime/: "abi.h", "kernels/prelude.h", "standalone/main.c"; NULL ends the list */
+    const char *name; /* below runtime/: "abi.h", "kernels/prelude.h", "standalone/main.c"; NULL
+                         ends the list */
     const char *text; /* terminated */
     size_t length;
 } EmbeddedFile;

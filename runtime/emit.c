@@ -1,5 +1,5 @@
-/* emit: moec emit: a folder of C sources with the weights, which needs nothing of ours. The files that do not depend on the
- * model are those of standalone/ and kernels/. */
+/* emit: moec emit: a folder of C sources with the weights, which needs nothing of ours. The files
+ * that do not depend on the model are those of standalone/ and kernels/. */
 #include "checkpoint.h"
 #include "commands.h"
 #include "complain.h"
@@ -20,12 +20,12 @@ typedef struct Options {
 
 /* Files of standalone/ that belong to one of the graphs only. */
 static const char *const decode_only[] = {"model.h", "model.c", "generate.c", "decode.md", NULL};
-static const char *const train_only[] = {"train.c", "train.md", "order.h", "order.c", "random.h", "random.c", NULL};
+static const char *const train_only[] = {"train.c",  "train.md", "order.h", "order.c",
+                                         "random.h", "random.c", NULL};
 
 static bool listed(const char *const *list, const char *name) {
     for (; *list; list++)
-        if (strcmp(*list, name) == 0)
-            return true;
+        if (strcmp(*list, name) == 0) return true;
     return false;
 }
 
@@ -40,8 +40,7 @@ static bool write_common(const char *folder, bool trains) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         const char *name = embedded_base(file);
-        if (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name))
-            continue;
+        if (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)) continue;
         size_t length = strlen(name);
         bool readme = length > 3 && strcmp(name + length - 3, ".md") == 0;
         good = write_text(folder, readme ? "README.md" : name, file->text);
@@ -59,30 +58,34 @@ static bool write_settings(const char *folder, const Settings *settings) {
                                "#define SETTING_ACCUMULATE %ld\n"
                                "#define SETTING_SEED %ld\n\n"
                                "#endif\n",
-                               settings->rate, settings->clip, settings->steps, settings->accumulate, settings->seed);
+                               settings->rate, settings->clip, settings->steps,
+                               settings->accumulate, settings->seed);
     bool good = write_text(folder, "training.h", text);
     free(text);
     return good;
 }
 
-/* The weights of the checkpoint, or fresh ones. The hosted program of the same graphs tells where they lie. */
-static bool write_weights(const Options *options, Model *model, const Safetensors *file, uint64_t seed) {
+/* The weights of the checkpoint, or fresh ones. The hosted program of the same graphs tells where
+ * they lie. */
+static bool write_weights(const Options *options, Model *model, const Safetensors *file,
+                          uint64_t seed) {
     model_initialise(model, seed);
-    if (file && !model_read(model, file, false))
-        return false;
+    if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
-    bool good = weights_write(path, model->table, model->weights, model->layer_states) == WEIGHTS_FINE ||
-                complain("is there space left on the disk?", "cannot write %s", path);
+    bool good =
+        weights_write(path, model->table, model->weights, model->layer_states) == WEIGHTS_FINE ||
+        complain("is there space left on the disk?", "cannot write %s", path);
     free(path);
     return good;
 }
 
-static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes, int count) {
+static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes,
+                          int count) {
     MoecProgram *programs[2];
     for (int i = 0; i < count; i++) {
-        programs[i] = moec_compile(compiler, wishes[i].graph, wishes[i].batch, wishes[i].context, wishes[i].tokens);
-        if (!programs[i])
-            return spec_good(compiler);
+        programs[i] = moec_compile(compiler, wishes[i].graph, wishes[i].batch, wishes[i].context,
+                                   wishes[i].tokens);
+        if (!programs[i]) return spec_good(compiler);
     }
     const char *text = moec_emit_c(compiler, programs, count, true);
     return text ? write_text(options->out, "program.c", text) : spec_good(compiler);
@@ -92,13 +95,17 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     bool trains = strcmp(options->graph, "train") == 0;
     Settings settings = settings_of(compiler);
     const Wish training[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    const Wish decoding = {.graph = MOEC_DECODE, .batch = 1, .tokens = 1,
+    const Wish decoding = {.graph = MOEC_DECODE,
+                           .batch = 1,
+                           .tokens = 1,
                            .context = options->context ? options->context : settings.context};
     const Wish *wishes = trains ? training : &decoding;
     int count = trains ? 2 : 1;
     Model *model = model_open(compiler, wishes, count, true);
-    bool good = model && folder_make(options->out) && write_program(options, compiler, wishes, count) &&
-                write_common(options->out, trains) && (!trains || write_settings(options->out, &settings)) &&
+    bool good = model && folder_make(options->out) &&
+                write_program(options, compiler, wishes, count) &&
+                write_common(options->out, trains) &&
+                (!trains || write_settings(options->out, &settings)) &&
                 write_weights(options, model, file, (uint64_t)settings.seed);
     model_close(model);
     return good;
@@ -109,26 +116,28 @@ int command_emit(int argc, char **argv) {
     Options options = {.target = "c", .graph = "decode"};
     const Option table[] = {
         {OPTION_TEXT, "--target", "NAME", &options.target, "c"},
-        {OPTION_TEXT, "--graph", "NAME", &options.graph, "decode: generates text; train: trains on a text"},
+        {OPTION_TEXT, "--graph", "NAME", &options.graph,
+         "decode: generates text; train: trains on a text"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
-        {OPTION_COUNT, "--context", "N", &options.context, "tokens that the decode graph can hold (train.context)"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets, "an option of the model, as in the file"},
+        {OPTION_COUNT, "--context", "N", &options.context,
+         "tokens that the decode graph can hold (train.context)"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code >= 0)
-        return code;
-    if (!options.out)
-        return arguments_wrong(command, NULL, "moec emit needs --out");
+    if (code >= 0) return code;
+    if (!options.out) return arguments_wrong(command, NULL, "moec emit needs --out");
     if (strcmp(options.target, "c") != 0)
-        return arguments_wrong(command, "c is the one there is", "there is no target '%s'", options.target);
+        return arguments_wrong(command, "c is the one there is", "there is no target '%s'",
+                               options.target);
     if (strcmp(options.graph, "decode") != 0 && strcmp(options.graph, "train") != 0)
         return arguments_wrong(command, "decode or train", "there is no graph '%s'", options.graph);
     size_t length = strlen(options.operand);
     bool trained = file_is_folder(options.operand) ||
                    (length > 12 && strcmp(options.operand + length - 12, ".safetensors") == 0);
     Safetensors *file = trained ? checkpoint_open(options.operand) : NULL;
-    MoecCompiler *compiler = file       ? checkpoint_spec(file, options.sets.items, options.sets.count)
+    MoecCompiler *compiler = file ? checkpoint_spec(file, options.sets.items, options.sets.count)
                              : !trained ? spec_open(options.operand, &options.sets)
                                         : NULL;
     bool good = compiler && write_folder(&options, compiler, file);

@@ -12,28 +12,30 @@
 static bool measure(Call *forward, const char *path, bool json, long step) {
     const MoecTensor *foreign = call_foreign_input(forward);
     if (foreign)
-        return complain("moec eval feeds tokens only", "the input '%s' is not read from a text", foreign->name);
+        return complain("moec eval feeds tokens only", "the input '%s' is not read from a text",
+                        foreign->name);
     Data *data = data_open(path, call_vocabulary(forward));
-    if (!data)
-        return false;
+    if (!data) return false;
     uint64_t context = (uint64_t)call_context(forward);
     Evaluation found;
     double began = seconds_now();
     bool good = data->count > context ||
-                complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, path, data->count, context + 1);
+                complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
+                         path, data->count, context + 1);
     good = good && measure_loss(forward, data, 0, context, (data->count - 1) / context, &found);
     if (good) {
         double bits = found.nats / log(2);
         const char *unit = data->bytes ? "bits_per_byte" : "bits_per_token";
         if (json) {
-            json_t *object = json_pack("{s:f, s:f, s:I, s:f, s:I}", "loss", found.nats, unit, bits, "tokens",
-                                       (json_int_t)found.tokens, "seconds", seconds_now() - began, "step", (json_int_t)step);
+            json_t *object = json_pack("{s:f, s:f, s:I, s:f, s:I}", "loss", found.nats, unit, bits,
+                                       "tokens", (json_int_t)found.tokens, "seconds",
+                                       seconds_now() - began, "step", (json_int_t)step);
             json_dumpf(object, stdout, JSON_INDENT(2));
             puts("");
             json_decref(object);
         } else {
-            printf("loss %.4f  %.4f %s  on %" PRIu64 " tokens, weights of step %ld\n", found.nats, bits,
-                   data->bytes ? "bits/byte" : "bits/token", found.tokens, step);
+            printf("loss %.4f  %.4f %s  on %" PRIu64 " tokens, weights of step %ld\n", found.nats,
+                   bits, data->bytes ? "bits/byte" : "bits/token", found.tokens, step);
         }
     }
     data_close(data);
@@ -46,16 +48,16 @@ int command_eval(int argc, char **argv) {
     bool json = false;
     TextList sets = {0};
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &path, "text, llm.c tokens, a folder or a quoted pattern of them"},
+        {OPTION_TEXT, "--data", "PATH", &path,
+         "text, llm.c tokens, a folder or a quoted pattern of them"},
         {OPTION_FLAG, "--json", NULL, &json, "loss, bits_per_byte, tokens, step as JSON"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, such as train.batch or train.context"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &sets,
+         "an option of the model, such as train.batch or train.context"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0)
-        return code;
-    if (!path)
-        return arguments_wrong(command, NULL, "moec eval needs --data");
+    if (code >= 0) return code;
+    if (!path) return arguments_wrong(command, NULL, "moec eval needs --data");
     Safetensors *file = checkpoint_open(operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets.items, sets.count) : NULL;
     const Wish wish = {.graph = MOEC_FORWARD};

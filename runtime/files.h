@@ -21,8 +21,9 @@ bool folder_make(const char *path);
 /* A new string: folder/name. */
 char *path_join(const char *folder, const char *name);
 
-/* Writing aside: everything goes to PATH.partial, which takes the place of PATH in one step when it is complete and on the
- * disk. After any failure the old file is untouched and the partial one gone. */
+/* Writing aside: everything goes to PATH.partial, which takes the place of PATH in one step when it
+ * is complete and on the disk. After any failure the old file is untouched and the partial one
+ * gone. */
 typedef struct Aside {
     char *path, *partial;
     int descriptor;

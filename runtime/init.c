@@ -1,4 +1,5 @@
-/* init: moec init: fresh random weights. The numbers of a tensor depend on the seed and its public name alone. */
+/* init: moec init: fresh random weights. The numbers of a tensor depend on the seed and its public
+ * name alone. */
 #include "commands.h"
 #include "memory.h"
 #include "model.h"
@@ -36,10 +37,8 @@ int command_init(int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0)
-        return code;
-    if (seed < 0 || !out)
-        return arguments_wrong(command, NULL, "moec init needs --seed and --out");
+    if (code >= 0) return code;
+    if (seed < 0 || !out) return arguments_wrong(command, NULL, "moec init needs --seed and --out");
     MoecCompiler *compiler = spec_open(operand, &sets);
     const Wish wish = {.graph = MOEC_FORWARD};
     Model *model = compiler ? model_open(compiler, &wish, 1, true) : NULL;

@@ -19,14 +19,12 @@ int command_check(int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0)
-        return code;
+    if (code >= 0) return code;
     if (!json) {
         MoecCompiler *compiler = spec_open(operand, &sets);
         const char *text = compiler ? moec_cost_text(compiler) : NULL;
         bool good = compiler && spec_good(compiler) && text;
-        if (good)
-            fputs(text, stdout);
+        if (good) fputs(text, stdout);
         moec_close(compiler);
         return good ? 0 : EXIT_INPUT;
     }
@@ -43,15 +41,14 @@ int command_fmt(int argc, char **argv) {
     const char *operand;
     bool check = false;
     const Option table[] = {
-        {OPTION_FLAG, "--check", NULL, &check, "write nothing; exit with 1 when the file is not in the one layout"},
+        {OPTION_FLAG, "--check", NULL, &check,
+         "write nothing; exit with 1 when the file is not in the one layout"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0)
-        return code;
+    if (code >= 0) return code;
     Mapping now;
-    if (!file_map(operand, "check the path", &now))
-        return EXIT_INPUT;
+    if (!file_map(operand, "check the path", &now)) return EXIT_INPUT;
     MoecCompiler *compiler = moec_open(operand, NULL, NULL, 0, getenv("MOEC_PATH"));
     const char *text = moec_format(compiler);
     bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
@@ -69,8 +66,10 @@ int command_fmt(int argc, char **argv) {
 
 /* The graph by its name; false when there is none of that name. */
 static bool graph_named(const char *name, MoecGraph *graph) {
-    static const char *const names[] = {
-        [MOEC_FORWARD] = "forward", [MOEC_TRAIN] = "train", [MOEC_DECODE] = "decode", [MOEC_UPDATE] = "update"};
+    static const char *const names[] = {[MOEC_FORWARD] = "forward",
+                                        [MOEC_TRAIN] = "train",
+                                        [MOEC_DECODE] = "decode",
+                                        [MOEC_UPDATE] = "update"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(names[i], name) == 0) {
             *graph = (MoecGraph)i;
@@ -83,8 +82,7 @@ static void list_passes(void) {
     int count;
     const char *const *passes = moec_passes(&count);
     fprintf(stderr, "  help: the passes are");
-    for (int i = 0; i < count; i++)
-        fprintf(stderr, " %s", passes[i]);
+    for (int i = 0; i < count; i++) fprintf(stderr, " %s", passes[i]);
     fputc('\n', stderr);
 }
 
@@ -92,8 +90,7 @@ static bool is_pass(const char *name) {
     int count;
     const char *const *passes = moec_passes(&count);
     for (int i = 0; i < count; i++)
-        if (strcmp(passes[i], name) == 0)
-            return true;
+        if (strcmp(passes[i], name) == 0) return true;
     return false;
 }
 
@@ -108,11 +105,11 @@ int command_dump(int argc, char **argv) {
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
-    if (code >= 0)
-        return code;
+    if (code >= 0) return code;
     MoecGraph graph;
     if (!graph_named(graph_name, &graph))
-        return arguments_wrong(command, "forward, train, decode or update", "there is no graph '%s'", graph_name);
+        return arguments_wrong(command, "forward, train, decode or update",
+                               "there is no graph '%s'", graph_name);
     if (!pass || !is_pass(pass)) {
         code = pass ? arguments_wrong(command, NULL, "there is no pass '%s'", pass)
                     : arguments_wrong(command, NULL, "moec dump needs --after PASS");
@@ -122,8 +119,7 @@ int command_dump(int argc, char **argv) {
     MoecCompiler *compiler = spec_open(operand, &sets);
     const char *text = compiler ? moec_dump(compiler, graph, pass) : NULL;
     bool good = compiler && spec_good(compiler) && text;
-    if (good)
-        fputs(text, stdout);
+    if (good) fputs(text, stdout);
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

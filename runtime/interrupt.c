@@ -5,7 +5,9 @@
 
 static volatile sig_atomic_t came;
 
-static void note(int number) { came = number; }
+static void note(int number) {
+    came = number;
+}
 
 void interrupt_watch(void) {
     struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -14,4 +16,6 @@ void interrupt_watch(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-int interrupt_signal(void) { return came; }
+int interrupt_signal(void) {
+    return came;
+}

@@ -1,4 +1,5 @@
-/* interrupt: SIGINT and SIGTERM ask for a stop after the present step; a second one stops at once. */
+/* interrupt: SIGINT and SIGTERM ask for a stop after the present step; a second one stops at once.
+ */
 #ifndef INTERRUPT_H
 #define INTERRUPT_H
 

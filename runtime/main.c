@@ -11,18 +11,24 @@
 static const Command commands[] = {
     {"check", command_check, "FILE[:MODEL] [--set key=value]... [--json]",
      "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
-    {"fmt", command_fmt, "FILE [--check]", "Writes a spec in the one layout; with --check only says whether it is so."},
-    {"dump", command_dump, "FILE[:MODEL] --after PASS [--graph forward|train|decode|update] [--set key=value]...",
+    {"fmt", command_fmt, "FILE [--check]",
+     "Writes a spec in the one layout; with --check only says whether it is so."},
+    {"dump", command_dump,
+     "FILE[:MODEL] --after PASS [--graph forward|train|decode|update] [--set key=value]...",
      "Prints the program after a pass of the compiler."},
-    {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...", "Writes fresh random weights."},
+    {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
+     "Writes fresh random weights."},
     {"run", command_run,
-     "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,grads --out O.safetensors\n"
+     "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,grads --out "
+     "O.safetensors\n"
      "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
      "Runs a model once on given tokens and writes what it gives."},
     {"train", command_train,
-     "FILE[:MODEL] --data PATH --out DIR [--val PATH] [--steps N] [--seed N] [--resume] [--set key=value]...",
+     "FILE[:MODEL] --data PATH --out DIR [--val PATH] [--steps N] [--seed N] [--resume] [--set "
+     "key=value]...",
      "Trains a model; DIR receives checkpoints and a log."},
-    {"eval", command_eval, "DIR --data PATH [--json]", "Measures the loss of a trained model on data."},
+    {"eval", command_eval, "DIR --data PATH [--json]",
+     "Measures the loss of a trained model on data."},
     {"generate", command_generate,
      "DIR --prompt TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
      "Continues a text with a trained model."},
@@ -36,42 +42,42 @@ enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
 const Command *command_row(const char *name) {
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
     return NULL;
 }
 
 static int print_help(FILE *file) {
     fprintf(file, "moec %s: architectures as a few lines of text, compiled to C\n\n", MOEC_VERSION);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(file, "  moec %s %s\n      %s\n", commands[i].name, commands[i].forms, commands[i].summary);
+        fprintf(file, "  moec %s %s\n      %s\n", commands[i].name, commands[i].forms,
+                commands[i].summary);
     fprintf(file, "\n`moec COMMAND --help` tells the options of a command.\n"
-                  "MOEC_PATH: more folders for `use`, colon separated.  MOEC_CC: the C compiler (default cc).\n"
-                  "NO_COLOR: no colours.  Compiled programs are kept in $XDG_CACHE_HOME/moec or ~/.cache/moec.\n");
+                  "MOEC_PATH: more folders for `use`, colon separated.  MOEC_CC: the C compiler "
+                  "(default cc).\n"
+                  "NO_COLOR: no colours.  Compiled programs are kept in $XDG_CACHE_HOME/moec or "
+                  "~/.cache/moec.\n");
     return file == stdout ? 0 : EXIT_USAGE;
 }
 
 int main(int argc, char **argv) {
     setlocale(LC_NUMERIC, "C");
     signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
-    if (argc < 2)
-        return print_help(stderr);
+    signal(SIGXFSZ,
+           SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
+    if (argc < 2) return print_help(stderr);
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0) {
         printf("moec %s\n", MOEC_VERSION);
         return 0;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return print_help(stdout);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return print_help(stdout);
     if (strcmp(name, "help") == 0) {
         const Command *row = argc > 2 ? command_row(argv[2]) : NULL;
         char help[] = "--help";
         return row ? row->run(2, (char *[]){argv[2], help, NULL}) : print_help(stdout);
     }
     const Command *row = command_row(name);
-    if (row)
-        return row->run(argc - 1, argv + 1);
+    if (row) return row->run(argc - 1, argv + 1);
     complain("`moec help` lists the commands", "there is no command '%s'", name);
     return EXIT_USAGE;
 }

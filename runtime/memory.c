@@ -14,21 +14,22 @@
 #include <sys/mman.h>
 
 static void out_of_memory(size_t bytes) {
-    fprintf(stderr, "moec: error: no memory left for %zu bytes\n  help: make train.batch or train.context smaller\n", bytes);
+    fprintf(stderr,
+            "moec: error: no memory left for %zu bytes\n  help: make train.batch or train.context "
+            "smaller\n",
+            bytes);
     exit(1);
 }
 
 void *memory_new(size_t bytes) {
     void *block = calloc(1, bytes ? bytes : 1);
-    if (!block)
-        out_of_memory(bytes);
+    if (!block) out_of_memory(bytes);
     return block;
 }
 
 void *memory_grow(void *block, size_t bytes) {
     void *grown = realloc(block, bytes ? bytes : 1);
-    if (!grown)
-        out_of_memory(bytes);
+    if (!grown) out_of_memory(bytes);
     return grown;
 }
 
@@ -38,32 +39,29 @@ char *memory_format(const char *format, ...) {
     va_start(arguments, format);
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        out_of_memory(0);
+    if (length < 0) out_of_memory(0);
     return text;
 }
 
 void *memory_map(size_t bytes) {
-    void *block = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED)
-        return NULL;
-    /* Huge pages save page faults and table walks in the large products; a refusal does no harm. Blocks that would leave
-     * much of their last huge page unused are left alone, so that the memory plan stays true. */
-    if (bytes >= (size_t)64 << 20)
-        madvise(block, bytes, MADV_HUGEPAGE);
+    void *block =
+        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (block == MAP_FAILED) return NULL;
+    /* Huge pages save page faults and table walks in the large products; a refusal does no harm.
+     * Blocks that would leave much of their last huge page unused are left alone, so that the
+     * memory plan stays true. */
+    if (bytes >= (size_t)64 << 20) madvise(block, bytes, MADV_HUGEPAGE);
     return block;
 }
 
 void memory_unmap(void *block, size_t bytes) {
-    if (block)
-        munmap(block, bytes ? bytes : 1);
+    if (block) munmap(block, bytes ? bytes : 1);
 }
 
 /* A "Name:   123 kB" line of /proc/self/status in bytes. */
 static size_t status_line(const char *name) {
     FILE *file = fopen("/proc/self/status", "r");
-    if (!file)
-        return 0;
+    if (!file) return 0;
     char line[256];
     size_t kilobytes = 0;
     while (fgets(line, sizeof line, file))
@@ -73,9 +71,13 @@ static size_t status_line(const char *name) {
     return kilobytes * 1024;
 }
 
-size_t memory_resident(void) { return status_line("VmRSS:"); }
+size_t memory_resident(void) {
+    return status_line("VmRSS:");
+}
 
-size_t memory_peak(void) { return status_line("VmHWM:"); }
+size_t memory_peak(void) {
+    return status_line("VmHWM:");
+}
 
 void memory_reset_peak(void) {
     malloc_trim(0);
@@ -98,13 +100,12 @@ static int visit_library(struct dl_phdr_info *info, size_t size, void *data) {
     (void)size;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
-        if (part->p_type == PT_TLS)
-            bytes = part->p_memsz;
-        if (part->p_type == PT_LOAD && search->inside - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
+        if (part->p_type == PT_TLS) bytes = part->p_memsz;
+        if (part->p_type == PT_LOAD &&
+            search->inside - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
             here = true;
     }
-    if (here)
-        search->bytes = bytes;
+    if (here) search->bytes = bytes;
     return here;
 }
 

@@ -9,7 +9,8 @@ void *memory_new(size_t bytes); /* zeroed */
 void *memory_grow(void *block, size_t bytes);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Large zeroed blocks, 64-byte aligned; NULL when the system refuses. Pages are taken when they are touched. */
+/* Large zeroed blocks, 64-byte aligned; NULL when the system refuses. Pages are taken when they are
+ * touched. */
 void *memory_map(size_t bytes);
 void memory_unmap(void *block, size_t bytes);
 

@@ -22,8 +22,7 @@ static const char *text_of(MoecCompiler *compiler, const Wish *wishes, int count
         }
     }
     const char *text = moec_emit_c(compiler, programs, count, false);
-    if (!text)
-        spec_good(compiler);
+    if (!text) spec_good(compiler);
     return text;
 }
 
@@ -32,8 +31,7 @@ static bool take_memory(Model *model) {
     for (int i = 0; i < table->graph_count; i++) {
         const MoecGraphEntry *graph = &table->graphs[i];
         model->trains = model->trains || graph->kind == MOEC_GRAPH_TRAIN;
-        if (graph->arena_bytes > model->arena_bytes)
-            model->arena_bytes = graph->arena_bytes;
+        if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
     }
     model->weights = memory_map(table->weight_bytes);
     model->layer_states = memory_map(table->state_bytes);
@@ -57,26 +55,27 @@ static bool take_memory(Model *model) {
 Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
     const char *text = text_of(compiler, wishes, count);
     Module *module = text ? module_load(text, keep) : NULL;
-    if (!module)
-        return NULL;
+    if (!module) return NULL;
     Model *model = memory_new(sizeof *model);
     model->module = module;
     model->table = module->table;
-    model->parameters = public_tensors(model->table->parameters, model->table->parameter_count, &model->parameter_count);
-    model->states = public_tensors(model->table->states, model->table->state_count, &model->state_count);
+    model->parameters = public_tensors(model->table->parameters, model->table->parameter_count,
+                                       &model->parameter_count);
+    model->states =
+        public_tensors(model->table->states, model->table->state_count, &model->state_count);
     model->products = products_new(model->table);
-    model->host = (MoecHost){model->products, model->products ? products_run : NULL};
-    if (take_memory(model))
-        return model;
+    model->host =
+        (MoecHost){.self = model->products, .product = model->products ? products_run : NULL};
+    if (take_memory(model)) return model;
     model_close(model);
     return NULL;
 }
 
 void model_close(Model *model) {
-    if (!model)
-        return;
+    if (!model) return;
     const MoecTable *table = model->table;
-    for (int i = 0; model->moments && table->update && model->trains && i < table->update->state_count; i++)
+    for (int i = 0;
+         model->moments && table->update && model->trains && i < table->update->state_count; i++)
         memory_unmap(model->moments[i], table->weight_bytes);
     free(model->moments);
     memory_unmap(model->weights, table->weight_bytes);
@@ -92,14 +91,14 @@ void model_close(Model *model) {
 
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
     for (int i = 0; i < model->table->graph_count; i++)
-        if (model->table->graphs[i].kind == kind)
-            return &model->table->graphs[i];
+        if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];
     return NULL;
 }
 
 size_t model_bytes(const Model *model) {
     const MoecTable *table = model->table;
-    size_t copies = model->trains ? 2 + (size_t)(table->update ? table->update->state_count : 0) : 1;
+    size_t copies =
+        model->trains ? 2 + (size_t)(table->update ? table->update->state_count : 0) : 1;
     return copies * table->weight_bytes + table->state_bytes + model->arena_bytes;
 }
 
@@ -123,7 +122,8 @@ void model_initialise(Model *model, uint64_t seed) {
 }
 
 static bool same_shape(const PublicTensor *one, const Entry *entry) {
-    return one->rank == entry->rank && memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
+    return one->rank == entry->rank &&
+           memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
 }
 
 /* "[4, 16]" */
@@ -139,14 +139,18 @@ static char *shape_text(const long *shape, int rank) {
     return closed;
 }
 
-static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one, float *block, bool needed) {
+static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,
+                        float *block, bool needed) {
     const Entry *entry = safetensors_find(file, name);
     if (!entry)
-        return !needed || complain("use weights made for this model and these settings", "%s has no tensor %s", file->path, name);
+        return !needed || complain("use weights made for this model and these settings",
+                                   "%s has no tensor %s", file->path, name);
     if (!same_shape(one, entry)) {
-        char *found = shape_text(entry->shape, entry->rank), *wanted = shape_text(one->shape, one->rank);
-        complain("use weights made for this model and these settings", "%s: %s has the shape %s, the model wants %s (%s)",
-                 file->path, name, found, wanted, one->axes);
+        char *found = shape_text(entry->shape, entry->rank),
+             *wanted = shape_text(one->shape, one->rank);
+        complain("use weights made for this model and these settings",
+                 "%s: %s has the shape %s, the model wants %s (%s)", file->path, name, found,
+                 wanted, one->axes);
         free(found);
         free(wanted);
         return false;
@@ -167,13 +171,16 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer) {
         }
     }
     for (int i = 0; i < model->state_count && good; i++)
-        good = read_tensor(file, model->states[i].name, &model->states[i], model->layer_states, false);
+        good =
+            read_tensor(file, model->states[i].name, &model->states[i], model->layer_states, false);
     return good;
 }
 
-static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one, const float *block) {
+static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
+                      const float *block) {
     Entry *entry = &entries[(*count)++];
-    *entry = (Entry){.name = name, .number = NUMBER_F32, .rank = one->rank, .bytes = one->count * sizeof(float)};
+    *entry = (Entry){
+        .name = name, .number = NUMBER_F32, .rank = one->rank, .bytes = one->count * sizeof(float)};
     memcpy(entry->shape, one->shape, sizeof(long) * (size_t)one->rank);
     entry->data = block + one->offset / sizeof(float);
 }
@@ -187,7 +194,8 @@ static void add_axes(json_t *notes, const PublicTensor *one) {
 Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
     const MoecUpdate *update = optimizer ? model->table->update : NULL;
     int copies = 1 + (update ? update->state_count : 0);
-    Entry *entries = memory_new(sizeof *entries * (size_t)(model->parameter_count * copies + model->state_count + 1));
+    Entry *entries = memory_new(sizeof *entries *
+                                (size_t)(model->parameter_count * copies + model->state_count + 1));
     *count = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
@@ -201,13 +209,14 @@ Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *cou
     }
     for (int j = 0; j < copies - 1; j++)
         for (int i = 0; i < model->parameter_count; i++)
-            add_entry(entries, count, memory_format("optimizer.%s:%s", update->state_names[j], model->parameters[i].name),
-                      &model->parameters[i], model->moments[j]);
+            add_entry(
+                entries, count,
+                memory_format("optimizer.%s:%s", update->state_names[j], model->parameters[i].name),
+                &model->parameters[i], model->moments[j]);
     return entries;
 }
 
 void entries_free(Entry *entries, int count) {
-    for (int i = 0; i < count; i++)
-        free(entries[i].name);
+    for (int i = 0; i < count; i++) free(entries[i].name);
     free(entries);
 }

@@ -17,22 +17,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void hash_text(XXH3_state_t *state, const char *text) { XXH3_128bits_update(state, text, strlen(text) + 1); }
+static void hash_text(XXH3_state_t *state, const char *text) {
+    XXH3_128bits_update(state, text, strlen(text) + 1);
+}
 
-/* The name under which something is kept: a hash of `text`, the kernels, the compiler and this processor. */
-static char *cache_name(const char *folder, const char *prefix, const char *text, const char *ending) {
+/* The name under which something is kept: a hash of `text`, the kernels, the compiler and this
+ * processor. */
+static char *cache_name(const char *folder, const char *prefix, const char *text,
+                        const char *ending) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
     hash_text(state, MOEC_VERSION);
     hash_text(state, text);
     for (const EmbeddedFile *file = embedded_files; file->name; file++)
-        if (embedded_is_header(file))
-            XXH3_128bits_update(state, file->text, file->length);
+        if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
     toolchain_hash(state);
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
-    return memory_format("%s/%s%016" PRIx64 "%016" PRIx64 "%s", folder, prefix, (uint64_t)hash.high64,
-                         (uint64_t)hash.low64, ending);
+    return memory_format("%s/%s%016" PRIx64 "%016" PRIx64 "%s", folder, prefix,
+                         (uint64_t)hash.high64, (uint64_t)hash.low64, ending);
 }
 
 bool module_write_headers(const char *folder) {
@@ -48,26 +51,25 @@ bool module_write_headers(const char *folder) {
 static bool load(Module *module, const char *path, bool say) {
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     module->table = module->handle ? dlsym(module->handle, "moec_table") : NULL;
-    if (module->table && module->table->abi == MOEC_ABI)
-        return true;
+    if (module->table && module->table->abi == MOEC_ABI) return true;
     if (say)
         complain("remove the file and try again", "cannot load %s: %s", path,
                  module->handle ? "it is not a program of this version" : dlerror());
-    if (module->handle)
-        dlclose(module->handle);
+    if (module->handle) dlclose(module->handle);
     module->handle = NULL;
     return false;
 }
 
-/* The program and, unless they are in the cache, the kernels that it calls, compiled side by side and linked. */
+/* The program and, unless they are in the cache, the kernels that it calls, compiled side by side
+ * and linked. */
 static bool build(const char *folder, const char *source, const char *output, const char *kernels) {
     char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
     char *object = path_join(folder, "program.o");
     bool ready = kernels && file_exists(kernels);
-    Translation work[] = {{source, object, "MOEC_KERNELS_APART"}, {header, fresh, "MOEC_KERNELS_HERE"}};
+    Translation work[] = {{source, object, "MOEC_KERNELS_APART"},
+                          {header, fresh, "MOEC_KERNELS_HERE"}};
     bool good = toolchain_build(folder, work, ready ? 1 : 2, ready ? kernels : NULL, output);
-    if (good && kernels && !ready)
-        good = rename(fresh, kernels) == 0;
+    if (good && kernels && !ready) good = rename(fresh, kernels) == 0;
     unlink(object);
     unlink(fresh);
     free(header);
@@ -76,20 +78,23 @@ static bool build(const char *folder, const char *source, const char *output, co
     return good;
 }
 
-/* Compiles in a folder of its own below `parent`, then moves the result to `kept` in one step (when kept is not NULL). */
-static bool make(Module *module, const char *text, const char *parent, const char *kept, const char *kernels) {
+/* Compiles in a folder of its own below `parent`, then moves the result to `kept` in one step (when
+ * kept is not NULL). */
+static bool make(Module *module, const char *text, const char *parent, const char *kept,
+                 const char *kernels) {
     char *folder = memory_format("%s/make.XXXXXX", parent);
     if (!mkdtemp(folder)) {
-        complain("set TMPDIR or XDG_CACHE_HOME to a folder that may be written", "cannot make a folder below %s: %s", parent,
-                 strerror(errno));
+        complain("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
+                 "cannot make a folder below %s: %s", parent, strerror(errno));
         free(folder);
         return false;
     }
     char *source = path_join(folder, "program.c"), *output = path_join(folder, "program.so");
-    char *kept_source = memory_format("%.*s.c", (int)(kept ? strlen(kept) - 3 : 0), kept ? kept : "");
-    bool good = module_write_headers(folder) && file_write(source, text, strlen(text)) && build(folder, source, output, kernels);
-    if (good && kept)
-        good = rename(source, kept_source) == 0 && rename(output, kept) == 0;
+    char *kept_source =
+        memory_format("%.*s.c", (int)(kept ? strlen(kept) - 3 : 0), kept ? kept : "");
+    bool good = module_write_headers(folder) && file_write(source, text, strlen(text)) &&
+                build(folder, source, output, kernels);
+    if (good && kept) good = rename(source, kept_source) == 0 && rename(output, kept) == 0;
     good = good && load(module, kept ? kept : output, true);
     unlink(source);
     unlink(output);
@@ -112,8 +117,7 @@ static char *cache_folder(void) {
     char *folder = base && *base == '/'   ? path_join(base, "moec")
                    : home && *home == '/' ? path_join(home, ".cache/moec")
                                           : NULL;
-    if (folder && folder_make(folder) && access(folder, W_OK) == 0)
-        return folder;
+    if (folder && folder_make(folder) && access(folder, W_OK) == 0) return folder;
     remark("the compiled program is not kept: there is no cache folder that may be written");
     free(folder);
     return NULL;
@@ -131,20 +135,22 @@ Module *module_load(const char *text, bool keep) {
     }
     const char *temporary = getenv("TMPDIR");
     if (!module->cached)
-        make(module, text, folder ? folder : temporary && *temporary ? temporary : "/tmp", kept, kernels);
+        make(module, text,
+             folder                    ? folder
+             : temporary && *temporary ? temporary
+                                       : "/tmp",
+             kept, kernels);
     module->compile_seconds = seconds_now() - start;
     free(folder);
     free(kept);
     free(kernels);
-    if (module->handle)
-        return module;
+    if (module->handle) return module;
     free(module);
     return NULL;
 }
 
 void module_free(Module *module) {
-    if (!module)
-        return;
+    if (!module) return;
     dlclose(module->handle);
     free(module);
 }

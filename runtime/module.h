@@ -1,5 +1,6 @@
-/* module: C text from the compiler, made into a loaded program by the system's C compiler. What was made is kept in
- * $XDG_CACHE_HOME/moec or ~/.cache/moec under a hash of everything that went in, so that a second start needs no compiler. */
+/* module: C text from the compiler, made into a loaded program by the system's C compiler. What was
+ * made is kept in $XDG_CACHE_HOME/moec or ~/.cache/moec under a hash of everything that went in, so
+ * that a second start needs no compiler. */
 #ifndef MODULE_H
 #define MODULE_H
 
@@ -10,7 +11,7 @@
 typedef struct Module {
     void *handle;
     const MoecTable *table;
-    bool cached;           /* found, not made */
+    bool cached; /* found, not made */
     double compile_seconds;
     size_t text_bytes;
 } Module;

@@ -1,5 +1,6 @@
-/* order: which window of the data is read when. A function of the seed and the number of the sample alone, so that a run can
- * go on anywhere: each epoch cuts the data into windows at an offset of its own and visits them in a shuffled order. */
+/* order: which window of the data is read when. A function of the seed and the number of the sample
+ * alone, so that a run can go on anywhere: each epoch cuts the data into windows at an offset of
+ * its own and visits them in a shuffled order. */
 #ifndef ORDER_H
 #define ORDER_H
 

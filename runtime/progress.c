@@ -18,7 +18,9 @@ static bool is_terminal(void) {
     return isatty(1) && kind && strcmp(kind, "dumb") != 0;
 }
 
-bool progress_due(void) { return last_shown == 0 || seconds_now() - last_shown >= (is_terminal() ? 0.1 : 5); }
+bool progress_due(void) {
+    return last_shown == 0 || seconds_now() - last_shown >= (is_terminal() ? 0.1 : 5);
+}
 
 void progress_clear(void) {
     if (line_stands) {
@@ -29,8 +31,7 @@ void progress_clear(void) {
 }
 
 void progress_show(bool keep, const char *format, ...) {
-    if (!keep && !progress_due())
-        return;
+    if (!keep && !progress_due()) return;
     char line[512];
     va_list arguments;
     va_start(arguments, format);
@@ -43,8 +44,8 @@ void progress_show(bool keep, const char *format, ...) {
         struct winsize size = {0};
         int width = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
         bool colour = !getenv("NO_COLOR") && !keep;
-        printf("\r%s%.*s%s\033[K%s", colour ? "\033[36m" : "", keep ? (int)sizeof line : width, line, colour ? "\033[0m" : "",
-               keep ? "\n" : "");
+        printf("\r%s%.*s%s\033[K%s", colour ? "\033[36m" : "", keep ? (int)sizeof line : width,
+               line, colour ? "\033[0m" : "", keep ? "\n" : "");
         line_stands = !keep;
     }
     fflush(stdout);

@@ -1,5 +1,5 @@
-/* progress: one line that tells how a long work stands. On a terminal it is rewritten in place; elsewhere a plain line is
- * printed now and then. */
+/* progress: one line that tells how a long work stands. On a terminal it is rewritten in place;
+ * elsewhere a plain line is printed now and then. */
 #ifndef PROGRESS_H
 #define PROGRESS_H
 

@@ -8,14 +8,15 @@
 
 size_t tensor_count(const MoecTensor *tensor) {
     size_t count = 1;
-    for (int i = 0; i < tensor->rank; i++)
-        count *= (size_t)tensor->shape[i];
+    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
 }
 
-/* The value of what stands between the braces: products and sums of numbers and the name of the turn, from left to right.
+/* The value of what stands between the braces: products and sums of numbers and the name of the
+ * turn, from left to right.
  *
- *     value: product (('+' | '-') product)*      product: factor ('*' factor)*      factor: number | name
+ *     value: product (('+' | '-') product)*      product: factor ('*' factor)*      factor: number
+ * | name
  */
 static long turn_value(const char *text, const char *end, long turn) {
     long sum = 0, product = 1;
@@ -27,8 +28,7 @@ static long turn_value(const char *text, const char *end, long turn) {
         }
         if (isalpha((unsigned char)*text)) {
             product *= turn;
-            while (text < end && (isalnum((unsigned char)*text) || *text == '_'))
-                text++;
+            while (text < end && (isalnum((unsigned char)*text) || *text == '_')) text++;
             continue;
         }
         if (*text == '+' || *text == '-') {
@@ -41,11 +41,11 @@ static long turn_value(const char *text, const char *end, long turn) {
     return sum + sign * product;
 }
 
-static PublicTensor one_tensor(const MoecTensor *tensor, long turn, const char *open, const char *close) {
+static PublicTensor one_tensor(const MoecTensor *tensor, long turn, const char *open,
+                               const char *close) {
     PublicTensor one = {.tensor = tensor};
     int first = open ? 1 : 0;
-    for (int i = first; i < tensor->rank; i++)
-        one.shape[one.rank++] = tensor->shape[i];
+    for (int i = first; i < tensor->rank; i++) one.shape[one.rank++] = tensor->shape[i];
     one.count = tensor_count(tensor) / (size_t)(open ? tensor->shape[0] : 1);
     one.offset = tensor->offset + (size_t)turn * one.count * sizeof(float);
     const char *comma = open ? strchr(tensor->axes, ',') : NULL;
@@ -61,8 +61,7 @@ PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_c
     *public_count = 0;
     for (int i = 0; i < count; i++) {
         const char *open = strchr(tensors[i].name, '{'), *close = open ? strchr(open, '}') : NULL;
-        if (!close)
-            open = NULL;
+        if (!close) open = NULL;
         long turns = open ? tensors[i].shape[0] : 1;
         list = memory_grow(list, sizeof *list * (size_t)(*public_count + turns));
         for (long turn = 0; turn < turns; turn++)

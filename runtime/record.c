@@ -9,7 +9,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* Where the lines up to `step` end. Steps only grow within a log, and a line that was cut off is no JSON. */
+/* Where the lines up to `step` end. Steps only grow within a log, and a line that was cut off is no
+ * JSON. */
 static long end_of(FILE *file, long step) {
     char *line = NULL;
     size_t capacity = 0;
@@ -18,10 +19,10 @@ static long end_of(FILE *file, long step) {
     while ((length = getline(&line, &capacity, file)) > 0) {
         json_t *object = json_loadb(line, (size_t)length, 0, NULL);
         json_t *at = json_object_get(object, "step");
-        bool keep = line[length - 1] == '\n' && json_is_integer(at) && json_integer_value(at) <= step;
+        bool keep =
+            line[length - 1] == '\n' && json_is_integer(at) && json_integer_value(at) <= step;
         json_decref(object);
-        if (!keep)
-            break;
+        if (!keep) break;
         end += length;
     }
     free(line);
@@ -32,7 +33,8 @@ bool record_open(Record *record, const char *path, long step) {
     record->path = memory_format("%s", path);
     record->file = fopen(path, "a+");
     if (!record->file) {
-        complain("check that the folder may be written", "cannot write %s: %s", path, strerror(errno));
+        complain("check that the folder may be written", "cannot write %s: %s", path,
+                 strerror(errno));
         record_close(record);
         return false;
     }
@@ -56,14 +58,14 @@ bool record_write(Record *record, json_t *object) {
     json_decref(object);
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
     if (!good)
-        complain("free some space on the disk and go on with --resume", "cannot write %s: %s", record->path, strerror(errno));
+        complain("free some space on the disk and go on with --resume", "cannot write %s: %s",
+                 record->path, strerror(errno));
     free(text);
     return good;
 }
 
 void record_close(Record *record) {
-    if (record->file)
-        fclose(record->file);
+    if (record->file) fclose(record->file);
     record->file = NULL;
     free(record->path);
     record->path = NULL;

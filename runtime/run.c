@@ -1,7 +1,10 @@
-/* run: moec run: one batch of tokens through a model, and what comes out as tensors: "logits", "loss", "gradient:NAME".
+/* run: moec run: one batch of tokens through a model, and what comes out as tensors: "logits",
+ * "loss", "gradient:NAME".
  *
- * The token file is text or llm.c format, windows one after the other: batch * (context + 1) tokens. The context is
- * --context or the spec's, or what the file holds when that is less; batch is as many windows as the file holds.
+ * The token file is text or llm.c format, windows one after the other: batch * (context + 1)
+ * tokens. The context is
+ * --context or the spec's, or what the file holds when that is less; batch is as many windows as
+ * the file holds.
  */
 #include "commands.h"
 #include "complain.h"
@@ -35,9 +38,9 @@ typedef struct Batch {
 
 static bool read_batch(const Options *options, long context, Batch *batch) {
     Data *data = data_open(options->tokens, 0);
-    if (!data)
-        return false;
-    bool good = data->count >= 2 || complain("give at least two", "%s: one token has no next one", options->tokens);
+    if (!data) return false;
+    bool good = data->count >= 2 ||
+                complain("give at least two", "%s: one token has no next one", options->tokens);
     if (good) {
         batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
         batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
@@ -50,7 +53,8 @@ static bool read_batch(const Options *options, long context, Batch *batch) {
 }
 
 /* A new result; its values are to be filled in. */
-static float *add_result(Results *results, char *name, int rank, const long *shape, const char *axes) {
+static float *add_result(Results *results, char *name, int rank, const long *shape,
+                         const char *axes) {
     results->entries = memory_grow(results->entries, sizeof(Entry) * (size_t)(results->count + 1));
     Entry *entry = &results->entries[results->count++];
     *entry = (Entry){.name = name, .number = NUMBER_F32, .rank = rank, .bytes = sizeof(float)};
@@ -79,14 +83,20 @@ static void take_outputs(const Options *options, const Call *call, Results *resu
     const Model *model = call->model;
     for (int i = 0; i < call->graph->output_count; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
-        bool wanted = strcmp(output->name, "loss") == 0 ? options->loss : strcmp(output->name, "logits") == 0 && options->logits;
+        bool wanted = strcmp(output->name, "loss") == 0
+                          ? options->loss
+                          : strcmp(output->name, "logits") == 0 && options->logits;
         if (wanted)
-            memcpy(add_result(results, memory_format("%s", output->name), output->rank, output->shape, output->axes),
+            memcpy(add_result(results, memory_format("%s", output->name), output->rank,
+                              output->shape, output->axes),
                    call->outputs[i], sizeof(float) * tensor_count(output));
     }
-    for (int i = 0; call->graph->kind == MOEC_GRAPH_TRAIN && options->gradients && i < model->parameter_count; i++) {
+    for (int i = 0;
+         call->graph->kind == MOEC_GRAPH_TRAIN && options->gradients && i < model->parameter_count;
+         i++) {
         const PublicTensor *one = &model->parameters[i];
-        memcpy(add_result(results, memory_format("gradient:%s", one->name), one->rank, one->shape, one->axes),
+        memcpy(add_result(results, memory_format("gradient:%s", one->name), one->rank, one->shape,
+                          one->axes),
                model->gradients + one->offset / sizeof(float), sizeof(float) * one->count);
     }
 }
@@ -101,16 +111,17 @@ static bool run_hosted(const Options *options, Call *call, const Batch *batch, R
 
 static bool set_values(MoecEval *eval, const char *name, const float *values, size_t count) {
     double *wide = memory_new(sizeof *wide * (count + 1));
-    for (size_t i = 0; i < count; i++)
-        wide[i] = (double)values[i];
+    for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
     bool good = moec_eval_set(eval, name, wide, count);
     free(wide);
     return good;
 }
 
-static void set_tensors(MoecEval *eval, const PublicTensor *tensors, int count, const float *block) {
+static void set_tensors(MoecEval *eval, const PublicTensor *tensors, int count,
+                        const float *block) {
     for (int i = 0; i < count; i++)
-        set_values(eval, tensors[i].name, block + tensors[i].offset / sizeof(float), tensors[i].count);
+        set_values(eval, tensors[i].name, block + tensors[i].offset / sizeof(float),
+                   tensors[i].count);
 }
 
 static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
@@ -123,8 +134,9 @@ static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
             values[0] = strcmp(input->name, "loss_scale") == 0;
         else
             for (size_t j = 0; j < count; j++)
-                values[j] = batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
-                                          j % (size_t)batch->context + (size_t)shift];
+                values[j] =
+                    batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
+                                  j % (size_t)batch->context + (size_t)shift];
         moec_eval_set(eval, input->name, values, count);
         free(values);
     }
@@ -134,14 +146,14 @@ static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
 static bool get_values(MoecEval *eval, const char *name, float *to, size_t count) {
     double *wide = memory_new(sizeof *wide * (count + 1));
     bool good = moec_eval_get(eval, name, wide, count);
-    for (size_t i = 0; i < count; i++)
-        to[i] = (float)wide[i];
+    for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
     free(wide);
     return good || complain(NULL, "the interpreter has no tensor %s", name);
 }
 
 /* The same table of tensors as the hosted run, with the values of the definition. */
-static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call, const Batch *batch, Results *results) {
+static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
+                        const Batch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
     MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
     MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
@@ -154,11 +166,11 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     const char *problem = moec_eval_run(eval, (uint64_t)options->seed, true);
     bool good = !problem || complain(NULL, "%s", problem);
     int first = results->count;
-    if (good)
-        take_outputs(options, call, results);
+    if (good) take_outputs(options, call, results);
     for (int i = first; i < results->count && good; i++)
-        good = get_values(eval, results->entries[i].name, (float *)(uintptr_t)results->entries[i].data,
-                          results->entries[i].bytes / sizeof(float));
+        good =
+            get_values(eval, results->entries[i].name, (float *)(uintptr_t)results->entries[i].data,
+                       results->entries[i].bytes / sizeof(float));
     moec_eval_free(eval);
     return good;
 }
@@ -167,23 +179,27 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
 static bool check_inputs(const Options *options, const Call *call) {
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
-        return complain("moec run feeds tokens only", "the input '%s' is not a token", foreign->name);
+        return complain("moec run feeds tokens only", "the input '%s' is not a token",
+                        foreign->name);
     Data *data = data_open(options->tokens, call_vocabulary(call));
     data_close(data);
     return data != NULL;
 }
 
-static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model, const Batch *batch, Results *results) {
+static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model,
+                       const Batch *batch, Results *results) {
     Call *call = call_open(model, &model->table->graphs[0], NULL);
-    bool good = call && check_inputs(options, call) &&
-                (strcmp(options->device, "eval") == 0 ? run_defined(options, compiler, call, batch, results)
-                                                      : run_hosted(options, call, batch, results));
+    bool good =
+        call && check_inputs(options, call) &&
+        (strcmp(options->device, "eval") == 0 ? run_defined(options, compiler, call, batch, results)
+                                              : run_hosted(options, call, batch, results));
     call_close(call);
     return good;
 }
 
 /* One graph on the batch. */
-static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph graph, long context, Results *results) {
+static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph graph, long context,
+                      Results *results) {
     Batch batch = {0};
     Safetensors *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
@@ -192,7 +208,8 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     good = model != NULL;
     if (good) {
         model_initialise(model, 0);
-        good = model_read(model, file, false) && run_loaded(options, compiler, model, &batch, results);
+        good =
+            model_read(model, file, false) && run_loaded(options, compiler, model, &batch, results);
     }
     free(batch.tokens);
     model_close(model);
@@ -202,9 +219,9 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
 
 static bool run(const Options *options) {
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
-    if (!compiler)
-        return false;
-    long context = options->context ? options->context : (long)moec_option_number(compiler, "train.context", 256);
+    if (!compiler) return false;
+    long context = options->context ? options->context
+                                    : (long)moec_option_number(compiler, "train.context", 256);
     Results results = {.notes = json_object()};
     Options forward = *options, training = *options;
     training.logits = false;
@@ -214,8 +231,7 @@ static bool run(const Options *options) {
         good = run_graph(&forward, compiler, MOEC_FORWARD, context, &results);
     if (good && options->gradients)
         good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
-    if (good)
-        good = safetensors_write(options->out, results.entries, results.count, results.notes);
+    if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
     release_results(&results);
     moec_close(compiler);
     return good;
@@ -241,24 +257,31 @@ int command_run(int argc, char **argv) {
     const Command *command = command_row("run");
     Options options = {.device = "cpu"};
     const Option table[] = {
-        {OPTION_TEXT, "--weights", "FILE", &options.weights, "safetensors, as moec init writes them"},
-        {OPTION_TEXT, "--tokens", "FILE", &options.tokens, "batch * (context + 1) tokens: llm.c format, or text"},
-        {OPTION_TEXT, "--want", "LIST", &options.want, "of logits, loss, grads, separated by commas"},
-        {OPTION_TEXT, "--out", "FILE", &options.out, "the safetensors file to write: logits, loss, gradient:NAME"},
-        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), or eval: the definition, in double precision"},
+        {OPTION_TEXT, "--weights", "FILE", &options.weights,
+         "safetensors, as moec init writes them"},
+        {OPTION_TEXT, "--tokens", "FILE", &options.tokens,
+         "batch * (context + 1) tokens: llm.c format, or text"},
+        {OPTION_TEXT, "--want", "LIST", &options.want,
+         "of logits, loss, grads, separated by commas"},
+        {OPTION_TEXT, "--out", "FILE", &options.out,
+         "the safetensors file to write: logits, loss, gradient:NAME"},
+        {OPTION_TEXT, "--device", "NAME", &options.device,
+         "cpu (default), or eval: the definition, in double precision"},
         {OPTION_COUNT, "--context", "N", &options.context, "tokens of a sequence (train.context)"},
-        {OPTION_COUNT, "--seed", "N", &options.seed, "of the random numbers of this run (default 0)"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets, "an option of the model, as in the file"},
+        {OPTION_COUNT, "--seed", "N", &options.seed,
+         "of the random numbers of this run (default 0)"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
-    if (code >= 0)
-        return code;
+    if (code >= 0) return code;
     if (!options.weights || !options.tokens || !options.want || !options.out)
-        return arguments_wrong(command, NULL, "moec run needs --weights, --tokens, --want and --out");
+        return arguments_wrong(command, NULL,
+                               "moec run needs --weights, --tokens, --want and --out");
     if (!read_wants(&options))
-        return arguments_wrong(command, "for example --want logits,loss", "--want takes logits, loss and grads, not '%s'",
-                               options.want);
+        return arguments_wrong(command, "for example --want logits,loss",
+                               "--want takes logits, loss and grads, not '%s'", options.want);
     if (strcmp(options.device, "eval") != 0 && strcmp(options.device, "cpu") != 0)
         return arguments_wrong(command, "cpu or eval", "there is no device '%s'", options.device);
     return run(&options) ? 0 : EXIT_INPUT;

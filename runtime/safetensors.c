@@ -18,7 +18,8 @@ static const struct {
     [NUMBER_BF16] = {"BF16", 2}, [NUMBER_I32] = {"I32", 4},
 };
 
-static const char *const remedy_damaged = "use another copy; training never leaves a file half written";
+static const char *const remedy_damaged =
+    "use another copy; training never leaves a file half written";
 
 static bool damaged(const Safetensors *file, const char *what) {
     return complain(remedy_damaged, "%s is not a sound safetensors file: %s", file->path, what);
@@ -31,8 +32,7 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
         json_t *value;
         json_t *copy = json_object();
         json_object_foreach(notes, key, value) {
-            if (strcmp(key, "checksum") != 0)
-                json_object_set(copy, key, value);
+            if (strcmp(key, "checksum") != 0) json_object_set(copy, key, value);
         }
         char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
         XXH3_128bits_update(state, text, strlen(text));
@@ -46,7 +46,8 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
     }
 }
 
-/* Entries in the order of their data, so that reader and writer agree. text[33] receives the digits. */
+/* Entries in the order of their data, so that reader and writer agree. text[33] receives the
+ * digits. */
 static void checksum(char *text, const Entry *entries, int count, json_t *notes) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
@@ -62,17 +63,19 @@ static void checksum(char *text, const Entry *entries, int count, json_t *notes)
 
 static Number number_of(const char *name) {
     for (int i = 0; i < NUMBER_OTHER; i++)
-        if (strcmp(numbers[i].name, name) == 0)
-            return (Number)i;
+        if (strcmp(numbers[i].name, name) == 0) return (Number)i;
     return NUMBER_OTHER;
 }
 
-/* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} with everything checked against `length` bytes of data. */
-static bool read_entry(const Safetensors *file, Entry *entry, json_t *value, const unsigned char *data, size_t length) {
+/* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} with everything checked against
+ * `length` bytes of data. */
+static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
+                       const unsigned char *data, size_t length) {
     const char *number;
     json_t *shape;
     json_int_t start, end;
-    if (json_unpack(value, "{s:s, s:o, s:[I,I]}", "dtype", &number, "shape", &shape, "data_offsets", &start, &end) != 0 ||
+    if (json_unpack(value, "{s:s, s:o, s:[I,I]}", "dtype", &number, "shape", &shape, "data_offsets",
+                    &start, &end) != 0 ||
         !json_is_array(shape))
         return damaged(file, "an entry has no dtype, shape or data_offsets");
     if (json_array_size(shape) > SAFETENSORS_RANK)
@@ -87,7 +90,8 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value, con
     for (int i = 0; i < entry->rank; i++) {
         json_t *size = json_array_get(shape, (size_t)i);
         entry->shape[i] = json_is_integer(size) ? (long)json_integer_value(size) : -1;
-        if (entry->shape[i] < 0 || __builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements))
+        if (entry->shape[i] < 0 ||
+            __builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements))
             return damaged(file, "a shape is not a list of sizes");
     }
     if (entry->number != NUMBER_OTHER &&
@@ -98,9 +102,10 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value, con
 
 static int by_data(const void *a, const void *b) {
     const Entry *first = a, *second = b;
-    if (first->data != second->data)
-        return first->data < second->data ? -1 : 1;
-    return first->bytes < second->bytes ? -1 : first->bytes > second->bytes ? 1 : strcmp(first->name, second->name);
+    if (first->data != second->data) return first->data < second->data ? -1 : 1;
+    return first->bytes < second->bytes   ? -1
+           : first->bytes > second->bytes ? 1
+                                          : strcmp(first->name, second->name);
 }
 
 static const Entry *sorting;
@@ -111,8 +116,7 @@ static int by_name(const void *a, const void *b) {
 static bool read_notes(Safetensors *file, json_t *notes) {
     const char *key;
     json_t *value;
-    if (notes && !json_is_object(notes))
-        return damaged(file, "__metadata__ is not an object");
+    if (notes && !json_is_object(notes)) return damaged(file, "__metadata__ is not an object");
     json_object_foreach(notes, key, value) {
         if (!json_is_string(value))
             return damaged(file, "__metadata__ holds something that is not text");
@@ -121,26 +125,22 @@ static bool read_notes(Safetensors *file, json_t *notes) {
     return true;
 }
 
-static bool read_header(Safetensors *file, json_t *header, const unsigned char *data, size_t length) {
-    if (!json_is_object(header))
-        return damaged(file, "its header is not a JSON object");
-    if (!read_notes(file, json_object_get(header, "__metadata__")))
-        return false;
+static bool read_header(Safetensors *file, json_t *header, const unsigned char *data,
+                        size_t length) {
+    if (!json_is_object(header)) return damaged(file, "its header is not a JSON object");
+    if (!read_notes(file, json_object_get(header, "__metadata__"))) return false;
     file->entries = memory_new(sizeof(Entry) * (json_object_size(header) + 1));
     const char *key;
     json_t *value;
     json_object_foreach(header, key, value) {
-        if (strcmp(key, "__metadata__") == 0)
-            continue;
+        if (strcmp(key, "__metadata__") == 0) continue;
         Entry *entry = &file->entries[file->count++];
         entry->name = memory_format("%s", key);
-        if (!read_entry(file, entry, value, data, length))
-            return false;
+        if (!read_entry(file, entry, value, data, length)) return false;
     }
     qsort(file->entries, (size_t)file->count, sizeof(Entry), by_data);
     file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
-    for (int i = 0; i < file->count; i++)
-        file->sorted[i] = i;
+    for (int i = 0; i < file->count; i++) file->sorted[i] = i;
     sorting = file->entries;
     qsort(file->sorted, (size_t)file->count, sizeof(int), by_name);
     return true;
@@ -149,15 +149,15 @@ static bool read_header(Safetensors *file, json_t *header, const unsigned char *
 static bool read_all(Safetensors *file) {
     const Mapping *mapping = &file->mapping;
     uint64_t length = 0;
-    for (int i = 7; i >= 0 && mapping->length >= 8; i--)
-        length = length << 8 | mapping->bytes[i];
+    for (int i = 7; i >= 0 && mapping->length >= 8; i--) length = length << 8 | mapping->bytes[i];
     if (mapping->length < 8 || length > mapping->length - 8 || length > (uint64_t)100 << 20)
         return damaged(file, "it is shorter than its header says");
     json_error_t error;
-    json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!header)
-        return damaged(file, error.text);
-    bool sound = read_header(file, header, mapping->bytes + 8 + length, mapping->length - 8 - (size_t)length);
+    json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
+                                JSON_REJECT_DUPLICATES, &error);
+    if (!header) return damaged(file, error.text);
+    bool sound = read_header(file, header, mapping->bytes + 8 + length,
+                             mapping->length - 8 - (size_t)length);
     json_decref(header);
     return sound;
 }
@@ -171,19 +171,18 @@ Safetensors *safetensors_open(const char *path) {
         char found[33];
         checksum(found, file->entries, file->count, file->notes);
         if (strcmp(found, expected) != 0)
-            sound = damaged(file, "its checksum does not match: it was changed or damaged after it was written");
+            sound = damaged(
+                file,
+                "its checksum does not match: it was changed or damaged after it was written");
     }
-    if (sound)
-        return file;
+    if (sound) return file;
     safetensors_close(file);
     return NULL;
 }
 
 void safetensors_close(Safetensors *file) {
-    if (!file)
-        return;
-    for (int i = 0; i < file->count; i++)
-        free(file->entries[i].name);
+    if (!file) return;
+    for (int i = 0; i < file->count; i++) free(file->entries[i].name);
     free(file->entries);
     free(file->sorted);
     free((char *)(uintptr_t)file->path);
@@ -197,8 +196,7 @@ const Entry *safetensors_find(const Safetensors *file, const char *name) {
     while (low < high) {
         int middle = (low + high) / 2;
         int order = strcmp(name, file->entries[file->sorted[middle]].name);
-        if (order == 0)
-            return &file->entries[file->sorted[middle]];
+        if (order == 0) return &file->entries[file->sorted[middle]];
         if (order < 0)
             high = middle;
         else
@@ -212,7 +210,8 @@ const char *safetensors_note(const Safetensors *file, const char *name) {
 }
 
 static float half_to_float(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31, fraction = half & 1023;
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+             fraction = half & 1023;
     float value;
     if (exponent == 0) {
         value = (float)fraction * 0x1p-24f;
@@ -248,10 +247,12 @@ static float one_float(Number number, const unsigned char *from) {
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
     if (entry->number == NUMBER_I32 || entry->number == NUMBER_OTHER)
-        return complain("convert it to F32", "%s: tensor %s has no floating-point type", file->path, entry->name);
+        return complain("convert it to F32", "%s: tensor %s has no floating-point type", file->path,
+                        entry->name);
     size_t size = numbers[entry->number].bytes;
     if (entry->bytes != count * size)
-        return complain("use weights made for this model", "%s: tensor %s has %zu elements where %zu are wanted", file->path,
+        return complain("use weights made for this model",
+                        "%s: tensor %s has %zu elements where %zu are wanted", file->path,
                         entry->name, entry->bytes / size, count);
     if (entry->number == NUMBER_F32) {
         memcpy(values, entry->data, entry->bytes);
@@ -272,7 +273,8 @@ static char *header_text(const Entry *entries, int count, json_t *notes) {
             json_array_append_new(shape, json_integer(entries[i].shape[j]));
         size_t end = offset + entries[i].bytes;
         json_object_set_new(header, entries[i].name,
-                            json_pack("{s:s, s:o, s:[I,I]}", "dtype", numbers[entries[i].number].name, "shape", shape,
+                            json_pack("{s:s, s:o, s:[I,I]}", "dtype",
+                                      numbers[entries[i].number].name, "shape", shape,
                                       "data_offsets", (json_int_t)offset, (json_int_t)end));
         offset = end;
     }
@@ -291,13 +293,11 @@ bool safetensors_write(const char *path, const Entry *entries, int count, json_t
     bool opened = aside_open(&aside, path, true);
     if (opened) {
         unsigned char start[8];
-        for (int i = 0; i < 8; i++)
-            start[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+        for (int i = 0; i < 8; i++) start[i] = (unsigned char)((uint64_t)padded >> (8 * i));
         aside_write(&aside, start, sizeof start);
         aside_write(&aside, header, length);
         aside_write(&aside, "        ", padded - length);
-        for (int i = 0; i < count; i++)
-            aside_write(&aside, entries[i].data, entries[i].bytes);
+        for (int i = 0; i < count; i++) aside_write(&aside, entries[i].data, entries[i].bytes);
     }
     free(header);
     return opened && aside_close(&aside);

@@ -12,6 +12,7 @@ typedef struct Sampling {
 } Sampling;
 
 /* place: the number of the token, so that a choice depends on (seed, place, logits) alone. */
-int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary, uint64_t place);
+int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
+                     uint64_t place);
 
 #endif

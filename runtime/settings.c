@@ -16,7 +16,6 @@ Settings settings_of(MoecCompiler *compiler) {
         .rate = moec_option_number(compiler, "train.lr", 1e-3),
         .clip = moec_option_number(compiler, "train.clip", 0),
     };
-    if (settings.accumulate < 1)
-        settings.accumulate = 1;
+    if (settings.accumulate < 1) settings.accumulate = 1;
     return settings;
 }

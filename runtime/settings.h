@@ -5,12 +5,12 @@
 #include "moec.h"
 
 typedef struct Settings {
-    long batch, context;   /* sequences of a micro-batch; tokens of a sequence */
-    long accumulate;       /* micro-batches of a step */
+    long batch, context; /* sequences of a micro-batch; tokens of a sequence */
+    long accumulate;     /* micro-batches of a step */
     long steps, seed;
-    long evaluate;         /* steps between evaluations, 0: only at the end */
-    long checkpoint;       /* steps between checkpoints */
-    double rate, clip;     /* clip 0: gradients are not clipped */
+    long evaluate;     /* steps between evaluations, 0: only at the end */
+    long checkpoint;   /* steps between checkpoints */
+    double rate, clip; /* clip 0: gradients are not clipped */
 } Settings;
 
 Settings settings_of(MoecCompiler *compiler);

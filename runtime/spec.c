@@ -11,17 +11,14 @@
 /* The start of ":MODEL", or NULL. A file whose name has a colon is meant when it is there. */
 static const char *model_part(const char *operand) {
     const char *colon = strrchr(operand, ':');
-    if (!colon || colon == operand || !colon[1] || file_exists(operand))
-        return NULL;
+    if (!colon || colon == operand || !colon[1] || file_exists(operand)) return NULL;
     for (const char *at = colon + 1; *at; at++)
-        if (!isalnum((unsigned char)*at) && *at != '_')
-            return NULL;
+        if (!isalnum((unsigned char)*at) && *at != '_') return NULL;
     return colon;
 }
 
 bool spec_good(MoecCompiler *compiler) {
-    if (!moec_failed(compiler))
-        return true;
+    if (!moec_failed(compiler)) return true;
     fflush(stdout);
     fputs(moec_reports(compiler), stderr);
     return false;
@@ -29,16 +26,17 @@ bool spec_good(MoecCompiler *compiler) {
 
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     const char *colon = model_part(operand);
-    char *file = memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
-    MoecCompiler *compiler = moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
+    char *file =
+        memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
+    MoecCompiler *compiler =
+        moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
     free(file);
     return compiler;
 }
 
 MoecCompiler *spec_open(const char *operand, const TextList *sets) {
     MoecCompiler *compiler = spec_open_quietly(operand, sets);
-    if (spec_good(compiler))
-        return compiler;
+    if (spec_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* step: one optimizer step: gradients of some micro-batches, their norm, clipping, the update of every parameter. */
+/* step: one optimizer step: gradients of some micro-batches, their norm, clipping, the update of
+ * every parameter. */
 #ifndef STEP_H
 #define STEP_H
 
@@ -24,8 +25,8 @@ typedef struct StepResult {
 
 void step_prepare(Stepper *stepper);
 void step_release(Stepper *stepper);
-/* Step number `step` (from 0), reading windows from `position` on. When loss or norm is not finite the weights are left as they
- * were. False after a message about the data. */
+/* Step number `step` (from 0), reading windows from `position` on. When loss or norm is not finite
+ * the weights are left as they were. False after a message about the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
 
 #endif

@@ -1,4 +1,5 @@
-/* version: part of the cache key, too: raise it when generated code or the kernels change their meaning. */
+/* version: part of the cache key, too: raise it when generated code or the kernels change their
+ * meaning. */
 #ifndef VERSION_H
 #define VERSION_H
 
