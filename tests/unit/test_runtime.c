@@ -25,8 +25,7 @@ static char path[64];
 
 static int make_folder(void **state) {
     (void)state;
-    if (!mkdtemp(folder) || !freopen("/dev/null", "w", stderr))
-        return 1;
+    if (!mkdtemp(folder) || !freopen("/dev/null", "w", stderr)) return 1;
     snprintf(path, sizeof path, "%s/file", folder);
     return 0;
 }
@@ -37,14 +36,21 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
-static void write_bytes(const void *bytes, size_t length) { assert_true(file_write(path, bytes, length)); }
+static void write_bytes(const void *bytes, size_t length) {
+    assert_true(file_write(path, bytes, length));
+}
 
 /* Two tensors and a note at `path`. */
 static void write_sample(void) {
     static const float values[] = {1, 2, 3, 4, 5, 6};
     char first[] = "a.b", second[] = "c";
     const Entry entries[] = {
-        {.name = first, .number = NUMBER_F32, .rank = 2, .shape = {2, 3}, .bytes = 24, .data = values},
+        {.name = first,
+         .number = NUMBER_F32,
+         .rank = 2,
+         .shape = {2, 3},
+         .bytes = 24,
+         .data = values},
         {.name = second, .number = NUMBER_F32, .rank = 0, .bytes = 4, .data = values + 5},
     };
     json_t *notes = json_pack("{s:s}", "spec", "model m = \"\xc3\xa4\"\n");
@@ -70,7 +76,8 @@ static void tensors_come_back(void **state) {
     safetensors_close(file);
 }
 
-/* Every file that is cut off or has one byte changed is refused; no such file may crash the reader. */
+/* Every file that is cut off or has one byte changed is refused; no such file may crash the reader.
+ */
 static void damaged_tensors_are_refused(void **state) {
     (void)state;
     write_sample();
@@ -107,7 +114,8 @@ static void hostile_headers_are_refused(void **state) {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,400]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",
-        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":[0,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296,4294967296],\"data_offsets\":["
+        "0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
         "{\"__metadata__\":{\"a\":1}}",
@@ -122,8 +130,7 @@ static void hostile_headers_are_refused(void **state) {
 }
 
 static void put_word(unsigned char *bytes, uint32_t value) {
-    for (int i = 0; i < 4; i++)
-        bytes[i] = (unsigned char)(value >> (8 * i));
+    for (int i = 0; i < 4; i++) bytes[i] = (unsigned char)(value >> (8 * i));
 }
 
 static void data_is_text_or_tokens(void **state) {
@@ -166,8 +173,7 @@ static void order_covers_an_epoch(void **state) {
         for (uint64_t i = 0; i < windows; i++) {
             uint64_t start = order_start(&order, i);
             assert_true(start + 9 <= count);
-            for (uint64_t j = 0; j < 8; j++)
-                assert_false(seen[start + j]++);
+            for (uint64_t j = 0; j < 8; j++) assert_false(seen[start + j]++);
         }
         free(seen);
     }
@@ -208,20 +214,23 @@ static void sampling_keeps_to_its_limits(void **state) {
     sampling.temperature = 1;
     sampling.top_k = 2;
     int counts[5] = {0};
-    for (uint64_t i = 0; i < 2000; i++)
-        counts[sample_token(&sampling, logits, 5, i)]++;
-    assert_true(counts[0] == 0 && counts[3] == 0 && counts[4] == 0 && abs(counts[1] - counts[2]) < 200);
+    for (uint64_t i = 0; i < 2000; i++) counts[sample_token(&sampling, logits, 5, i)]++;
+    assert_true(counts[0] == 0 && counts[3] == 0 && counts[4] == 0 &&
+                abs(counts[1] - counts[2]) < 200);
     sampling.top_k = 0;
     sampling.top_p = 0.3;
-    for (uint64_t i = 0; i < 100; i++)
-        assert_int_equal(sample_token(&sampling, logits, 5, i), 1);
+    for (uint64_t i = 0; i < 100; i++) assert_int_equal(sample_token(&sampling, logits, 5, i), 1);
 }
 
 static void stacked_tensors_are_named_by_turn(void **state) {
     (void)state;
     const MoecTensor tensors[] = {
         {.name = "embedding", .axes = "vocab,dim", .rank = 2, .shape = {5, 4}},
-        {.name = "block.{2*i+1}.up", .axes = "block,dim", .offset = 128, .rank = 2, .shape = {3, 4}},
+        {.name = "block.{2*i+1}.up",
+         .axes = "block,dim",
+         .offset = 128,
+         .rank = 2,
+         .shape = {3, 4}},
         {.name = "block.{i}.scale", .axes = "block", .offset = 256, .rank = 1, .shape = {2}},
     };
     int count;
