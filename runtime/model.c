@@ -102,18 +102,29 @@ size_t model_bytes(const Model *model) {
     return copies * table->weight_bytes + table->state_bytes + model->arena_bytes;
 }
 
-static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {
-    for (int i = 0; i < count; i++) {
-        const PublicTensor *one = &tensors[i];
-        const MoecTensor *tensor = one->tensor;
-        float *values = block + one->offset / sizeof(float);
-        uint64_t own = random_seed_for(seed, one->name);
-        for (size_t j = 0; j < one->count; j++)
-            values[j] = (float)(tensor->init == MOEC_INIT_CONSTANT ? tensor->a
-                                : tensor->init == MOEC_INIT_NORMAL
-                                    ? tensor->a + tensor->b * random_normal(own, j)
-                                    : tensor->a + (tensor->b - tensor->a) * random_uniform(own, j));
+static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
+    const MoecTensor *tensor = one->tensor;
+    double a = tensor->a, b = tensor->b;
+    long count = (long)one->count;
+#pragma omp parallel for schedule(static)
+    for (long pair = 0; pair < (count + 1) / 2; pair++) {
+        double numbers[2] = {a, a};
+        if (tensor->init == MOEC_INIT_NORMAL) {
+            random_normals(seed, (uint64_t)pair, numbers);
+            for (int i = 0; i < 2; i++) numbers[i] = a + b * numbers[i];
+        } else if (tensor->init == MOEC_INIT_UNIFORM) {
+            for (int i = 0; i < 2; i++)
+                numbers[i] = a + (b - a) * random_uniform(seed, (uint64_t)(2 * pair + i));
+        }
+        values[2 * pair] = (float)numbers[0];
+        if (2 * pair + 1 < count) values[2 * pair + 1] = (float)numbers[1];
     }
+}
+
+static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {
+    for (int i = 0; i < count; i++)
+        initialise_tensor(&tensors[i], block + tensors[i].offset / sizeof(float),
+                          random_seed_for(seed, tensors[i].name));
 }
 
 void model_initialise(Model *model, uint64_t seed) {
