@@ -102,23 +102,21 @@ size_t model_bytes(const Model *model) {
     return copies * table->weight_bytes + table->state_bytes + model->arena_bytes;
 }
 
-static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
-    const MoecTensor *tensor = one->tensor;
-    double a = tensor->a, b = tensor->b;
-    long count = (long)one->count;
-#pragma omp parallel for schedule(static)
-    for (long pair = 0; pair < (count + 1) / 2; pair++) {
-        double numbers[2] = {a, a};
-        if (tensor->init == MOEC_INIT_NORMAL) {
-            random_normals(seed, (uint64_t)pair, numbers);
-            for (int i = 0; i < 2; i++) numbers[i] = a + b * numbers[i];
-        } else if (tensor->init == MOEC_INIT_UNIFORM) {
-            for (int i = 0; i < 2; i++)
-                numbers[i] = a + (b - a) * random_uniform(seed, (uint64_t)(2 * pair + i));
-        }
-        values[2 * pair] = (float)numbers[0];
-        if (2 * pair + 1 < count) values[2 * pair + 1] = (float)numbers[1];
+static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {
+    switch (tensor->init) {
+    case MOEC_INIT_NORMAL:
+        return tensor->a + tensor->b * random_normal(seed, place);
+    case MOEC_INIT_UNIFORM:
+        return tensor->a + (tensor->b - tensor->a) * random_uniform(seed, place);
+    default:
+        return tensor->a;
     }
+}
+
+static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < one->count; i++)
+        values[i] = (float)initial_value(one->tensor, seed, i);
 }
 
 static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {

@@ -17,17 +17,9 @@ double random_uniform(uint64_t seed, uint64_t place) {
     return (double)(random_bits(seed, place) >> 11) * 0x1p-53;
 }
 
-void random_normals(uint64_t seed, uint64_t pair, double normals[2]) {
-    double radius = sqrt(-2 * log(1 - random_uniform(seed, 2 * pair)));
-    double angle = 6.283185307179586 * random_uniform(seed, 2 * pair + 1);
-    normals[0] = radius * cos(angle);
-    normals[1] = radius * sin(angle);
-}
-
 double random_normal(uint64_t seed, uint64_t place) {
-    double normals[2];
-    random_normals(seed, place / 2, normals);
-    return normals[place % 2];
+    double radius = sqrt(-2 * log(1 - random_uniform(seed, 2 * place)));
+    return radius * cos(6.283185307179586 * random_uniform(seed, 2 * place + 1));
 }
 
 /* Four rounds of a Feistel network on the smallest even number of bits that holds count; a value

@@ -8,8 +8,6 @@
 uint64_t random_bits(uint64_t seed, uint64_t place);
 double random_uniform(uint64_t seed, uint64_t place); /* in [0, 1) */
 double random_normal(uint64_t seed, uint64_t place);
-/* The numbers of places 2 * pair and 2 * pair + 1, which are made together. */
-void random_normals(uint64_t seed, uint64_t pair, double normals[2]);
 /* The image of `value` under a permutation of 0 .. count-1. */
 uint64_t random_permuted(uint64_t seed, uint64_t value, uint64_t count);
 /* A seed of its own for a name or a purpose. */
