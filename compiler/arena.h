@@ -13,7 +13,7 @@ void arena_free(Arena *arena);
 void *arena_alloc(Arena *arena, size_t bytes);                       /* zeroed; aligned for any type */
 char *arena_copy(Arena *arena, const char *text, size_t length);     /* a terminated copy */
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
-char *arena_vformat(Arena *arena, const char *format, va_list arguments);
+char *arena_vformat(Arena *arena, const char *format, va_list arguments) __attribute__((nonnull));
 
 /* A growing list of pointers. An empty list is all zeros. */
 typedef struct List {
