@@ -154,6 +154,16 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
     return emit_c(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED);
 }
 
+const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone,
+                           const char **device)
+{
+    char *kernels;
+    const char *text =
+        emit_cuda(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED, &kernels);
+    *device = kernels;
+    return text;
+}
+
 /* ---- opening ---- */
 
 static MoecCompiler *compiler_new(void)

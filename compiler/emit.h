@@ -20,7 +20,6 @@ typedef struct EmitTarget {
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     void (*call)(Emitter *emitter, const Statement *statement);
     void (*grouped)(Emitter *emitter, const Contraction *contraction);
-    const char *clear; /* a format: pointer, bytes */
 } EmitTarget;
 
 extern const EmitTarget target_c, target_cuda;
@@ -97,6 +96,10 @@ bool is_computed(const Expr *sub);
 
 /* ---- emit_kernel.c, emit_loops.c ---- */
 
+/* The units of a schedule as C: see EmitTarget. */
+void emit_kernel(Emitter *emitter, Kernel *kernel);
+void emit_call(Emitter *emitter, const Statement *statement);
+void emit_grouped(Emitter *emitter, const Contraction *contraction);
 /* Makes the kernel the one that is being written. */
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
@@ -166,11 +169,46 @@ typedef struct Layout {
 size_t layout_offset(const Layout *layout, const Tensor *tensor);
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
 
-Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *products);
-Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix,
-                      const Layout *weights, const Layout *states, List *products);
-void emit_update(Arena *arena, Text *text, Program *program);
-void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update,
-                const Layout *weights, const Layout *states, const List *products);
+/* All programs of one text, and what they add to. */
+typedef struct Module {
+    Arena *arena;
+    const EmitTarget *target;
+    Text functions;      /* of the text with the table */
+    Text device;         /* the kernels of a device */
+    List products;       /* Product * */
+    List device_kernels; /* char *: their names, by number */
+    Layout weights, states;
+    List emitted; /* Emitted * */
+    bool update;
+} Module;
+
+/* Every program into the functions of a module. */
+Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target);
+void emit_products(Text *text, const List *products);
+Emitter *emitter_new(Module *module, Program *program, const char *prefix);
+void emit_program(Module *module, Program *program, const char *prefix);
+void emit_update(Module *module, Program *program);
+void emit_table(Module *module, Text *text, const char *model);
+
+/* ---- emit_cuda_*.c ---- */
+
+void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
+void emit_cuda_call(Emitter *emitter, const Statement *statement);
+void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction);
+/* How the loops of one kernel are shared out, and the text of them. */
+typedef struct Launch {
+    const char *grid; /* blocks, as C text */
+    int block;        /* threads of a block */
+} Launch;
+
+Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
+/* A barrier, unless the line before is one. */
+void emit_barrier(Emitter *emitter);
+/* Everything below `root` in one block. */
+Launch emit_cuda_block(Emitter *emitter, Nest *root);
+/* Gives a kernel its number; the name is that of the number as well. */
+const char *device_kernel(Emitter *emitter, const char *name);
+/* The line that launches a kernel; arguments: "&a, &b". */
+void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
 
 #endif

@@ -15,7 +15,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
         text_add(text, ", .%s = {%ld, %ld}", name, strides[0], strides[1]);
 }
 
-static void add_products(Text *text, const List *products) {
+void emit_products(Text *text, const List *products) {
     if (!products->count) return;
     text_add(text, "/* Matrix products of fixed shape: see MoecProduct in abi.h. */\n");
     text_add(text, "static const MoecProduct moec_products[] = {\n");
@@ -43,30 +43,33 @@ static const char *prefix_of(Arena *arena, Program *const *programs, int place) 
     return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
 }
 
-char *emit_c(Arena *arena, Program *const *programs, int count, Target target) {
-    Text functions = {.arena = arena}, text = {.arena = arena};
-    List products = {0}, emitted = {0};
-    bool update = false;
-    Layout weights = layout_of(arena, programs, count, ROLE_PARAMETER);
-    Layout states = layout_of(arena, programs, count, ROLE_STATE);
-    text_add(&functions, "%s", "");
+Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target) {
+    Module *module = arena_alloc(arena, sizeof *module);
+    module->arena = module->functions.arena = module->device.arena = arena;
+    module->target = target;
+    module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
+    module->states = layout_of(arena, programs, count, ROLE_STATE);
+    text_add(&module->functions, "%s", "");
     for (int i = 0; i < count; i++) {
-        if (programs[i]->graph == GRAPH_UPDATE) {
-            emit_update(arena, &functions, programs[i]);
-            update = true;
-            continue;
-        }
-        const char *prefix = prefix_of(arena, programs, i);
-        list_push(
-            arena, &emitted,
-            emit_program(arena, &functions, programs[i], prefix, &weights, &states, &products));
+        if (programs[i]->graph == GRAPH_UPDATE)
+            emit_update(module, programs[i]);
+        else
+            emit_program(module, programs[i], prefix_of(arena, programs, i));
+        module->update |= programs[i]->graph == GRAPH_UPDATE;
     }
-    const char *model = count ? programs[0]->name : "";
+    return module;
+}
+
+const EmitTarget target_c = {.kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped};
+
+char *emit_c(Arena *arena, Program *const *programs, int count, Target target) {
+    Text text = {.arena = arena};
+    Module *module = emit_module(arena, programs, count, &target_c);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              target == TARGET_STANDALONE ? " to stand alone" : "");
     text_add(&text, "#include \"kernels.h\"\n\n");
-    add_products(&text, &products);
-    text_add_bytes(&text, functions.text, functions.length);
-    emit_table(arena, &text, model, &emitted, update, &weights, &states, &products);
+    emit_products(&text, &module->products);
+    text_add_bytes(&text, module->functions.text, module->functions.length);
+    emit_table(module, &text, count ? programs[0]->name : "");
     return text.text;
 }

@@ -3,14 +3,7 @@
 
 #include <string.h>
 
-/* An operand without the dimensions that turns and numbers fix. */
-typedef struct Shape {
-    int rank;
-    long size[MAX_RANK];
-    const Index *index[MAX_RANK];
-} Shape;
-
-static Shape shape_of(const Expr *operand) {
+Shape shape_of(const Expr *operand) {
     Shape shape = {.rank = 0};
     for (int i = 0; i < operand->count; i++) {
         if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
@@ -43,6 +36,16 @@ static double pairs_seen(const AttendOptions *options, double queries, double ke
     return options->mask == MASK_WINDOW && window < full ? window : full;
 }
 
+void count_attend(Emitter *emitter, const Statement *statement) {
+    Shape q = shape_of(statement->inputs.items[0]), k = shape_of(statement->inputs.items[1]);
+    Shape v = shape_of(statement->inputs.items[2]);
+    long batch = product_of(q.size, q.rank - 3);
+    double pairs =
+        pairs_seen(&statement->attention, (double)size_at(&q, 3), (double)size_at(&k, 3));
+    double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
+    emitter->flops += emitter->turns * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+}
+
 static void add_attend(Emitter *emitter, const Statement *statement, const char *name) {
     static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
     const AttendOptions *options = &statement->attention;
@@ -63,9 +66,7 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
               number_text(emitter->arena, options->cap), options->best);
     emitter->indent--;
     emit_line(emitter, "};");
-    double pairs = pairs_seen(options, (double)size_at(&q, 3), (double)size_at(&k, 3));
-    double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
-    emitter->flops += emitter->turns * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+    count_attend(emitter, statement);
 }
 
 static void emit_attend(Emitter *emitter, const Statement *statement, const char *name) {
@@ -99,20 +100,24 @@ static void emit_attend_grad(Emitter *emitter, const Statement *statement, const
     emitter->indent -= 2;
 }
 
-static void emit_top(Emitter *emitter, const Statement *statement) {
+void top_sizes(const Statement *statement, long sizes[3]) {
     const Expr *scores = statement->inputs.items[0];
-    long outer = 1, size = 1, inner = 1;
     int dimension = 0; /* counted over subscripts that iterate */
+    for (int i = 0; i < 3; i++) sizes[i] = 1;
     for (int i = 0; i < scores->count; i++) {
         if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->turn) continue;
-        long *part = dimension < statement->top.dimension    ? &outer
-                     : dimension == statement->top.dimension ? &size
-                                                             : &inner;
-        *part *= scores->tensor->axes[i]->size;
+        int part = (dimension >= statement->top.dimension) + (dimension > statement->top.dimension);
+        sizes[part] *= scores->tensor->axes[i]->size;
         dimension++;
     }
-    emit_line(emitter, "moec_top(%ld, %ld, %ld, %ld, %s, %s);", outer, size, inner, statement->top.k,
-              operand(emitter, &statement->inputs, 0), operand(emitter, &statement->outputs, 0));
+}
+
+static void emit_top(Emitter *emitter, const Statement *statement) {
+    long sizes[3];
+    top_sizes(statement, sizes);
+    emit_line(emitter, "moec_top(%ld, %ld, %ld, %ld, %s, %s);", sizes[0], sizes[1], sizes[2],
+              statement->top.k, operand(emitter, &statement->inputs, 0),
+              operand(emitter, &statement->outputs, 0));
 }
 
 static const char *numbers_text(Emitter *emitter, const long *numbers, int count) {
@@ -123,16 +128,15 @@ static const char *numbers_text(Emitter *emitter, const long *numbers, int count
     return text.text;
 }
 
-/* The row-major strides of a further part of the group, by dimension of the mask. */
-static const char *through_strides(Emitter *emitter, const Shape *mask, const Expr *through) {
+void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]) {
     Shape shape = shape_of(through);
-    long strides[MAX_RANK] = {0}, stride = 1;
+    long stride = 1;
+    for (int i = 0; i < MAX_RANK; i++) strides[i] = 0;
     for (int i = shape.rank - 1; i >= 0; i--) {
         for (int j = 0; j < mask->rank; j++)
             if (mask->index[j] == shape.index[i]) strides[j] = stride;
         stride *= shape.size[i];
     }
-    return numbers_text(emitter, strides, mask->rank);
 }
 
 static void add_pack(Emitter *emitter, const Statement *statement, const char *name) {
@@ -145,7 +149,9 @@ static void add_pack(Emitter *emitter, const Statement *statement, const char *n
     for (int i = 0; i < further; i++) {
         const Expr *through = in->items[i + 1];
         sizes[i] = through->tensor->vocabulary;
-        text_add(&strides, "%s%s", i ? ", " : "", through_strides(emitter, &mask, through));
+        long steps[MAX_RANK];
+        through_strides(&mask, through, steps);
+        text_add(&strides, "%s%s", i ? ", " : "", numbers_text(emitter, steps, mask.rank));
     }
     const Tensor *row = ((Expr *)statement->outputs.items[0])->tensor;
     emit_line(emitter, "static const MoecPack %s = {", name);
@@ -183,10 +189,7 @@ static void emit_pack(Emitter *emitter, const Statement *statement, const char *
 }
 
 void emit_call(Emitter *emitter, const Statement *statement) {
-    const char *place = line_of(emitter->arena, statement->span);
-    const char *text = print_statement(emitter->arena, statement);
-    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
-              place);
+    emit_equation(emitter, statement);
     const char *name =
         arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
     /* Options are constants of the file, above the function that uses them. */

@@ -41,6 +41,22 @@ static const char *memory_element(Emitter *emitter, const Expr *target, bool *kn
     return element;
 }
 
+/* Where several threads have the value at hand, one stores it; the others may have read what was
+ * there, and may read it again. */
+static void emit_write(Emitter *emitter, const char *inside, const char *element, const char *sign,
+                       const char *value) {
+    if (emitter->owner) {
+        emit_barrier(emitter);
+        inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
+                        : emitter->owner;
+    }
+    if (inside)
+        emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
+    else
+        emit_line(emitter, "%s %s %s;", element, sign, value);
+    if (emitter->owner) emit_barrier(emitter);
+}
+
 static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
                          const char *value) {
     Statement *statement = member->statement;
@@ -58,7 +74,7 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     if (!local->stored) return;
     const char *element = memory_element(emitter, statement->target, known, &inside);
     emitter->written[local->tensor->id] = true;
-    emit_line(emitter, "%s = %s;", element, name);
+    emit_write(emitter, NULL, element, "=", name);
 }
 
 void emit_store(Emitter *emitter, Member *member, const char *value) {
@@ -72,10 +88,7 @@ void emit_store(Emitter *emitter, Member *member, const char *value) {
     const char *element = element_text(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
     const char *sign = member->statement->accumulate ? "+=" : "=";
-    if (inside)
-        emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
-    else
-        emit_line(emitter, "%s %s %s;", element, sign, value);
+    emit_write(emitter, inside, element, sign, value);
 }
 
 /* Shorter than this is not worth a name. */
@@ -135,7 +148,7 @@ void emit_member(Emitter *emitter, Member *member) {
 
 /* ---- the function ---- */
 
-static void add_equations(Emitter *emitter, const Kernel *kernel) {
+void add_equations(Emitter *emitter, const Kernel *kernel) {
     for (int i = 0; i < kernel->members.count; i++) {
         const Statement *statement = ((Member *)kernel->members.items[i])->statement;
         const char *text = print_statement(emitter->arena, statement);

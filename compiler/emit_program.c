@@ -36,13 +36,16 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     return layout;
 }
 
-Emitter *emitter_new(Arena *arena, Program *program, const char *prefix, List *products) {
+Emitter *emitter_new(Module *module, Program *program, const char *prefix) {
+    Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     size_t tensors = (size_t)program->tensors.count + 1;
     emitter->arena = arena;
     emitter->program = program;
     emitter->prefix = prefix;
-    emitter->products = products;
+    emitter->target = module->target;
+    emitter->products = &module->products;
+    emitter->device_kernels = &module->device_kernels;
     emitter->turns = 1;
     emitter->functions.arena = arena;
     emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);
@@ -88,6 +91,13 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
                         emitter->schedule->places[tensor->id].offset);
 }
 
+static void emit_clear(Emitter *emitter, const char *name, size_t bytes) {
+    if (emitter->program->device)
+        emit_line(emitter, "run->host->zero(run->host->self, %s, %zu);", name, bytes);
+    else
+        emit_line(emitter, "memset(%s, 0, %zu);", name, bytes);
+}
+
 static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
     size_t cache = 0;
     for (int i = 0; i < emitter->program->tensors.count; i++) {
@@ -105,25 +115,26 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Place *place = &emitter->schedule->places[i];
         if (place->cleared)
-            emit_line(emitter, "memset(%s, 0, %zu);", emitter->names[i], place->bytes);
+            emit_clear(emitter, emitter->names[i], place->bytes);
     }
 }
 
-Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *prefix,
-                      const Layout *weights, const Layout *states, List *products) {
-    Emitter *emitter = emitter_new(arena, program, prefix, products);
+void emit_program(Module *module, Program *program, const char *prefix) {
+    Arena *arena = module->arena;
+    Emitter *emitter = emitter_new(module, program, prefix);
     Emitted *emitted = arena_alloc(arena, sizeof *emitted);
     Text body = {.arena = arena}, head = {.arena = arena};
-    emitted->first_product = products->count;
+    Text *text = &module->functions, *kernels = program->device ? &module->device : text;
+    emitted->first_product = module->products.count;
     emitter->used = emitter->declared;
     emitter->out = &body;
     emitter->indent = 1;
     emit_units(emitter, &emitter->schedule->units);
 
     emitter->out = &head;
-    declare_tensors(emitter, weights, states);
+    declare_tensors(emitter, &module->weights, &module->states);
     if (emitter->functions.length)
-        text_add_bytes(text, emitter->functions.text, emitter->functions.length);
+        text_add_bytes(kernels, emitter->functions.text, emitter->functions.length);
     text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
     if (head.length)
         text_add_bytes(text, head.text, head.length);
@@ -135,9 +146,10 @@ Emitted *emit_program(Arena *arena, Text *text, Program *program, const char *pr
 
     emitted->program = program;
     emitted->schedule = emitter->schedule;
+    emitted->schedule->arena_bytes += emitter->scratch_bytes;
     emitted->prefix = prefix;
-    emitted->product_count = products->count - emitted->first_product;
+    emitted->product_count = module->products.count - emitted->first_product;
     emitted->flops = emitter->flops;
     emitted->product_flops = emitter->product_flops;
-    return emitted;
+    list_push(arena, &module->emitted, emitted);
 }

@@ -108,8 +108,10 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     return entry.text;
 }
 
-void emit_table(Arena *arena, Text *text, const char *model, const List *emitted, bool update,
-                const Layout *weights, const Layout *states, const List *products) {
+void emit_table(Module *module, Text *text, const char *model) {
+    Arena *arena = module->arena;
+    const List *emitted = &module->emitted;
+    const Layout *weights = &module->weights, *states = &module->states;
     Text graphs = {.arena = arena};
     add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets);
     add_tensors(arena, text, "states", &states->tensors, states->offsets);
@@ -128,8 +130,11 @@ void emit_table(Arena *arena, Text *text, const char *model, const List *emitted
     text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
     if (emitted->count)
         text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
-    if (update) text_add(text, "    .update = &update,\n");
-    if (products->count)
-        text_add(text, "    .products = moec_products, .product_count = %d,\n", products->count);
+    if (module->update) text_add(text, "    .update = &update,\n");
+    if (module->products.count)
+        text_add(text, "    .products = moec_products, .product_count = %d,\n", module->products.count);
+    if (module->device_kernels.count)
+        text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
+                 module->device_kernels.count);
     text_add(text, "};\n");
 }

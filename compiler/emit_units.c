@@ -23,6 +23,13 @@ static const char *first_turn(Emitter *emitter, const Contraction *contraction) 
     return text.text;
 }
 
+void emit_equation(Emitter *emitter, const Statement *statement) {
+    const char *place = line_of(emitter->arena, statement->span);
+    const char *text = print_statement(emitter->arena, statement);
+    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
+              place);
+}
+
 static void emit_product(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
@@ -40,7 +47,7 @@ static void emit_product(Emitter *emitter, const Contraction *contraction) {
               first, number, adding, first, number, adding, a, b, c);
 }
 
-static void emit_grouped(Emitter *emitter, const Contraction *contraction) {
+void emit_grouped(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
@@ -70,14 +77,11 @@ static void emit_grouped(Emitter *emitter, const Contraction *contraction) {
 void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    const char *place = line_of(emitter->arena, unit->statement->span);
-    const char *text = print_statement(emitter->arena, unit->statement);
-    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
-              place);
+    emit_equation(emitter, unit->statement);
     double flops =
         2.0 * (double)product->m * (double)product->n * (double)product->k * emitter->turns;
     if (contraction->kind != CONTRACTION_PRODUCT) {
-        emit_grouped(emitter, contraction);
+        emitter->target->grouped(emitter, contraction);
     } else {
         int bindings = emitter->binding_count;
         flops *= (double)(product->batch[0] * product->batch[1]);
@@ -126,13 +130,13 @@ void emit_units(Emitter *emitter, const List *units) {
         }
         switch (unit->kind) {
         case UNIT_KERNEL:
-            emit_kernel(emitter, unit->kernel);
+            emitter->target->kernel(emitter, unit->kernel);
             break;
         case UNIT_CONTRACTION:
             emit_contraction(emitter, unit);
             break;
         case UNIT_CALL:
-            emit_call(emitter, unit->statement);
+            emitter->target->call(emitter, unit->statement);
             break;
         case UNIT_REPEAT:
             emit_repeat(emitter, unit);

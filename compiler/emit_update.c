@@ -39,7 +39,7 @@ static List statements_of(Program *program, bool rate) {
     return list;
 }
 
-static void emit_body(Emitter *emitter, const List *statements) {
+static Kernel *kernel_of(Emitter *emitter, const List *statements) {
     Program *program = emitter->program;
     size_t tensors = (size_t)program->tensors.count + 1;
     Kernel *kernel = arena_alloc(emitter->arena, sizeof *kernel);
@@ -50,7 +50,7 @@ static void emit_body(Emitter *emitter, const List *statements) {
             nest_add(program, kernel, statements->items[i], true);
     choose_locals(program, kernel, users);
     begin_kernel(emitter, kernel);
-    if (kernel->root) emit_nests(emitter, kernel->root);
+    return kernel;
 }
 
 static Emitter *part_of(Arena *arena, Program *program, Text *body) {
@@ -84,9 +84,13 @@ static bool is_schedule_step(const Tensor *tensor) {
 
 static void emit_rate(Arena *arena, Text *text, Program *program) {
     Text body = {.arena = arena}, out = {.arena = arena};
+    bool device = program->device;
+    program->device = false; /* the host calls it */
     Emitter *emitter = part_of(arena, program, &body);
     List statements = statements_of(program, true);
-    emit_body(emitter, &statements);
+    const Kernel *kernel = kernel_of(emitter, &statements);
+    if (kernel->root) emit_nests(emitter, kernel->root);
+    program->device = device;
     emitter->out = &out;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
@@ -133,7 +137,7 @@ static void add_names(Arena *arena, Text *text, const char *array, const List *t
     text_add(text, "};\n");
 }
 
-static void add_equations(Arena *arena, Text *text, const List *statements) {
+static void add_statements(Arena *arena, Text *text, const List *statements) {
     for (int i = 0; i < statements->count; i++) {
         const Statement *statement = statements->items[i];
         text_add(text, "%s %s   -- %s%s\n", i ? "  " : "/*", print_statement(arena, statement),
@@ -141,30 +145,89 @@ static void add_equations(Arena *arena, Text *text, const List *statements) {
     }
 }
 
-void emit_update(Arena *arena, Text *text, Program *program) {
-    Text body = {.arena = arena}, head = {.arena = arena};
-    Emitter *emitter = part_of(arena, program, &body);
-    List statements = statements_of(program, false);
-    emit_body(emitter, &statements);
-    emitter->out = &head;
-    Names names = {{0}, {0}};
-    declare_arrays(emitter, &names);
-
-    emit_rate(arena, text, program);
-    add_equations(arena, text, &statements);
+static void emit_run(Text *text, const char *head, const char *body) {
     text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
                    "*state, long elements,\n"
                    "                       const float *scalars)\n{\n");
     text_add(
         text,
         "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
-        head.length ? head.text : "", body.length ? body.text : "");
+        head, body);
+}
+
+/* The same as a kernel, and the function that launches it. */
+static void emit_device(Module *module, const char *head, const char *body, Launch launch, int states) {
+    Text list = {.arena = module->arena}, given = {.arena = module->arena};
+    text_add(&list, "%s", "");
+    text_add(&given, "%s", "");
+    for (int i = 0; i < states; i++) {
+        text_add(&list, ", float *state_%d", i);
+        text_add(&given, ", &state[%d]", i);
+    }
+    list_push(module->arena, &module->device_kernels, "update_step");
+    text_add(&module->device,
+             "extern \"C\" __global__ void update_step(float *weight, const float *gradient%s, long "
+             "elements,\n                                       const float *scalars)\n{\n%s",
+             list.text, states ? "    float *const state[] = {" : "");
+    for (int i = 0; i < states; i++) text_add(&module->device, "%sstate_%d", i ? ", " : "", i);
+    text_add(&module->device, "%s%s%s}\n\n", states ? "};\n" : "", head, body);
+    text_add(&module->functions,
+             "static void launch_update(const MoecHost *host, float *weight, const float *gradient,\n"
+             "                          float *const *state, long elements, const float *scalars)\n"
+             "{\n    (void)state;\n"
+             "    moec_launch_on(host, update_step, %s, %d,\n"
+             "                   MOEC_ARGUMENTS(&weight, &gradient%s, &elements, &scalars));\n}\n\n",
+             launch.grid, launch.block, given.text);
+}
+
+/* Statements without elements come first and every thread makes them for itself, unless what
+ * follows is more than one loop over the elements. */
+static Launch emit_threads(Emitter *emitter, const Kernel *kernel) {
+    Nest *root = kernel->root;
+    Nest *last = root->children.items[root->children.count - 1];
+    bool plain = !last->member && is_innermost(last);
+    for (int i = 0; i + 1 < root->children.count; i++)
+        plain &= ((Nest *)root->children.items[i])->member != NULL;
+    for (int i = 0; i < kernel->locals.count; i++)
+        plain &= !((Local *)kernel->locals.items[i])->stored || kernel->root->children.count == 1;
+    for (int i = 0; i < kernel->members.count; i++)
+        plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
+    if (!plain) return emit_cuda_block(emitter, root);
+    for (int i = 0; i + 1 < root->children.count; i++)
+        emit_member(emitter, ((Nest *)root->children.items[i])->member);
+    return emit_cuda_nest(emitter, last);
+}
+
+void emit_update(Module *module, Program *program) {
+    Arena *arena = module->arena;
+    Text body = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
+    Emitter *emitter = part_of(arena, program, &body);
+    List statements = statements_of(program, false);
+    const Kernel *kernel = kernel_of(emitter, &statements);
+    Launch launch = {NULL, 0};
+    if (kernel->root && program->device)
+        launch = emit_threads(emitter, kernel);
+    else if (kernel->root)
+        emit_nests(emitter, kernel->root);
+    emitter->out = &head;
+    Names names = {{0}, {0}};
+    declare_arrays(emitter, &names);
+    text_add(&head, "%s", "");
+    text_add(&body, "%s", "");
+
+    emit_rate(arena, text, program);
+    add_statements(arena, program->device ? &module->device : text, &statements);
+    if (program->device)
+        emit_device(module, head.text, body.text, launch, names.states.count);
+    else
+        emit_run(text, head.text, body.text);
     add_names(arena, text, "update_states", &names.states);
     add_names(arena, text, "update_scalars", &names.scalars);
     text_add(text,
              "static const MoecUpdate update = {\n"
-             "    .run = run_update, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
+             "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
              "    .scalar_names = %s, .scalar_count = %d,\n};\n\n",
+             program->device ? "launch = launch_update" : "run = run_update",
              names.states.count ? "update_states" : "NULL", names.states.count,
              names.scalars.count ? "update_scalars" : "NULL", names.scalars.count);
 }

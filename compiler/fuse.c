@@ -63,10 +63,24 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     nest_add(fusion->program, unit->kernel, statement, true);
 }
 
+/* A device's host cannot look at what lies in its memory. */
+static bool reads_inside(const Expr *access) {
+    for (int i = 0; i < access->count; i++)
+        if (access->args[i]->kind == EXPR_READ || reads_inside(access->args[i])) return true;
+    return false;
+}
+
+static Contraction *product_of(Program *program, const Statement *statement) {
+    Contraction *product = contraction(program, statement);
+    bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
+                  (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
+    return inside ? NULL : product;
+}
+
 static void add_block(Fusion *fusion, List *units, const Block *block) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
-        Contraction *product = contraction(fusion->program, statement);
+        Contraction *product = product_of(fusion->program, statement);
         if (statement->kind == STATEMENT_CALL) {
             unit_new(fusion, units, UNIT_CALL, statement);
         } else if (statement->kind == STATEMENT_REPEAT) {

@@ -271,6 +271,7 @@ typedef struct Program {
     List relations;         /* Relation * (after route) */
     long context;           /* decode: length of the caches */
     long cache_bytes_per_token;
+    bool device;  /* its loops are shared out among the many threads of a device, not among vectors of a processor */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);

@@ -67,6 +67,7 @@ typedef struct Member {
     int kept;    /* loops before the first reduced one; == depth without a reduction */
     bool column; /* the last loop belongs to the target and runs inside the reduced loops: one sum
                     for each of its turns */
+    bool across; /* where no sum is a column: neighbours in memory are turns of the target's last loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */

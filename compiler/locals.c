@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-/* Elements of rows on the stack of one thread: 64 KiB. */
-enum { MOST_ROW = 8192, MOST_ROWS = 16384 };
+/* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
+enum { MOST_ROW = 8192, MOST_ROWS = 16384, MOST_ROWS_OF_BLOCK = 8192 };
 
 typedef struct Use {
     Member *member;
@@ -134,8 +134,9 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     local.stored = !alone || !starts;
     if (!scalar) {
         long size = row_size(member, write->access, covered);
+        long room = program->device ? MOST_ROWS_OF_BLOCK : MOST_ROWS;
         bool fits =
-            size <= MOST_ROW && *rows + size <= MOST_ROWS && (covered || kernel->work < SMALL_WORK);
+            size <= MOST_ROW && *rows + size <= room && (covered || kernel->work < SMALL_WORK);
         if (local.stored || !fits) return NULL;
         *rows += size;
         local.size = size;

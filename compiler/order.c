@@ -127,7 +127,8 @@ Member *order_loops(Program *program, Statement *statement) {
     arrange_summed(statement, &split);
     member->statement = statement;
     member->block = -1;
-    member->column = wants_column(statement, &split);
+    member->across = wants_column(statement, &split);
+    member->column = member->across && !program->device;
 
     int kept = split.kept_count - (member->column ? 1 : 0);
     for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);

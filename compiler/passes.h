@@ -76,6 +76,8 @@ void eval_free(Eval *eval);
 /* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported table. */
 typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
 char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
+/* The same for a device; *device receives the text of the kernels. The programs are for a device from then on. */
+char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device);
 
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;

@@ -1,0 +1,47 @@
+/* emit_cuda: programs as two texts: C that launches kernels, and those kernels.
+ *
+ * Needs:   as emit_c.
+ * Leaves:  C text that includes launch.h and exports the same table as emit_c, and CUDA text that
+ *          includes kernels.cuh. Both come from one walk of the schedule, so that a kernel and its
+ *          launch cannot differ.
+ */
+#include "emit.h"
+#include "passes.h"
+
+#include <string.h>
+
+const EmitTarget target_cuda = {
+    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .grouped = emit_cuda_grouped};
+
+/* The numbers of the kernels, and their names by number. */
+static void add_kernels(Text *text, const List *kernels) {
+    text_add(text, "/* Kernels of the device: their numbers, their names. */\nenum {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    %s,\n", (const char *)kernels->items[i]);
+    text_add(text, "};\nstatic const char *const moec_kernel_names[] = {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    \"%s\",\n", (const char *)kernels->items[i]);
+    text_add(text, "};\n\n");
+}
+
+char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
+    Text text = {.arena = arena}, kernels = {.arena = arena};
+    const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
+    for (int i = 0; i < count; i++) programs[i]->device = true;
+    Module *module = emit_module(arena, programs, count, &target_cuda);
+    list_push(arena, &module->device_kernels, "moec_product_on_device");
+    text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
+    text_add(&text, "#include \"launch.h\"\n\n");
+    add_kernels(&text, &module->device_kernels);
+    emit_products(&text, &module->products);
+    text_add(&text, "#define moec_product(run, index, product, a, b, c) \\\n"
+                    "    moec_product_or(run, moec_product_on_device, index, product, a, b, c)\n\n");
+    text_add_bytes(&text, module->functions.text, module->functions.length);
+    emit_table(module, &text, count ? programs[0]->name : "");
+
+    text_add(&kernels, "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
+    text_add(&kernels, "#include \"kernels.cuh\"\n\n");
+    if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
+    *device = kernels.text;
+    return text.text;
+}

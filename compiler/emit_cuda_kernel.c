@@ -1,0 +1,99 @@
+/* emit_cuda_kernel: a kernel of a schedule as kernels of a device, one for each nest, and the lines
+ * that launch them.
+ *
+ *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
+ *     extern "C" __global__ void kernel_train_3(long i, const float *__restrict__ x, ...)
+ *
+ *     moec_launch(run, kernel_train_3, 512, 256, MOEC_ARGUMENTS(&i, &x, &y));
+ */
+#include "emit.h"
+#include "nest.h"
+
+#include <stdint.h>
+#include <string.h>
+
+void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments) {
+    emit_line(emitter, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));", name, launch.grid,
+              launch.block, arguments);
+}
+
+const char *device_kernel(Emitter *emitter, const char *name) {
+    for (int i = 0; i < emitter->device_kernels->count; i++)
+        if (strcmp(emitter->device_kernels->items[i], name) == 0) return name;
+    list_push(emitter->arena, emitter->device_kernels, (void *)(uintptr_t)name);
+    return name;
+}
+
+static void add(Text *parameters, Text *arguments, const char *parameter, const char *argument) {
+    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
+    text_add(arguments, "%s&%s", arguments->length ? ", " : "", argument);
+}
+
+static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
+    Arena *arena = emitter->arena;
+    if (emitter->uses_seed)
+        add(parameters, arguments, "const uint64_t *__restrict__ moec_seed_at", "run->device_seed");
+    for (int i = 0; i < emitter->turns_used.count; i++) {
+        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
+        add(parameters, arguments, arena_format(arena, "long %s", name), name);
+    }
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        if (!emitter->used[i]) continue;
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        add(parameters, arguments,
+            arena_format(arena, "%s%s *__restrict__ %s", emitter->written[i] ? "" : "const ",
+                         tensor->type == TYPE_INT ? "int32_t" : "float", emitter->names[i]),
+            emitter->names[i]);
+        emitter->declared[i] = true;
+    }
+}
+
+/* One nest, or (NULL) all of them in one block. */
+static void emit_part(Emitter *emitter, Kernel *kernel, Nest *nest) {
+    int outer = emitter->binding_count, indent = emitter->indent;
+    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    begin_kernel(emitter, kernel);
+    emitter->out = &body;
+    emitter->indent = 1;
+    Launch launch =
+        nest ? emit_cuda_nest(emitter, nest) : emit_cuda_block(emitter, kernel->root);
+
+    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
+    add_parameters(emitter, &parameters, &arguments);
+    const char *name = device_kernel(
+        emitter, arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++));
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, kernel);
+    emit_line(emitter, "extern \"C\" __global__ void %s(%s)", name, parameters.text);
+    text_add(&emitter->functions, "{\n");
+    if (emitter->uses_seed)
+        text_add(&emitter->functions, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    text_add_bytes(&emitter->functions, body.text, body.length);
+    text_add(&emitter->functions, "}\n\n");
+
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->out = run;
+    emitter->indent = indent;
+    emitter->binding_count = outer;
+    emit_launch(emitter, name, launch, arguments.text);
+}
+
+/* Nests can be launched apart when nothing but memory goes from one to the next. */
+static bool are_apart(const Kernel *kernel) {
+    for (int i = 0; i < kernel->root->children.count; i++)
+        if (((Nest *)kernel->root->children.items[i])->member) return false;
+    for (int i = 0; i < kernel->locals.count; i++)
+        if (((Local *)kernel->locals.items[i])->scope == kernel->root) return false;
+    return true;
+}
+
+void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
+    if (kernel->work < SMALL_WORK || !are_apart(kernel)) {
+        emit_part(emitter, kernel, NULL);
+        return;
+    }
+    for (int i = 0; i < kernel->root->children.count; i++)
+        emit_part(emitter, kernel, kernel->root->children.items[i]);
+}

@@ -1,0 +1,302 @@
+/* emit_cuda_loops: the loops of a kernel, shared out among the threads of a device.
+ *
+ * The outer loops of a nest that no statement sums over become one: its turns go to threads, to
+ * columns or to blocks.
+ *
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn; what is inside it runs alone
+ *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the other
+ *                                                threads of a block share the sum of each
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...    a block for each turn; its threads share the loops
+ *                                                inside, rows lie in their common memory
+ *
+ * A sum is kept by each thread for its turns, then the threads' sums are added in a fixed order. A
+ * small kernel runs in one block.
+ */
+#include "emit.h"
+
+#include <string.h>
+
+/* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
+enum { COLUMNS = 32, FEW_TURNS = 16, MOST_BLOCKS = 1 << 20 };
+
+typedef enum Sharing { THREADS, COLUMNS_OF_THREADS, BLOCKS } Sharing;
+
+/* ---- what may be shared out ---- */
+
+static bool sums_at(const Emitter *emitter, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept) return true;
+    return false;
+}
+
+static const Nest *only_child(const Nest *nest) {
+    const Nest *child = nest->children.count == 1 ? nest->children.items[0] : NULL;
+    return child && !child->member ? child : NULL;
+}
+
+/* How many loops from `nest` inwards each member runs in with an element of its own. */
+static int chain_of(const Emitter *emitter, const Nest *nest) {
+    int length = 0;
+    for (; nest && !sums_at(emitter, nest, length); length++) nest = only_child(nest);
+    return length;
+}
+
+/* Threads may take turns of a loop inside: each keeps its elements or its part of a sum. */
+static bool may_share(const Emitter *emitter, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept &&
+            (member->statement->reduction == REDUCE_NONE || level != member->kept))
+            return false;
+    return true;
+}
+
+/* How many loops from `nest` inwards can be shared out as one. */
+static int shared_chain(const Emitter *emitter, const Nest *nest, int level) {
+    int length = 1;
+    for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
+        const Member *member;
+        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+            if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
+                return length;
+    }
+    return length;
+}
+
+static bool scatters(const Member *member) {
+    return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
+}
+
+static bool has_rows(const Emitter *emitter, const Nest *nest) {
+    for (int i = 0; i < emitter->kernel->locals.count; i++) {
+        const Local *local = emitter->kernel->locals.items[i];
+        if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
+    }
+    return false;
+}
+
+/* Turns of the longest loops inside. */
+static long turns_inside(const Nest *nest) {
+    long most = 1;
+    for (int i = 0; i < nest->children.count; i++) {
+        const Nest *child = nest->children.items[i];
+        long turns = child->member ? 1 : child->size * turns_inside(child);
+        if (turns > most) most = turns;
+    }
+    return most;
+}
+
+static bool is_register(const Emitter *emitter, const Member *member) {
+    const Local *local = local_in(emitter->kernel, member->statement->target->tensor);
+    return local && local->kind == LOCAL_SCALAR && !local->stored;
+}
+
+/* Something in the loop is stored that other threads may see. */
+static bool stores_inside(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member))
+            return true;
+    return false;
+}
+
+static Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
+    const Member *member;
+    bool across = false, scatter = false, stores = false;
+    if (is_innermost(last)) return THREADS;
+    for (int i = 0; i < last->children.count; i++)
+        stores |= stores_inside(emitter, last->children.items[i]);
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        scatter |= scatters(member);
+        across |= member->across && member->kept == length;
+    }
+    if (scatter) return THREADS;
+    if (has_rows(emitter, nest)) return BLOCKS;
+    if (turns_inside(last) <= FEW_TURNS) return THREADS;
+    return across && !stores ? COLUMNS_OF_THREADS : BLOCKS;
+}
+
+/* ---- loops inside a block ---- */
+
+void emit_barrier(Emitter *emitter) {
+    static const char barrier[] = "moec_barrier();\n";
+    const Text *out = emitter->out;
+    size_t length = sizeof barrier - 1;
+    bool there = out->length >= length && !memcmp(out->text + out->length - length, barrier, length);
+    if (!there) emit_line(emitter, "moec_barrier();");
+}
+
+/* The threads' sums into one that all of them know. */
+static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
+    static const char *const names[] = {"", "sum", "max", "min"};
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (reduces_at(member, nest))
+            emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
+                      sharing == BLOCKS ? "block" : "column", names[member->statement->reduction],
+                      member->sum);
+}
+
+/* The loop variables of a chain from the number of the turn; those that the body names. */
+static void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+                        const Text *body) {
+    long inner = 1;
+    for (int i = 0; i < length; i++) inner *= loops[i]->size;
+    bool small = inner < 1L << 31;
+    for (int i = 0; i < length; i++) {
+        inner /= loops[i]->size;
+        if (!body->text || !occurs(body->text, loops[i]->text)) continue;
+        Text place = {.arena = emitter->arena};
+        const char *number = small ? "u" : "";
+        text_add(&place, small && length > 1 ? "(unsigned)%s" : "%s", turn);
+        if (inner > 1) text_add(&place, " / %ld%s", inner, number);
+        if (i > 0) text_add(&place, " %% %ld%s", loops[i]->size, number);
+        emit_line(emitter, "const long %s = %s;", loops[i]->text, place.text);
+    }
+}
+
+static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, long *turns) {
+    int bindings = emitter->binding_count;
+    *turns = 1;
+    for (int i = 0; i < length; i++) {
+        loops[i] = i ? loops[i - 1]->children.items[0] : nest;
+        *turns *= loops[i]->size;
+        bind_loop(emitter, loops[i]);
+    }
+    return bindings;
+}
+
+static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+    Nest *loops[MAX_LOOPS + 1];
+    long turns;
+    bool stores = stores_inside(emitter, nest);
+    int length = shared_chain(emitter, nest, level);
+    begin_sums(emitter, nest, false);
+    if (stores) emit_barrier(emitter);
+    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part") : loops[0]->text;
+    const char *lanes = sharing == BLOCKS ? "" : " / 32";
+    emit_line(emitter, "for (long %s = moec_thread()%s; %s < %ld; %s += moec_threads()%s) {", name,
+              lanes, name, turns, name, lanes);
+    emitter->indent++;
+
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    const char *owner = emitter->owner, *storage = emitter->storage;
+    emitter->owner = emitter->storage = NULL;
+    emitter->out = &body;
+    emit_body(emitter, loops[length - 1], level + length - 1);
+    emitter->out = out;
+    emitter->owner = owner;
+    emitter->storage = storage;
+    if (length > 1) emit_places(emitter, loops, length, name, &body);
+    if (body.text) text_add_bytes(emitter->out, body.text, body.length);
+    close_loop(emitter, bindings);
+    join_sums(emitter, nest, sharing);
+    end_sums(emitter, nest);
+    if (stores) emit_barrier(emitter);
+}
+
+/* What threads that share a turn do in it. */
+static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+    emit_rows(emitter, nest);
+    emit_hoisted(emitter, nest, level);
+    for (int i = 0; i < nest->children.count; i++) {
+        Nest *child = nest->children.items[i];
+        if (child->member)
+            emit_member(emitter, child->member);
+        else if (may_share(emitter, child, level + 1))
+            emit_shared_loop(emitter, child, level + 1, sharing);
+        else
+            emit_loop(emitter, child, level + 1);
+    }
+}
+
+/* ---- the outer loops ---- */
+
+/* Threads for so many turns at a time: a power of two, a warp at least. */
+static int threads_for(long turns, int most) {
+    int threads = 32;
+    while (threads < turns && threads < most) threads *= 2;
+    return threads;
+}
+
+static const char *blocks_for(Emitter *emitter, long turns, long each) {
+    long blocks = (turns + each - 1) / each;
+    if (blocks < 1) blocks = 1;
+    return arena_format(emitter->arena, "%ld", blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+}
+
+static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Text *body) {
+    Text *out = emitter->out;
+    emitter->out = body;
+    if (sharing == THREADS) {
+        emit_body(emitter, last, length - 1);
+    } else {
+        emitter->owner = sharing == BLOCKS ? "moec_thread() == 0"
+                                           : "moec_thread() < 32 && from + moec_thread() == turn";
+        emitter->storage = sharing == BLOCKS ? "__shared__ " : NULL;
+        emit_shared_body(emitter, last, length - 1, sharing);
+        emitter->owner = emitter->storage = NULL;
+    }
+    emitter->out = out;
+}
+
+static void open_turns(Emitter *emitter, Sharing sharing, const char *turns) {
+    if (sharing == THREADS) {
+        emit_line(emitter, "for (long turn = moec_first(); turn < %s; turn += moec_step()) {",
+                  turns);
+    } else if (sharing == BLOCKS) {
+        emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
+                  turns);
+    } else {
+        emit_line(emitter, "for (long from = 32 * moec_block(); from < %s; from += 32 * moec_blocks()) {",
+                  turns);
+        emit_line(emitter, "    const long turn = moec_column(from, %s);", turns);
+    }
+    emitter->indent++;
+}
+
+static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
+    Nest *loops[MAX_LOOPS + 1];
+    Text body = {.arena = emitter->arena};
+    long turns;
+    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    Nest *last = loops[length - 1];
+    Sharing sharing = sharing_of(emitter, nest, last, length);
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    open_turns(emitter, sharing,
+               elements ? "elements" : arena_format(emitter->arena, "%ld", turns));
+    emit_inside(emitter, last, length, sharing, &body);
+    emit_places(emitter, loops, length, "turn", &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+    close_loop(emitter, bindings);
+
+    long inside = turns_inside(last);
+    if (elements) return (Launch){"(unsigned)((elements + 255) / 256)", 256};
+    if (sharing == THREADS) {
+        int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
+        return (Launch){blocks_for(emitter, turns, threads), threads};
+    }
+    if (sharing == COLUMNS_OF_THREADS)
+        return (Launch){blocks_for(emitter, turns, COLUMNS), threads_for(8 * inside, 1024)};
+    return (Launch){blocks_for(emitter, turns, 1), threads_for((inside + 3) / 4, 1024)};
+}
+
+Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
+    int length = chain_of(emitter, nest);
+    if (length > 0) return emit_chain(emitter, nest, length);
+    Nest root = {.step = 1};
+    list_push(emitter->arena, &root.children, nest);
+    return emit_cuda_block(emitter, &root);
+}
+
+Launch emit_cuda_block(Emitter *emitter, Nest *root) {
+    long inside = turns_inside(root);
+    emitter->owner = "moec_thread() == 0";
+    emitter->storage = "__shared__ ";
+    emit_shared_body(emitter, root, -1, BLOCKS);
+    emitter->owner = emitter->storage = NULL;
+    return (Launch){"1", threads_for(inside, 1024)};
+}
