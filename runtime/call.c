@@ -1,6 +1,7 @@
 #include "call.h"
 
 #include "complain.h"
+#include "examples.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -58,6 +59,10 @@ void call_close(Call *call) {
 }
 
 void call_set_windows(Call *call, const int32_t *windows) {
+    if (call_foreign_input(call)) {
+        examples_set(call, windows);
+        return;
+    }
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         if (input->input != MOEC_INPUT_TOKEN && input->input != MOEC_INPUT_NEXT) continue;

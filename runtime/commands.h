@@ -14,6 +14,7 @@ int command_run(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_draw(int argc, char **argv);
 int command_emit(int argc, char **argv);
 int command_bench(int argc, char **argv);
 

@@ -164,10 +164,12 @@ void data_close(Data *data) {
         free(data->shards[i].path);
     }
     free(data->shards);
+    free(data->words);
     free(data);
 }
 
 bool data_read(const Data *data, uint64_t start, size_t count, int32_t *tokens) {
+    if (data->words) memcpy(tokens, data->words + start, sizeof *tokens * count);
     for (int i = 0; i < data->shard_count && count; i++) {
         const Shard *shard = &data->shards[i];
         if (start >= shard->count) {

@@ -25,6 +25,8 @@ typedef struct Data {
     uint64_t count;
     long vocabulary; /* 0: any */
     bool bytes;      /* every token is a byte of text */
+    int32_t *words;  /* of examples (examples.h), instead of shards */
+    size_t record;   /* words of an example; 0: windows may start at any token */
 } Data;
 
 /* NULL after a message; tokens outside the vocabulary are found here for data of ordinary size. */

@@ -32,6 +32,8 @@ static const Command commands[] = {
     {"generate", command_generate,
      "DIR --prompt TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
      "Continues a text with a trained model."},
+    {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
+     "Makes examples out of noise with a trained model of velocities."},
     {"emit", command_emit, "FILE[:MODEL]|DIR --target c --graph decode|train --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
     {"bench", command_bench, "FILE[:MODEL] [--graph train|decode] [--json]",

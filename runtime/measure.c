@@ -1,11 +1,13 @@
 #include "measure.h"
 
+#include "examples.h"
 #include "memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 long call_context(const Call *call) {
+    if (examples_words(call)) return examples_words(call) - 1;
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         if (input->input == MOEC_INPUT_TOKEN || input->input == MOEC_INPUT_NEXT)

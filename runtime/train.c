@@ -2,6 +2,7 @@
 #include "checkpoint.h"
 #include "commands.h"
 #include "complain.h"
+#include "examples.h"
 #include "measure.h"
 #include "interrupt.h"
 #include "memory.h"
@@ -38,7 +39,7 @@ typedef struct Training {
     Stepper stepper;
     Record record;
     double ceiling;    /* GFLOP/s of products */
-    double bits;       /* validation, per byte or per token; NaN before the first */
+    double bits;       /* validation, per byte or token, of examples the loss; NaN before it */
     double shown_time; /* when the progress line was shown last, and the steps done by then */
     long shown_step;
 } Training;
@@ -62,10 +63,7 @@ static bool build(Training *training) {
                         "this model cannot be trained: it has no loss or no optimizer");
     training->train = call_open(training->model, train, NULL);
     training->forward = training->train ? call_open(training->model, forward, NULL) : NULL;
-    if (!training->forward) return false;
-    const MoecTensor *foreign = call_foreign_input(training->train);
-    return !foreign || complain("moec train feeds tokens only",
-                                "the input '%s' is not read from a text", foreign->name);
+    return training->forward != NULL;
 }
 
 /* Without --val the end of the data is kept apart: a twentieth of it, at most 64 windows. */
@@ -74,8 +72,9 @@ static void hold_out(Training *training, uint64_t window) {
     if (!windows && training->data->count >= 4 * window) windows = 1;
     if (windows > HELD_OUT_WINDOWS) windows = HELD_OUT_WINDOWS;
     training->held_windows = windows;
-    training->held_stride = window - 1;
-    uint64_t held = windows ? windows * (window - 1) + 1 : 0;
+    bool apart = training->data->record; /* examples share nothing, windows of tokens one token */
+    training->held_stride = apart ? window : window - 1;
+    uint64_t held = windows ? windows * training->held_stride + !apart : 0;
     training->train_tokens = training->data->count - held;
     training->held_start = training->train_tokens;
 }
@@ -87,10 +86,12 @@ static bool spread_out(Training *training, uint64_t window) {
         return complain("give more data or a smaller train.context",
                         "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                         training->options->validation, count, window);
-    uint64_t windows = (count - 1) / (window - 1);
+    size_t record = training->other->record;
+    uint64_t windows = record ? count / record : (count - 1) / (window - 1);
     training->held_windows = windows < HELD_OUT_WINDOWS ? windows : HELD_OUT_WINDOWS;
     training->held_stride =
         training->held_windows > 1 ? (count - window) / (training->held_windows - 1) : 0;
+    if (record) training->held_stride -= training->held_stride % record;
     training->held_start = 0;
     training->train_tokens = training->data->count;
     return true;
@@ -99,10 +100,10 @@ static bool spread_out(Training *training, uint64_t window) {
 static bool open_data(Training *training) {
     const Options *options = training->options;
     uint64_t window = (uint64_t)call_context(training->train) + 1;
-    training->data = data_open(options->data, call_vocabulary(training->train));
+    training->data = examples_open(options->data, training->train);
     if (!training->data) return false;
     if (options->validation) {
-        training->other = data_open(options->validation, call_vocabulary(training->train));
+        training->other = examples_open(options->validation, training->train);
         if (!training->other || !spread_out(training, window)) return false;
     } else {
         hold_out(training, window);
@@ -204,8 +205,10 @@ static void show(Training *training, const StepResult *result, bool keep) {
     double share = pace > 0 ? graph->product_flops * parts / pace / (training->ceiling * 1e9) : 0;
     char left[48], memory[16], bits[32] = "";
     if (isfinite(training->bits))
-        snprintf(bits, sizeof bits, "  val %.3f %s", training->bits,
-                 training->data->bytes ? "bits/byte" : "bits/token");
+        snprintf(bits, sizeof bits, "  val %.3f%s", training->bits,
+                 training->data->record  ? ""
+                 : training->data->bytes ? " bits/byte"
+                                         : " bits/token");
     progress_show(
         keep,
         "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s  %.0f%% of ceiling  %s  left %s",
@@ -245,10 +248,13 @@ static bool validate(Training *training) {
     if (!measure_loss(training->forward, training->other ? training->other : training->data,
                       training->held_start, training->held_stride, training->held_windows, &found))
         return false;
-    training->bits = found.nats / log(2);
-    json_t *line = json_pack(
-        "{s:I, s:f, s:f}", "step", (json_int_t)training->place.step, "val_loss", found.nats,
-        training->data->bytes ? "val_bits_per_byte" : "val_bits_per_token", training->bits);
+    training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
+    json_t *line = json_pack("{s:I, s:f}", "step", (json_int_t)training->place.step, "val_loss",
+                             found.nats);
+    if (!training->data->record)
+        json_object_set_new(line,
+                            training->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
+                            json_real(training->bits));
     if (!record_write(&training->record, line)) return false;
     if (!(found.nats < training->place.best)) return true;
     training->place.best = found.nats;
