@@ -94,14 +94,13 @@ $(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompil
 $(BUILD)/runtime_text.o: GENERATED += -Iruntime
 
 # Unit tests are linked with everything but the command's main.
-# For the tests: everything but the command itself.
 $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/main.o,$(RUNTIME_OBJECTS))
 	@rm -f $@
 	$(AR) rcs $@ $^
 
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	@mkdir -p $(@D)
-	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $^ -lcmocka $(LIBS)
+	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
 .PHONY: units
 units: $(UNIT_PROGRAMS)
