@@ -7,7 +7,7 @@
 /* Threads of a block, as the templates want them. */
 enum { ATTEND_THREADS = 128, TOP_THREADS = 256, PACK_THREADS = 256, GROUPED_THREADS = 256 };
 /* Rows and columns of a tile of a product; queries or keys of a block of attention at least. */
-enum { TILE = 64, LEAST_PLACES = 8, MOST_GRID = 1 << 20 };
+enum { TILE = 64, LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
 
 static long dimension(const Shape *shape, int back) {
     return shape->size[shape->rank - back];
@@ -38,6 +38,12 @@ static long leading(const Shape *shape, int own) {
     return product;
 }
 
+/* In how many parts the keys of a step are read: enough for all of a device. */
+static long parts_of(const Shape *q) {
+    long tasks = leading(q, 3) * dimension(q, 3) * dimension(q, 2), parts = MOST_TASKS / tasks;
+    return parts < 1 ? 1 : parts < MOST_PARTS ? parts : MOST_PARTS;
+}
+
 static void add_options(Emitter *emitter, const Statement *statement, const char *name) {
     static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
     const AttendOptions *options = &statement->attention;
@@ -51,8 +57,8 @@ static void add_options(Emitter *emitter, const Statement *statement, const char
              dimension(&q, 2), dimension(&k, 2), dimension(&v, 2));
     text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
              dimension(&q, 1), dimension(&v, 1), masks[options->mask]);
-    text_add(text, "    static constexpr long window = %ld, best = %ld;\n", options->window,
-             options->best);
+    text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
+             options->window, options->best, parts_of(&q));
     text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
              number_text(emitter->arena, options->scale),
              number_text(emitter->arena, options->cap));
@@ -96,7 +102,8 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
     /* A score for each key, or the unfinished sums of parts of the keys. */
     size_t scratch = (size_t)(rows * queries) *
                      (size_t)(statement->attention.best ? dimension(&k, 3)
-                                                        : 64 * (dimension(&v, 1) + 2)) * 4;
+                                                        : parts_of(&q) * (dimension(&v, 1) + 2)) *
+                     4;
     if (scratch > emitter->scratch_bytes) emitter->scratch_bytes = scratch;
     put(&arguments, pointer_text(emitter, in->items[3 + sink]));
     put(&arguments, arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes));
@@ -104,13 +111,13 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
         add_kernel(emitter, options, "attend_step", ATTEND_PARAMETERS
                    ",\n    const int32_t *position, void *scratch",
                    "q, k, v, sink, o, lse, position, (float *)scratch");
-    long parts = statement->attention.best ? 1 : 64;
+    long parts = statement->attention.best ? 1 : parts_of(&q);
     emit_launch(emitter, name, (Launch){blocks(emitter, rows * queries * parts), ATTEND_THREADS},
                 arguments.text);
     if (statement->attention.best) return;
     name = add_kernel(emitter, options, "attend_join", ATTEND_PARAMETERS
                       ",\n    const int32_t *position, void *scratch",
-                      "sink, o, lse, position, (float *)scratch");
+                      "sink, o, lse, (const float *)scratch");
     emit_launch(emitter, name, (Launch){blocks(emitter, rows * queries), ATTEND_THREADS},
                 arguments.text);
 }

@@ -18,8 +18,10 @@
 #ifndef MOEC_ABI_H
 #define MOEC_ABI_H
 
+#ifndef __CUDACC_RTC__ /* which has them without */
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 enum { MOEC_ABI = 2, MOEC_MAX_RANK = 10 };
 

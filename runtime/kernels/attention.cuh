@@ -1,0 +1,460 @@
+/* attention: softmax attention forward, backward and against a cache; the meaning of all of them is that of attention.h.
+ *
+ * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys, heads, key_heads,
+ * value_heads, width, value_width, mask, window, scale, cap, best, parts. Blocks have 128 threads. A block of queries and a
+ * block of keys lie in shared memory; sums stay in registers. The backward pass makes the weights again from lse; each block
+ * of it owns what it writes, so nothing is added up by chance.
+ */
+#ifndef MOEC_ATTENTION_CUH
+#define MOEC_ATTENTION_CUH
+
+#include "routing.cuh"
+
+enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
+enum { MOEC_ATTEND_THREADS = 128, MOEC_ATTEND_WARPS = 4, MOEC_ATTEND_SHARED = 44 * 1024 };
+
+#define MOEC_TEMPLATE template <class A> static __device__
+
+/* Queries and keys of a block: as many as shared memory has room for, when each of them takes `width` numbers. */
+constexpr int moec_places(int width) {
+    int places = 32;
+    while (places > 1 && places * (width + places + 8) * 4 > MOEC_ATTEND_SHARED) places /= 2;
+    return places;
+}
+
+constexpr int moec_share(int elements) { return (elements + MOEC_ATTEND_THREADS - 1) / MOEC_ATTEND_THREADS; }
+
+struct MoecRange {
+    long first, end;
+};
+
+/* The keys that a query at this place sees; the places that see a key. */
+MOEC_TEMPLATE MoecRange moec_visible(long place) {
+    MoecRange range = {0, A::mask == MOEC_MASK_NONE ? A::keys : moec_least(place + 1, A::keys)};
+    if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
+    return range;
+}
+
+MOEC_TEMPLATE bool moec_sees(long place, long key) {
+    if (key >= A::keys) return false;
+    if (A::mask == MOEC_MASK_NONE) return true;
+    return key <= place && (A::mask != MOEC_MASK_WINDOW || key > place - A::window);
+}
+
+/* The score from the product of query and key. */
+MOEC_TEMPLATE float moec_score(float product) {
+    const float score = product * A::scale;
+    return A::cap == 0.0f ? score : A::cap * tanhf(score / (A::cap == 0.0f ? 1.0f : A::cap));
+}
+
+/* d score / d product, given the score. */
+MOEC_TEMPLATE float moec_score_slope(float score) {
+    if (A::cap == 0.0f) return A::scale;
+    const float bent = score / (A::cap == 0.0f ? 1.0f : A::cap);
+    return A::scale * (1.0f - bent * bent);
+}
+
+/* Rows first .. first+count-1 of one head of x[rows, heads, width] into shared memory; rows from `rows` on are zeros. */
+MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long first, int count, long rows,
+                                long heads, long head, int width) {
+    for (int i = threadIdx.x; i < count * width; i += MOEC_ATTEND_THREADS) {
+        const int row = i / width, column = i % width;
+        const long at = first + row;
+        to[row * stride + column] = at < rows ? x[(at * heads + head) * width + column] : 0.0f;
+    }
+}
+
+/* ---- forward ---- */
+
+MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, const float *sink, float *o,
+                               float *lse) {
+    constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C), O = moec_share(P * C);
+    __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
+    __shared__ float largest[P], sum[P], factor[P];
+    constexpr long blocks = (A::queries + P - 1) / P;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
+        const long h = task % A::heads, b = task / A::heads / blocks;
+        const long from = (blocks - 1 - task / A::heads % blocks) * P; /* those with most keys first */
+        const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        float out[O] = {};
+        moec_barrier();
+        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads, h, E);
+        for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS) {
+            largest[i] = sink != NULL ? sink[h] : -INFINITY;
+            sum[i] = sink != NULL ? 1.0f : 0.0f;
+        }
+        const long first = moec_visible<A>(from).first / P * P;
+        const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
+        for (long at = first; at < end; at += P) {
+            moec_barrier();
+            moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads, hk, E);
+            moec_load_rows(value, C, v + b * A::keys * A::value_heads * C, at, P, A::keys, A::value_heads, hv, C);
+            moec_barrier();
+            for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
+                const float *x = query + i / P * E, *y = key + i % P * (E + 1);
+                float product = 0.0f;
+                for (int e = 0; e < E; e++) product += x[e] * y[e];
+                weight[i / P][i % P] = moec_sees<A>(from + i / P, at + i % P) ? moec_score<A>(product) : -INFINITY;
+            }
+            moec_barrier();
+            for (int i = warp; i < P; i += MOEC_ATTEND_WARPS) {
+                const float score = lane < P ? weight[i][lane % P] : -INFINITY, before = largest[i];
+                const float most = fmaxf(before, moec_warp_max(score));
+                const float part = score == -INFINITY ? 0.0f : expf(score - most);
+                const float total = moec_warp_sum(part);
+                if (lane < P) weight[i][lane % P] = part;
+                __syncwarp();
+                if (lane == 0) {
+                    factor[i] = before == -INFINITY ? 0.0f : expf(before - most);
+                    largest[i] = most;
+                    sum[i] = sum[i] * factor[i] + total;
+                }
+            }
+            moec_barrier();
+#pragma unroll
+            for (int n = 0; n < O; n++) {
+                const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
+                if (i >= P * C) continue;
+                float x = out[n] * factor[row];
+                for (int j = 0; j < P; j++) x += weight[row][j] * value[j * C + column];
+                out[n] = x;
+            }
+        }
+        moec_barrier();
+#pragma unroll
+        for (int n = 0; n < O; n++) {
+            const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
+            if (i >= P * C || from + row >= A::queries) continue;
+            o[((b * A::queries + from + row) * A::heads + h) * C + column] = out[n] / sum[row];
+        }
+        for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS)
+            if (from + i < A::queries) lse[(b * A::queries + from + i) * A::heads + h] = largest[i] + logf(sum[i]);
+    }
+}
+
+/* ---- backward ---- */
+
+/* One block of queries against one block of keys in shared memory. */
+template <class A> struct MoecGradBlock {
+    static constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 2 * C + 2);
+    float query[P * E], key[P * (E + 1)], value[P * (C + 1)], grad[P * C];
+    float weight[P][P + 1], total[P], lse[P];
+
+    __device__ __forceinline__ void load_queries(const float *q, const float *o, const float *lse_of,
+                                                 const float *output_grad, long b, long h, long from) {
+        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads, h, E);
+        moec_load_rows(grad, C, output_grad + b * A::queries * A::heads * C, from, P, A::queries, A::heads, h, C);
+        for (int i = threadIdx.x / 32; i < P; i += MOEC_ATTEND_WARPS) {
+            const long row = (b * A::queries + moec_least(from + i, A::queries - 1)) * A::heads + h;
+            float sum = 0.0f;
+            for (int c = threadIdx.x % 32; c < C; c += 32) sum += o[row * C + c] * output_grad[row * C + c];
+            sum = moec_warp_sum(sum);
+            if (threadIdx.x % 32 != 0) continue;
+            total[i] = sum;
+            lse[i] = lse_of[row];
+        }
+    }
+
+    __device__ __forceinline__ void load_keys(const float *k, const float *v, long b, long hk, long hv, long at) {
+        moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads, hk, E);
+        moec_load_rows(value, C + 1, v + b * A::keys * A::value_heads * C, at, P, A::keys, A::value_heads, hv, C);
+    }
+
+    /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and key. */
+    __device__ __forceinline__ float pair(int i, int j, long from, long at, float *slope) const {
+        *slope = 0.0f;
+        if (from + i >= A::queries || !moec_sees<A>(from + i, at + j)) return 0.0f;
+        float product = 0.0f, through = 0.0f;
+        for (int e = 0; e < E; e++) product += query[i * E + e] * key[j * (E + 1) + e];
+        for (int c = 0; c < C; c++) through += grad[i * C + c] * value[j * (C + 1) + c];
+        const float score = moec_score<A>(product), part = expf(score - lse[i]);
+        *slope = part * (through - total[i]) * moec_score_slope<A>(score);
+        return part;
+    }
+};
+
+MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const float *v, const float *sink,
+                                          const float *o, const float *lse, const float *output_grad, float *dq) {
+    typedef MoecGradBlock<A> Block;
+    constexpr int E = Block::E, P = Block::P, O = moec_share(P * E);
+    constexpr long blocks = (A::queries + P - 1) / P;
+    __shared__ Block block;
+    (void)sink;
+    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
+        const long h = task % A::heads, b = task / A::heads / blocks;
+        const long from = (blocks - 1 - task / A::heads % blocks) * P;
+        float out[O] = {};
+        moec_barrier();
+        block.load_queries(q, o, lse, output_grad, b, h, from);
+        const long first = moec_visible<A>(from).first / P * P;
+        const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
+        for (long at = first; at < end; at += P) {
+            moec_barrier();
+            block.load_keys(k, v, b, h * A::key_heads / A::heads, h * A::value_heads / A::heads, at);
+            moec_barrier();
+            for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
+                float slope;
+                block.pair(i / P, i % P, from, at, &slope);
+                block.weight[i / P][i % P] = slope;
+            }
+            moec_barrier();
+#pragma unroll
+            for (int n = 0; n < O; n++) {
+                const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
+                if (i >= P * E) continue;
+                for (int j = 0; j < P; j++) out[n] += block.weight[row][j] * block.key[j * (E + 1) + column];
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < O; n++) {
+            const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
+            if (i < P * E && from + row < A::queries)
+                dq[((b * A::queries + from + row) * A::heads + h) * E + column] = out[n];
+        }
+    }
+}
+
+/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it. */
+template <class A, bool KEYS, bool VALUES>
+MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v, const float *o,
+                                       const float *lse, const float *output_grad, float *dk, float *dv) {
+    typedef MoecGradBlock<A> Block;
+    constexpr int E = Block::E, C = Block::C, P = Block::P;
+    constexpr int OK = KEYS ? moec_share(P * E) : 1, OV = VALUES ? moec_share(P * C) : 1;
+    constexpr long blocks = (A::keys + P - 1) / P, owners = KEYS ? A::key_heads : A::value_heads;
+    __shared__ Block block;
+    for (long task = moec_block(); task < A::batch * owners * blocks; task += moec_blocks()) {
+        const long owner = task % owners, b = task / owners / blocks, at = task / owners % blocks * P;
+        float keys[OK] = {}, values[OV] = {};
+        long last = A::queries;
+        if (A::mask == MOEC_MASK_WINDOW) last = moec_least(last, at + P - 1 + A::window);
+        for (long h = 0; h < A::heads; h++) {
+            const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+            if ((KEYS ? hk : hv) != owner) continue;
+            moec_barrier();
+            block.load_keys(k, v, b, hk, hv, at);
+            for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += P) {
+                moec_barrier();
+                block.load_queries(q, o, lse, output_grad, b, h, from);
+                moec_barrier();
+                float slopes[moec_share(P * P)];
+#pragma unroll
+                for (int n = 0; n < moec_share(P * P); n++) {
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS;
+                    slopes[n] = 0.0f;
+                    if (i < P * P) block.weight[i / P][i % P] = block.pair(i / P, i % P, from, at, &slopes[n]);
+                }
+                moec_barrier();
+#pragma unroll
+                for (int n = 0; VALUES && n < OV; n++) {
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
+                    if (i >= P * C) continue;
+                    for (int j = 0; j < P; j++) values[n] += block.weight[j][row] * block.grad[j * C + column];
+                }
+                if (!KEYS) continue;
+                moec_barrier();
+#pragma unroll
+                for (int n = 0; n < moec_share(P * P); n++) {
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS;
+                    if (i < P * P) block.weight[i / P][i % P] = slopes[n];
+                }
+                moec_barrier();
+#pragma unroll
+                for (int n = 0; n < OK; n++) {
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
+                    if (i >= P * E) continue;
+                    for (int j = 0; j < P; j++) keys[n] += block.weight[j][row] * block.query[j * E + column];
+                }
+            }
+        }
+#pragma unroll
+        for (int n = 0; KEYS && n < OK; n++) {
+            const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
+            if (i < P * E && at + row < A::keys)
+                dk[((b * A::keys + at + row) * A::key_heads + owner) * E + column] = keys[n];
+        }
+#pragma unroll
+        for (int n = 0; VALUES && n < OV; n++) {
+            const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
+            if (i < P * C && at + row < A::keys)
+                dv[((b * A::keys + at + row) * A::value_heads + owner) * C + column] = values[n];
+        }
+    }
+}
+
+MOEC_TEMPLATE void moec_attend_grad_both(const float *q, const float *k, const float *v, const float *,
+                                         const float *o, const float *lse, const float *output_grad, float *dk,
+                                         float *dv) {
+    moec_attend_grad_keys<A, true, true>(q, k, v, o, lse, output_grad, dk, dv);
+}
+
+MOEC_TEMPLATE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
+                                        const float *o, const float *lse, const float *output_grad, float *dk) {
+    moec_attend_grad_keys<A, true, false>(q, k, v, o, lse, output_grad, dk, NULL);
+}
+
+MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const float *v, const float *,
+                                          const float *o, const float *lse, const float *output_grad, float *dv) {
+    moec_attend_grad_keys<A, false, true>(q, k, v, o, lse, output_grad, NULL, dv);
+}
+
+/* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
+MOEC_TEMPLATE void moec_attend_grad_sink(const float *, const float *, const float *, const float *sink,
+                                         const float *o, const float *lse, const float *output_grad, float *dsink) {
+    constexpr int C = A::value_width;
+    for (long h = moec_block(); h < A::heads; h += moec_blocks()) {
+        float sum = 0.0f;
+        for (long i = moec_thread(); i < A::batch * A::queries; i += moec_threads()) {
+            const long row = i * A::heads + h;
+            float total = 0.0f;
+            for (int c = 0; c < C; c++) total += o[row * C + c] * output_grad[row * C + c];
+            sum -= expf(sink[h] - lse[row]) * total;
+        }
+        sum = moec_block_sum(sum);
+        if (moec_thread() == 0) dsink[h] = sum;
+    }
+}
+
+/* ---- new tokens against a cache ---- */
+
+/* Query s stands at place position+s and sees the keys up to there, with a window the last ones of them. */
+MOEC_TEMPLATE MoecRange moec_seen(long place) {
+    MoecRange range = {0, moec_least(place + 1, A::keys)};
+    if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
+    return range;
+}
+
+/* The product of a query and a key by the lanes of a warp; all of them get it. */
+template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y) {
+    float product = 0.0f;
+#pragma unroll
+    for (int e = threadIdx.x % 32; e < E; e += 32) product += x[e] * y[e];
+    return moec_warp_sum(product);
+}
+
+/* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query, head, keys]. */
+MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink, float *o,
+                                    float *lse, const int32_t *position, float *scratch) {
+    constexpr int E = A::width, C = A::value_width;
+    for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
+        const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
+        const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        const MoecRange range = moec_seen<A>(*position + s);
+        const long count = range.end - range.first;
+        float *score = scratch + row * A::keys, most = -INFINITY, sum = 0.0f;
+        moec_barrier();
+        for (long j = threadIdx.x / 32; j < count; j += MOEC_ATTEND_WARPS) {
+            const float *key = k + ((b * A::keys + range.first + j) * A::key_heads + hk) * E;
+            const float value = moec_score<A>(moec_warp_dot<E>(q + row * E, key));
+            if (threadIdx.x % 32 == 0) score[j] = value;
+            most = fmaxf(most, value);
+        }
+        most = moec_block_max(most);
+        if (sink != NULL) most = fmaxf(most, sink[h]);
+        for (long j = moec_thread(); j < count; j += moec_threads()) sum += expf(score[j] - most);
+        sum = moec_block_sum(sum) + (sink != NULL ? expf(sink[h] - most) : 0.0f);
+        const float normal = most + logf(sum);
+        const long best = moec_least(A::best, count);
+        moec_choose(count, 1, best, score, [&](long j, bool chosen) {
+            score[j] = chosen ? expf(score[j] - normal) : 0.0f;
+        });
+        moec_barrier();
+        for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
+            float out = 0.0f;
+            for (long j = 0; j < count; j++)
+                if (score[j] != 0.0f)
+                    out += score[j] * v[((b * A::keys + range.first + j) * A::value_heads + hv) * C + c];
+            o[row * C + c] = out;
+        }
+        if (moec_thread() == 0) lse[row] = normal;
+    }
+}
+
+/* One part of the keys of one query and head: largest, sum and output into scratch[row, part, value_width + 2]. A warp takes
+ * every fourth key. */
+MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float *v, const int32_t *position,
+                                     float *scratch) {
+    constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
+    __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (long task = moec_block(); task < A::batch * A::queries * A::heads * A::parts; task += moec_blocks()) {
+        const long part = task % A::parts, row = task / A::parts;
+        const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
+        const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        const MoecRange range = moec_seen<A>(*position + s);
+        const long each = moec_most(32, moec_pieces(range.end - range.first, A::parts));
+        const long first = range.first + part * each, end = moec_least(first + each, range.end);
+        float most = -INFINITY, sum = 0.0f, out[O] = {};
+        for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
+            const float *key = k + ((b * A::keys + j) * A::key_heads + hk) * E;
+            const float *value = v + ((b * A::keys + j) * A::value_heads + hv) * C;
+            const float score = moec_score<A>(moec_warp_dot<E>(q + row * E, key)), before = most;
+            most = fmaxf(most, score);
+            const float factor = before == -INFINITY ? 0.0f : expf(before - most), weight = expf(score - most);
+            sum = sum * factor + weight;
+#pragma unroll
+            for (int n = 0; n < O; n++)
+                if (lane + 32 * n < C) out[n] = out[n] * factor + weight * value[lane + 32 * n];
+        }
+        moec_barrier();
+        if (lane == 0) {
+            mosts[warp] = most;
+            sums[warp] = sum;
+        }
+#pragma unroll
+        for (int n = 0; n < O; n++)
+            if (lane + 32 * n < C) outs[warp][lane + 32 * n] = out[n];
+        moec_barrier();
+        float *state = scratch + task * (C + 2), factors[MOEC_ATTEND_WARPS];
+        most = -INFINITY, sum = 0.0f;
+        for (int i = 0; i < MOEC_ATTEND_WARPS; i++) most = fmaxf(most, mosts[i]);
+        for (int i = 0; i < MOEC_ATTEND_WARPS; i++) {
+            factors[i] = mosts[i] == -INFINITY ? 0.0f : expf(mosts[i] - most);
+            sum += factors[i] * sums[i];
+        }
+        for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
+            float x = 0.0f;
+            for (int i = 0; i < MOEC_ATTEND_WARPS; i++) x += factors[i] * outs[i][c];
+            state[2 + c] = x;
+        }
+        if (moec_thread() == 0) {
+            state[0] = most;
+            state[1] = sum;
+        }
+    }
+}
+
+MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *sink, float *o,
+                                    float *lse, const int32_t *position, float *scratch) {
+    if (A::best > 0)
+        moec_attend_best<A>(q, k, v, sink, o, lse, position, scratch);
+    else
+        moec_attend_parts<A>(q, k, v, position, scratch);
+}
+
+/* The parts of each query and head together, and the sink. */
+MOEC_TEMPLATE void moec_attend_join(const float *sink, float *o, float *lse, const float *scratch) {
+    constexpr int C = A::value_width;
+    for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
+        const float *states = scratch + row * A::parts * (C + 2);
+        float most = sink != NULL ? sink[row % A::heads] : -INFINITY, sum = 0.0f;
+        for (int i = 0; i < A::parts; i++) most = fmaxf(most, states[i * (C + 2)]);
+        if (sink != NULL) sum = expf(sink[row % A::heads] - most);
+        for (int i = 0; i < A::parts; i++) {
+            const float *state = states + i * (C + 2);
+            if (state[0] != -INFINITY) sum += expf(state[0] - most) * state[1];
+        }
+        for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
+            float x = 0.0f;
+            for (int i = 0; i < A::parts; i++) {
+                const float *state = states + i * (C + 2);
+                if (state[0] != -INFINITY) x += expf(state[0] - most) * state[2 + c];
+            }
+            o[row * C + c] = x / sum;
+        }
+        if (moec_thread() == 0) lse[row] = most + logf(sum);
+    }
+}
+
+#endif

@@ -1,0 +1,21 @@
+/* kernels: what generated CUDA includes. Real files that can be read, compiled and run alone: by NVRTC, by nvcc, and as C++
+ * by the simulator.
+ *
+ * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/op.def, random numbers
+ * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
+ * attention.cuh  attend forward, backward and one step, written for the sizes of each attention
+ * routing.cuh    top, pack
+ *
+ * Nothing here adds up in an order that depends on chance: two runs give the same bits.
+ */
+#ifndef MOEC_KERNELS_CUH
+#define MOEC_KERNELS_CUH
+
+#include "prelude.cuh"
+#include "shapes.h"
+
+#include "product.cuh"
+#include "attention.cuh"
+#include "routing.cuh"
+
+#endif

@@ -1,0 +1,39 @@
+/* launch: what the C text of a program for a device includes. It computes nothing itself. */
+#ifndef MOEC_LAUNCH_H
+#define MOEC_LAUNCH_H
+
+#include "prelude.h"
+#include "shapes.h"
+
+#include <math.h>
+
+#define MOEC_OMP(...)
+
+/* Arguments of a kernel are pointers to values; these make them of values that have no name. */
+#define MOEC_ARGUMENTS(...) ((const void *const[]){__VA_ARGS__})
+#define MOEC_POINTER(pointer) (&(const void *const){pointer})
+#define MOEC_NUMBER(number) (&(const long){number})
+
+MOEC_FUNCTION void moec_launch_on(const MoecHost *host, int kernel, unsigned grid, unsigned block,
+                                  const void *const *arguments) {
+    host->launch(host->self, kernel, grid, 1, block, 0, (void **)(uintptr_t)arguments);
+}
+
+MOEC_FUNCTION void moec_launch(const MoecRun *run, int kernel, unsigned grid, unsigned block,
+                               const void *const *arguments) {
+    moec_launch_on(run->host, kernel, grid, block, arguments);
+}
+
+/* One dense product: the host's, or else our own kernel, in tiles of 64 by 64. */
+MOEC_FUNCTION void moec_product_or(const MoecRun *run, int kernel, int index,
+                                   const MoecProduct *product, const float *a, const float *b,
+                                   float *c) {
+    const MoecHost *host = run->host;
+    if (host->product != NULL && host->product(host->self, index, a, b, c) == 0) return;
+    const long tiles = (product->m + 63) / 64 * ((product->n + 63) / 64) * product->batch[0] *
+                       product->batch[1];
+    moec_launch(run, kernel, (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), 256,
+                MOEC_ARGUMENTS(product, &a, &b, &c));
+}
+
+#endif

@@ -1,0 +1,172 @@
+/* prelude: threads, sums of a block, the scalar functions of compiler/op.def and random numbers, for CUDA. */
+#ifndef MOEC_PRELUDE_CUH
+#define MOEC_PRELUDE_CUH
+
+/* NVRTC comes without the C library. */
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned uint32_t;
+typedef long long int64_t;
+typedef unsigned long uint64_t;
+#ifndef NULL
+#define NULL nullptr
+#endif
+#else
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#endif
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+
+#define MOEC_DEVICE static __device__ __forceinline__
+
+/* ---- threads; blocks and grids have one dimension ---- */
+
+#define moec_barrier() __syncthreads()
+
+MOEC_DEVICE long moec_thread() { return threadIdx.x; }
+MOEC_DEVICE long moec_threads() { return blockDim.x; }
+MOEC_DEVICE long moec_block() { return blockIdx.x; }
+MOEC_DEVICE long moec_blocks() { return gridDim.x; }
+/* The first turn of this thread, and how many threads there are in all. */
+MOEC_DEVICE long moec_first() { return (long)blockIdx.x * blockDim.x + threadIdx.x; }
+MOEC_DEVICE long moec_step() { return (long)gridDim.x * blockDim.x; }
+/* The turn of this thread among 32 neighbours; beyond the last turn it does that one again. */
+MOEC_DEVICE long moec_column(long from, long turns) {
+    const long turn = from + threadIdx.x % 32;
+    return turn < turns ? turn : turns - 1;
+}
+
+MOEC_DEVICE long moec_least(long a, long b) { return a < b ? a : b; }
+MOEC_DEVICE long moec_most(long a, long b) { return a > b ? a : b; }
+MOEC_DEVICE long moec_pieces(long count, long size) { return (count + size - 1) / size; }
+
+/* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
+
+MOEC_DEVICE float moec_min(float a, float b) { return a <= b ? a : b; }
+MOEC_DEVICE float moec_max(float a, float b) { return a >= b ? a : b; }
+MOEC_DEVICE float moec_eq(float a, float b) { return a == b ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_ne(float a, float b) { return a != b ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_lt(float a, float b) { return a < b ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_le(float a, float b) { return a <= b ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_not(float a) { return a == 0.0f ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_and(float a, float b) { return a != 0.0f && b != 0.0f ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_or(float a, float b) { return a != 0.0f || b != 0.0f ? 1.0f : 0.0f; }
+MOEC_DEVICE float moec_where(float condition, float a, float b) { return condition != 0.0f ? a : b; }
+
+/* ---- functions ---- */
+
+MOEC_DEVICE float moec_abs(float x) { return fabsf(x); }
+MOEC_DEVICE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+MOEC_DEVICE float moec_floor(float x) { return floorf(x); }
+MOEC_DEVICE float moec_sqrt(float x) { return sqrtf(x); }
+MOEC_DEVICE float moec_rsqrt(float x) { return rsqrtf(x); }
+MOEC_DEVICE float moec_mod(float a, float b) { return a - b * floorf(a / b); }
+MOEC_DEVICE float moec_exp(float x) { return expf(x); }
+MOEC_DEVICE float moec_log(float x) { return logf(x); }
+MOEC_DEVICE float moec_pow(float a, float b) { return powf(a, b); }
+MOEC_DEVICE float moec_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+MOEC_DEVICE float moec_tanh(float x) { return tanhf(x); }
+MOEC_DEVICE float moec_erf(float x) { return erff(x); }
+MOEC_DEVICE float moec_softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+MOEC_DEVICE float moec_sin(float x) { return sinf(x); }
+MOEC_DEVICE float moec_cos(float x) { return cosf(x); }
+
+/* ---- random numbers: the same as in prelude.h ---- */
+
+MOEC_DEVICE uint64_t moec_mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+MOEC_DEVICE float moec_uniform(uint64_t seed, uint64_t place, uint64_t position) {
+    const uint64_t z = seed + 0x9E3779B97F4A7C15u * (place * 0x100000001B3u + position + 1u);
+    return (float)(int32_t)(moec_mix(moec_mix(z)) >> 40) * 5.9604644775390625e-8f;
+}
+
+MOEC_DEVICE float moec_normal(uint64_t seed, uint64_t place, uint64_t position) {
+    const float radius = moec_uniform(seed, place, position);
+    const float angle = moec_uniform(seed, place ^ 0x5BD1E995u, position);
+    return sqrtf(-2.0f * logf(1.0f - radius)) * cosf(6.28318531f * angle);
+}
+
+/* ---- sums of a warp and of a block, in an order that is always the same; all threads get them ---- */
+
+struct MoecSum {
+    MOEC_DEVICE float join(float a, float b) { return a + b; }
+};
+struct MoecMax {
+    MOEC_DEVICE float join(float a, float b) { return moec_max(a, b); }
+};
+struct MoecMin {
+    MOEC_DEVICE float join(float a, float b) { return moec_min(a, b); }
+};
+
+template <class Join> MOEC_DEVICE float moec_warp_join(float x) {
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        x = Join::join(x, __shfl_xor_sync(0xffffffffu, x, lanes));
+    return x;
+}
+
+template <class Join> MOEC_DEVICE float moec_block_join(float x) {
+    __shared__ float parts[32];
+    x = moec_warp_join<Join>(x);
+    moec_barrier();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+    moec_barrier();
+    x = parts[0];
+    for (int i = 1; i < (int)blockDim.x / 32; i++) x = Join::join(x, parts[i]);
+    return x;
+}
+
+/* Of the threads with the same place in their warp. */
+template <class Join> MOEC_DEVICE float moec_column_join(float x) {
+    __shared__ float parts[1024];
+    moec_barrier();
+    parts[threadIdx.x] = x;
+    moec_barrier();
+    x = parts[threadIdx.x % 32];
+    for (int i = 1; i < (int)blockDim.x / 32; i++)
+        x = Join::join(x, parts[32 * i + threadIdx.x % 32]);
+    return x;
+}
+
+MOEC_DEVICE float moec_warp_sum(float x) { return moec_warp_join<MoecSum>(x); }
+MOEC_DEVICE float moec_warp_max(float x) { return moec_warp_join<MoecMax>(x); }
+MOEC_DEVICE float moec_block_sum(float x) { return moec_block_join<MoecSum>(x); }
+MOEC_DEVICE float moec_block_max(float x) { return moec_block_join<MoecMax>(x); }
+MOEC_DEVICE float moec_block_min(float x) { return moec_block_join<MoecMin>(x); }
+MOEC_DEVICE float moec_column_sum(float x) { return moec_column_join<MoecSum>(x); }
+MOEC_DEVICE float moec_column_max(float x) { return moec_column_join<MoecMax>(x); }
+MOEC_DEVICE float moec_column_min(float x) { return moec_column_join<MoecMin>(x); }
+
+/* Of the counts of the threads before this one; *total is that of all. */
+MOEC_DEVICE int moec_block_before(int count, int *total) {
+    __shared__ int parts[32];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    int sum = count, before = 0;
+    for (int distance = 1; distance < 32; distance *= 2) {
+        const int other = __shfl_up_sync(0xffffffffu, sum, distance);
+        sum += lane >= distance ? other : 0;
+    }
+    moec_barrier();
+    if (lane == 31) parts[warp] = sum;
+    moec_barrier();
+    *total = 0;
+    for (int i = 0; i < (int)blockDim.x / 32; i++) {
+        before += i < warp ? parts[i] : 0;
+        *total += parts[i];
+    }
+    return before + sum - count;
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* routing: choosing and packing. One block makes one choice or sorts one group: no order depends on chance. */
+#ifndef MOEC_ROUTING_CUH
+#define MOEC_ROUTING_CUH
+
+#include "prelude.cuh"
+
+/* ---- choosing ---- */
+
+/* A number of the same order: negative ones reversed, both zeros one, what is not a number smallest. */
+MOEC_DEVICE uint32_t moec_order(float x) {
+    const uint32_t bits = __float_as_uint(x + 0.0f);
+    const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+    return x == x ? order : 0u;
+}
+
+/* The k-th largest order of p[size], found digit by digit by a whole block, and in *equal how many of that order are among
+ * the k. Counts are integers: adding them in any order gives the same. */
+MOEC_DEVICE uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal) {
+    __shared__ int count[256];
+    uint32_t prefix = 0, known = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        moec_barrier();
+        for (int i = threadIdx.x; i < 256; i += blockDim.x) count[i] = 0;
+        moec_barrier();
+        for (long i = moec_thread(); i < size; i += moec_threads()) {
+            const uint32_t order = moec_order(p[i * stride]);
+            if ((order & known) == prefix) atomicAdd(&count[order >> shift & 255u], 1);
+        }
+        moec_barrier();
+        uint32_t digit = 255;
+        while (digit > 0 && count[digit] < k) k -= count[digit--];
+        prefix |= digit << shift;
+        known |= 255u << shift;
+    }
+    *equal = k;
+    return prefix;
+}
+
+/* Calls take(i) for the k largest of p, by index within a thread; of equals the first ones are taken. take(i, false) for the
+ * others. */
+template <class Take>
+MOEC_DEVICE void moec_choose(long size, long stride, long k, const float *p, Take take) {
+    long equal = 0;
+    const uint32_t least = moec_threshold(size, stride, k, p, &equal);
+    for (long from = 0; from < size; from += moec_threads()) {
+        const long i = from + moec_thread();
+        const uint32_t order = i < size ? moec_order(p[i * stride]) : 0u;
+        int total;
+        const int before = moec_block_before(i < size && order == least, &total);
+        if (i < size) take(i, order > least || (order == least && before < equal));
+        equal -= total;
+    }
+}
+
+/* mask[o,i,j] = 1 for the k largest p[o,.,j], else 0; p and mask are [outer, size, inner]. */
+extern "C" __global__ void moec_top(long outer, long size, long inner, long k, const float *p,
+                                    float *mask) {
+    for (long choice = moec_block(); choice < outer * inner; choice += moec_blocks()) {
+        const long first = choice / inner * size * inner + choice % inner;
+        moec_choose(size, inner, k, p + first,
+                    [&](long i, bool chosen) { mask[first + i * inner] = chosen ? 1.0f : 0.0f; });
+    }
+}
+
+/* ---- packing ---- */
+
+/* Coordinates of the entry with these key and other coordinates; its row-major number. */
+MOEC_DEVICE long moec_entry(const MoecPackOnDevice &pack, long key, long other, long *coordinate) {
+    long number = 0, stride = 1;
+    for (int i = pack.rank - 1; i >= 0; i--) {
+        long *part = pack.key[i] ? &key : &other;
+        coordinate[i] = *part % pack.shape[i];
+        *part /= pack.shape[i];
+        number += coordinate[i] * stride;
+        stride *= pack.shape[i];
+    }
+    return number;
+}
+
+/* The part of the group of an entry that comes from further tensors. */
+MOEC_DEVICE long moec_through(const MoecPackOnDevice &pack, const long *coordinate) {
+    long group = 0;
+    for (int i = 0; i < pack.through_count; i++) {
+        long place = 0;
+        for (int j = 0; j < pack.rank; j++) place += coordinate[j] * pack.through_stride[i][j];
+        group = group * pack.through_size[i] + pack.through[i][place];
+    }
+    return group;
+}
+
+/* Entry (key, other) belongs to the group and the mask has it. */
+MOEC_DEVICE bool moec_is_in(const MoecPackOnDevice &pack, long group, long other, long *number,
+                            long *coordinate) {
+    if (other >= pack.others) return false;
+    *number = moec_entry(pack, group % pack.keys, other, coordinate);
+    return pack.mask[*number] != 0.0f && moec_through(pack, coordinate) == group / pack.keys;
+}
+
+/* group[g+1] = entries of group g. */
+extern "C" __global__ void moec_pack_count(MoecPackOnDevice pack) {
+    for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {
+        long number, coordinate[MOEC_MAX_RANK];
+        int count = 0, total;
+        for (long other = moec_thread(); other < pack.others; other += moec_threads())
+            count += moec_is_in(pack, g, other, &number, coordinate);
+        moec_block_before(count, &total);
+        if (moec_thread() == 0) pack.group[g + 1] = total;
+    }
+}
+
+/* first[i+1] holds the size of part i; afterwards first[i] is where part i begins. One block. */
+MOEC_DEVICE void moec_running_sum(long count, int32_t *first) {
+    int sum = 0;
+    for (long from = 0; from < count; from += moec_threads()) {
+        const long i = from + moec_thread();
+        int total;
+        const int size = i < count ? first[i + 1] : 0;
+        const int before = moec_block_before(size, &total);
+        if (i < count) first[i + 1] = sum + before + size;
+        sum += total;
+    }
+    if (moec_thread() == 0) first[0] = 0;
+}
+
+extern "C" __global__ void moec_pack_begin(MoecPackOnDevice pack) {
+    moec_running_sum(pack.groups, pack.group);
+}
+
+extern "C" __global__ void moec_pack_begin_others(MoecPackOnDevice pack) {
+    moec_running_sum(pack.others, pack.start);
+}
+
+MOEC_DEVICE void moec_pack_row(const MoecPackOnDevice &pack, long row, long number, long other,
+                               const long *coordinate) {
+    for (int i = 0; i < pack.rank; i++) pack.coordinate[i][row] = (int32_t)coordinate[i];
+    pack.other[row] = (int32_t)other;
+    pack.row_of[number] = (int32_t)row;
+}
+
+/* The rows of each group, in the order of their other coordinates. Entries without a row get -1 from the block that has
+ * their first possible group; rows beyond the last one are zeros. */
+extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
+    long number, coordinate[MOEC_MAX_RANK];
+    for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {
+        long row = pack.group[g];
+        for (long from = 0; from < pack.others; from += moec_threads()) {
+            const long other = from + moec_thread();
+            int total;
+            const bool is_in = moec_is_in(pack, g, other, &number, coordinate);
+            const long at = row + moec_block_before(is_in, &total);
+            if (is_in && at < pack.rows) moec_pack_row(pack, at, number, other, coordinate);
+            if (other < pack.others && g < pack.keys && pack.mask[number] == 0.0f) pack.row_of[number] = -1;
+            row += total;
+        }
+    }
+    const long used = pack.group[pack.groups];
+    for (long row = used + moec_first(); row < pack.rows; row += moec_step()) {
+        for (int i = 0; i < pack.rank; i++) pack.coordinate[i][row] = 0;
+        pack.other[row] = pack.list[row] = 0;
+    }
+}
+
+/* start[o+1] = rows with the other coordinates o. */
+extern "C" __global__ void moec_pack_count_others(MoecPackOnDevice pack) {
+    long coordinate[MOEC_MAX_RANK];
+    for (long other = moec_first(); other < pack.others; other += moec_step()) {
+        int count = 0;
+        for (long key = 0; key < pack.keys; key++)
+            count += pack.row_of[moec_entry(pack, key, other, coordinate)] >= 0;
+        pack.start[other + 1] = count;
+    }
+}
+
+/* The rows of each, ascending: they are few. */
+extern "C" __global__ void moec_pack_list(MoecPackOnDevice pack) {
+    long coordinate[MOEC_MAX_RANK];
+    for (long other = moec_first(); other < pack.others; other += moec_step()) {
+        int32_t *list = pack.list + pack.start[other];
+        int count = 0;
+        for (long key = 0; key < pack.keys; key++) {
+            const int row = pack.row_of[moec_entry(pack, key, other, coordinate)];
+            if (row < 0) continue;
+            int at = count++;
+            for (; at > 0 && list[at - 1] > row; at--) list[at] = list[at - 1];
+            list[at] = row;
+        }
+    }
+}
+
+#endif

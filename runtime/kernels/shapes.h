@@ -1,0 +1,35 @@
+/* shapes: what the host hands to kernels of a device in one piece. Included by both sides. */
+#ifndef MOEC_SHAPES_H
+#define MOEC_SHAPES_H
+
+#include "abi.h"
+
+/* A pack (CALL_PACK of compiler/ir.h): a counting sort of the true entries of a mask by group. An entry is the pair of its
+ * key coordinates (keys of them) and its other coordinates. */
+typedef struct MoecPackOnDevice {
+    int rank;
+    long shape[MOEC_MAX_RANK]; /* of the mask */
+    int key[MOEC_MAX_RANK];    /* 1: the dimension is part of the group */
+    long rows, keys, groups, others;
+    const float *mask;
+    int through_count; /* further parts of the group, before the keys: values of int tensors */
+    const int32_t *through[MOEC_MAX_RANK];
+    long through_size[MOEC_MAX_RANK];
+    long through_stride[MOEC_MAX_RANK][MOEC_MAX_RANK]; /* by dimension of the mask */
+    int32_t *coordinate[MOEC_MAX_RANK];                /* [rank] of [rows] */
+    int32_t *group;                                    /* [groups+1] */
+    int32_t *row_of;                                   /* [shape], -1 where the mask is 0 */
+    int32_t *other;                                    /* [rows] */
+    int32_t *start, *list;                             /* [others+1], [rows] */
+} MoecPackOnDevice;
+
+/* A product over packed rows: see MoecGrouped in routing.h. */
+typedef struct MoecGroupedOnDevice {
+    long groups, n, k;
+    long a_row;
+    long b_group, b_k, b_n;
+    long c_row;
+    int accumulate;
+} MoecGroupedOnDevice;
+
+#endif
