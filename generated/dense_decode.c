@@ -112,7 +112,7 @@ static const MoecAttend moec_options_decode_3 = {
 };
 
 /* act_y[b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:80 */
+   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:86 */
 static void kernel_decode_4(const float *restrict attended, const float *restrict sdpa_gate_hidden,
         float *restrict sdpa_gate_y)
 {
@@ -262,7 +262,7 @@ static void run_decode(const MoecRun *run)
                 cache_key_rotary_y + (i * 32) * 8, cache_attention_v + ((i * 32) * 2) * 8, NULL, attended,
                 attended_lse);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:62 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
         kernel_decode_4(attended, sdpa_gate_hidden, sdpa_gate_y);

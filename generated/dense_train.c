@@ -153,7 +153,7 @@ static const MoecAttend moec_options_train_3 = {
 };
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:80 */
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:86 */
 static void kernel_train_4(long i, const float *restrict attended, const float *restrict sdpa_gate_hidden,
         float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -491,7 +491,7 @@ static void kernel_train_15(long i, const float *restrict x_3, const float *rest
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
         + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
-   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:80 */
+   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:86 */
 static void kernel_train_16(long i, const float *restrict attended, const float *restrict act_y,
         const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
         const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
@@ -520,7 +520,7 @@ static void kernel_train_16(long i, const float *restrict attended, const float 
 
 /* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
    d_sdpa_gate_hidden[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
-          -- std/gate.moe:62
+          -- std/gate.moe:65
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -796,7 +796,7 @@ static void run_train(const MoecRun *run)
                 key_rotary_y + ((i * 2) * 32) * 8, attention_v + (((i * 2) * 32) * 2) * 8, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:62 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
         kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
@@ -870,11 +870,11 @@ static void run_train(const MoecRun *run)
                 d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
                 attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:62 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
         moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, d_attention_norm_y_2);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_hidden[b,s,h,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:62 */
+                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:65 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_hidden,
                 d_block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
