@@ -1,6 +1,7 @@
 /* main: the moec command. */
 #include "commands.h"
 #include "complain.h"
+#include "threads.h"
 #include "version.h"
 
 #include <locale.h>
@@ -79,7 +80,10 @@ int main(int argc, char **argv) {
         return row ? row->run(2, (char *[]){argv[2], help, NULL}) : print_help(stdout);
     }
     const Command *row = command_row(name);
-    if (row) return row->run(argc - 1, argv + 1);
+    if (row) {
+        threads_wait_briefly(argv);
+        return row->run(argc - 1, argv + 1);
+    }
     complain("`moec help` lists the commands", "there is no command '%s'", name);
     return EXIT_USAGE;
 }
