@@ -254,6 +254,9 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL}},
+    {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
 };
