@@ -37,13 +37,14 @@ OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Icompiler -Iruntime -Iruntime/kernel
         $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm
+LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 COMPILER := $(filter-out compiler/embed.c,$(wildcard compiler/*.c))
 RUNTIME := $(wildcard runtime/*.c)
 STDLIB := $(sort $(wildcard stdlib/*.moe))
-CARRIED := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/standalone/*))
+CARRIED := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
+SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
@@ -55,7 +56,7 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
 .DELETE_ON_ERROR:
 
 .PHONY: all
-all: $(BUILD)/moec $(BUILD)/libmoec.a
+all: $(BUILD)/moec $(BUILD)/libmoec.a $(BUILD)/libmoec_sim.so
 
 $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -67,6 +68,14 @@ $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
 $(BUILD)/%.o: %.c | $(BUILD)/parser.h
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+
+# The simulated CUDA driver: a library that MOEC_CUDA names. Kernels are compiled against the header that it carries.
+$(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
+	$(BUILD)/embed sim_file runtime sim/sim.h sim/cuda_sim.h > $@
+
+$(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim/*.h)
+	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
+	    $(SIMULATED) $(BUILD)/sim_text.c -ldl
 
 # What flex, bison and the embedder write.
 $(BUILD)/%.o: $(BUILD)/%.c | $(BUILD)/parser.h

@@ -14,26 +14,60 @@ static size_t slot_bytes(const MoecTensor *tensor) {
     return (tensor_count(tensor) * ELEMENT + 63) / 64 * 64;
 }
 
+static size_t all_bytes(const MoecTensor *tensors, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) bytes += slot_bytes(&tensors[i]);
+    return bytes;
+}
+
+/* Where every slot lies in its block; outputs of one value come first, to be fetched together. */
+static void lay_out(Call *call) {
+    const MoecGraphEntry *graph = call->graph;
+    size_t at = 0;
+    for (int i = 0; i < graph->input_count; at += slot_bytes(&graph->inputs[i++])) {
+        call->inputs[i] = call->input_block + at;
+        call->inputs_there[i] = call->input_block_there + at;
+    }
+    at = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < graph->output_count; i++) {
+            if ((tensor_count(&graph->outputs[i]) == 1) == pass) continue;
+            call->outputs[i] = (float *)(void *)(call->output_block + at);
+            call->outputs_there[i] = (float *)(void *)(call->output_block_there + at);
+            at += slot_bytes(&graph->outputs[i]);
+        }
+        if (pass == 0) call->number_bytes = at;
+    }
+}
+
+static bool take_blocks(Call *call) {
+    Device *device = call->model->device;
+    call->input_block = memory_map(call->input_bytes);
+    call->output_block = memory_map(call->output_bytes);
+    call->input_block_there =
+        device->apart ? device->kind->allocate(device, call->input_bytes) : call->input_block;
+    call->output_block_there =
+        device->apart ? device->kind->allocate(device, call->output_bytes) : call->output_block;
+    return call->input_block && call->output_block && call->input_block_there &&
+           call->output_block_there;
+}
+
 Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache) {
     Call *call = memory_new(sizeof *call);
     call->model = model;
     call->graph = graph;
     call->inputs = memory_new(sizeof(void *) * (size_t)(graph->input_count + 1));
+    call->inputs_there = memory_new(sizeof(void *) * (size_t)(graph->input_count + 1));
     call->outputs = memory_new(sizeof(float *) * (size_t)(graph->output_count + 1));
-    bool good = true;
-    for (int i = 0; i < graph->input_count; i++) {
-        call->inputs[i] = memory_map(slot_bytes(&graph->inputs[i]));
-        call->bytes += slot_bytes(&graph->inputs[i]);
-        good = good && call->inputs[i];
-    }
-    for (int i = 0; i < graph->output_count; i++) {
-        call->outputs[i] = memory_map(slot_bytes(&graph->outputs[i]));
-        call->bytes += slot_bytes(&graph->outputs[i]);
-        good = good && call->outputs[i];
-    }
+    call->outputs_there = memory_new(sizeof(float *) * (size_t)(graph->output_count + 1));
+    call->input_bytes = all_bytes(graph->inputs, graph->input_count);
+    call->output_bytes = all_bytes(graph->outputs, graph->output_count);
+    call->bytes = call->input_bytes + call->output_bytes;
+    bool good = take_blocks(call);
+    if (good) lay_out(call);
     call->cache = cache;
     if (!cache && graph->cache_bytes) {
-        call->cache = memory_map(graph->cache_bytes);
+        call->cache = model->device->kind->allocate(model->device, graph->cache_bytes);
         call->owns_cache = true;
         call->bytes += graph->cache_bytes;
         good = good && call->cache;
@@ -48,13 +82,18 @@ Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache) {
 
 void call_close(Call *call) {
     if (!call) return;
-    for (int i = 0; i < call->graph->input_count; i++)
-        memory_unmap(call->inputs[i], slot_bytes(&call->graph->inputs[i]));
-    for (int i = 0; i < call->graph->output_count; i++)
-        memory_unmap(call->outputs[i], slot_bytes(&call->graph->outputs[i]));
-    if (call->owns_cache) memory_unmap(call->cache, call->graph->cache_bytes);
+    Device *device = call->model->device;
+    if (device->apart) {
+        device->kind->release(device, call->input_block_there, call->input_bytes);
+        device->kind->release(device, call->output_block_there, call->output_bytes);
+    }
+    memory_unmap(call->input_block, call->input_bytes);
+    memory_unmap(call->output_block, call->output_bytes);
+    if (call->owns_cache) device->kind->release(device, call->cache, call->graph->cache_bytes);
     free(call->inputs);
+    free(call->inputs_there);
     free(call->outputs);
+    free(call->outputs_there);
     free(call);
 }
 
@@ -120,21 +159,37 @@ long call_vocabulary(const Call *call) {
     return 0;
 }
 
-void call_run(Call *call, uint64_t seed, bool last_micro_batch) {
+bool call_run(Call *call, uint64_t seed, bool last_micro_batch) {
     Model *model = call->model;
+    Device *device = model->device;
+    const ModelMemory *there = &model->there;
     MoecRun run = {
-        .weights = model->weights,
-        .gradients = model->gradients,
-        .states = model->layer_states,
+        .weights = there->weights,
+        .gradients = there->gradients,
+        .states = there->layer_states,
         .cache = call->cache,
-        .arena = model->arena,
-        .inputs = (const void *const *)call->inputs,
-        .outputs = call->outputs,
+        .arena = there->arena,
+        .inputs = (const void *const *)call->inputs_there,
+        .outputs = call->outputs_there,
         .seed = seed,
         .last_micro_batch = last_micro_batch,
-        .host = &model->host,
     };
-    call->graph->run(&run);
+    return device->kind->put(device, call->input_block_there, call->input_block,
+                             call->input_bytes) &&
+           device->kind->run(model->engine, call->graph, &run);
+}
+
+const float *call_get(Call *call, int slot) {
+    Device *device = call->model->device;
+    size_t bytes = tensor_count(&call->graph->outputs[slot]) * ELEMENT;
+    bool good = device->kind->get(device, call->outputs[slot], call->outputs_there[slot], bytes);
+    return good ? call->outputs[slot] : NULL;
+}
+
+bool call_get_numbers(Call *call) {
+    Device *device = call->model->device;
+    return device->kind->get(device, call->output_block, call->output_block_there,
+                             call->number_bytes);
 }
 
 int call_output(const Call *call, const char *name) {

@@ -9,7 +9,13 @@ typedef struct Call {
     const MoecGraphEntry *graph;
     void **inputs;   /* by slot */
     float **outputs; /* by slot */
-    float *cache;
+    /* The blocks that those lie in, and the same where the device has them: the same blocks on the CPU. */
+    unsigned char *input_block, *output_block, *input_block_there, *output_block_there;
+    void **inputs_there;
+    float **outputs_there;
+    size_t input_bytes, output_bytes;
+    size_t number_bytes; /* of the outputs of one value, at the beginning of their block */
+    float *cache;        /* the device's */
     bool owns_cache;
     size_t bytes; /* of inputs, outputs and cache */
 } Call;
@@ -31,7 +37,12 @@ const MoecTensor *call_foreign_input(const Call *call);
 /* How many values the token input takes (0: any); 0 when there is none. */
 long call_vocabulary(const Call *call);
 
-void call_run(Call *call, uint64_t seed, bool last_micro_batch);
+/* False after a message of the device; outputs of a device apart are then to be fetched. */
+bool call_run(Call *call, uint64_t seed, bool last_micro_batch);
+/* An output, fetched where the device is apart; NULL after a message. */
+const float *call_get(Call *call, int slot);
+/* Fetches all outputs of one value. */
+bool call_get_numbers(Call *call);
 
 /* The slot of an output by name, or -1. */
 int call_output(const Call *call, const char *name);

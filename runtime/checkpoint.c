@@ -25,6 +25,10 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle, 
     json_t *notes = json_object();
     int count;
     Entry *entries = model_entries(model, optimizer, notes, &count);
+    if (!entries) {
+        json_decref(notes);
+        return false;
+    }
     char seed[24], position[24], tokens[24];
     snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
     snprintf(position, sizeof position, "%" PRIu64, place->position);

@@ -32,6 +32,10 @@ static bool open_calls(Decoder *decoder) {
 }
 
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
+    return decoder_open_on(device_cpu(), compiler, expected, length);
+}
+
+Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length) {
     long context = (long)moec_option_number(compiler, "train.context", 256);
     Decoder *decoder = memory_new(sizeof *decoder);
     decoder->length = length > context ? length : context;
@@ -42,7 +46,7 @@ Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},
     };
-    decoder->model = model_open(compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
+    decoder->model = model_open_on(device, compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
     if (decoder->model && open_calls(decoder)) return decoder;
     decoder_close(decoder);
     return NULL;
@@ -62,19 +66,20 @@ long decoder_vocabulary(const Decoder *decoder) {
 }
 
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
-    const Call *last = decoder->step;
+    Call *last = decoder->step;
     while (count > 0) {
         Call *call = decoder->prefill && count >= PREFILL_TOKENS ? decoder->prefill : decoder->step;
         long part = call == decoder->prefill ? PREFILL_TOKENS : 1;
         call_set_tokens(call, tokens);
         call_set_scalar(call, "position", (double)decoder->position);
-        call_run(call, 0, false);
+        if (!call_run(call, 0, false)) return NULL;
         decoder->position += part;
         tokens += part;
         count -= part;
         last = call;
     }
     const MoecTensor *logits = &last->graph->outputs[decoder->logits];
-    return last->outputs[decoder->logits] + tensor_count(logits) -
-           (size_t)logits->shape[logits->rank - 1];
+    const float *all = call_get(last, decoder->logits);
+    size_t before = tensor_count(logits) - (size_t)logits->shape[logits->rank - 1];
+    return all ? all + before : NULL;
 }

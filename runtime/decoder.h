@@ -20,6 +20,8 @@ enum { PREFILL_TOKENS = 32 };
  * length: places of the caches, at least the spec's context. NULL after a message. The weights are
  * still to be read. */
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length);
+/* The same on another device than the CPU. */
+Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
 /* Feeds `count` >= 1 tokens; the logits after the last one, valid until the next call. */

@@ -7,14 +7,23 @@
 #ifndef DEVICE_H
 #define DEVICE_H
 
-#include "abi.h"
+#include "products.h"
+#include "public.h"
 
 #include <stdbool.h>
 
 typedef struct Device Device;
 
-/* A loaded table ready to run on a device: its kernels and its products. */
-typedef struct Engine Engine;
+/* A loaded table ready to run on a device: its kernels and its products. A kind of device may have more behind it. */
+typedef struct Engine {
+    Device *device;
+    const MoecTable *table;
+    MoecHost host;      /* what it lends to the program */
+    Products *products; /* the CPU's */
+    double seconds;     /* that loading took */
+    bool cached;        /* nothing had to be compiled */
+    char ledger[256];   /* what starting took, by phase; empty where there is nothing to tell */
+} Engine;
 
 /* One optimizer step over whole blocks; all pointers but `parameters` are the device's. */
 typedef struct BlockUpdate {
@@ -40,6 +49,9 @@ typedef struct DeviceKind {
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
     bool (*update)(Engine *engine, const BlockUpdate *update);
 } DeviceKind;
+
+/* The place of a scalar of the update by name, or -1. */
+int update_scalar(const MoecUpdate *update, const char *name);
 
 struct Device {
     const DeviceKind *kind;

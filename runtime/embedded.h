@@ -17,6 +17,8 @@ extern const int embedded_file_count;
 
 /* True for what generated programs include: abi.h and kernels/. */
 int embedded_is_header(const EmbeddedFile *file);
+/* True for those of them that only programs for a CUDA device include. */
+int embedded_is_cuda(const EmbeddedFile *file);
 /* The name without its folders. */
 const char *embedded_base(const EmbeddedFile *file);
 

@@ -40,7 +40,9 @@ static bool write_common(const char *folder, bool trains) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
         const char *name = embedded_base(file);
-        if (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)) continue;
+        if (embedded_is_cuda(file) ||
+            (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)))
+            continue;
         size_t length = strlen(name);
         bool readme = length > 3 && strcmp(name + length - 3, ".md") == 0;
         good = write_text(folder, readme ? "README.md" : name, file->text);

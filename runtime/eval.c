@@ -44,13 +44,14 @@ static bool measure(Call *forward, const char *path, bool json, long step) {
 
 int command_eval(int argc, char **argv) {
     const Command *command = command_row("eval");
-    const char *operand, *path = NULL;
+    const char *operand, *path = NULL, *name = "cpu";
     bool json = false;
     TextList sets = {0};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &path,
          "text, llm.c tokens, a folder or a quoted pattern of them"},
         {OPTION_FLAG, "--json", NULL, &json, "loss, bits_per_byte, tokens, step as JSON"},
+        {OPTION_TEXT, "--device", "NAME", &name, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets,
          "an option of the model, such as train.batch or train.context"},
         {.kind = OPTION_END},
@@ -60,8 +61,9 @@ int command_eval(int argc, char **argv) {
     if (!path) return arguments_wrong(command, NULL, "moec eval needs --data");
     Safetensors *file = checkpoint_open(operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets.items, sets.count) : NULL;
+    Device *device = compiler ? device_open(name) : NULL;
     const Wish wish = {.graph = MOEC_FORWARD};
-    Model *model = compiler ? model_open(compiler, &wish, 1, true) : NULL;
+    Model *model = device ? model_open_on(device, compiler, &wish, 1, true) : NULL;
     moec_close(compiler);
     bool good = model && model_read(model, file, false);
     const char *step = file ? safetensors_note(file, "step") : NULL;
@@ -69,6 +71,7 @@ int command_eval(int argc, char **argv) {
     good = forward && measure(forward, path, json, step ? strtol(step, NULL, 10) : 0);
     call_close(forward);
     model_close(model);
+    device_close(device);
     safetensors_close(file);
     return good ? 0 : EXIT_INPUT;
 }

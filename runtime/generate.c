@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct Options {
-    const char *operand, *prompt;
+    const char *operand, *prompt, *device;
     long tokens;
     bool speed;
     Sampling sampling;
@@ -54,6 +54,7 @@ static bool write_text(const Options *options, Decoder *decoder) {
             printf(" %d", token);
         if (isatty(1)) fflush(stdout);
         if (++made < options->tokens) logits = decoder_feed(decoder, &token, 1);
+        if (!logits) return false;
     }
     if (isatty(1)) putchar('\n');
     fflush(stdout);
@@ -66,17 +67,20 @@ static bool generate(const Options *options, const TextList *sets) {
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
     long length = (long)strlen(options->prompt);
-    Decoder *decoder = compiler ? decoder_open(compiler, length, length + options->tokens) : NULL;
+    Device *device = compiler ? device_open(options->device) : NULL;
+    Decoder *decoder =
+        device ? decoder_open_on(device, compiler, length, length + options->tokens) : NULL;
     moec_close(compiler);
     bool good = decoder && model_read(decoder->model, file, false) && write_text(options, decoder);
     decoder_close(decoder);
+    device_close(device);
     safetensors_close(file);
     return good;
 }
 
 int command_generate(int argc, char **argv) {
     const Command *command = command_row("generate");
-    Options options = {.tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
+    Options options = {.device = "cpu", .tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
     long seed = 0;
     TextList sets = {0};
     const Option table[] = {
@@ -90,6 +94,7 @@ int command_generate(int argc, char **argv) {
          "choose among the most likely that reach P together"},
         {OPTION_COUNT, "--seed", "N", &seed, "of the choices (default 0)"},
         {OPTION_FLAG, "--speed", NULL, &options.speed, "tell the speed on stderr"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };

@@ -68,7 +68,9 @@ bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stri
         if (!good) break;
         long windows = count - done < (uint64_t)batch ? (long)(count - done) : batch;
         call_set_windows(forward, tokens);
-        call_run(forward, 0, false);
+        good = call_run(forward, 0, false) && call_get_numbers(forward) &&
+               (logits < 0 || call_get(forward, logits));
+        if (!good) break;
         if (loss >= 0) losses += (double)forward->outputs[loss][0];
         calls++;
         nats += logits >= 0 ? sum_nats(forward->outputs[logits],

@@ -10,20 +10,80 @@
 
 enum { GRAPH_LIMIT = 8 };
 
-/* The C text of the wished graphs; NULL after the reports were printed. */
-static const char *text_of(MoecCompiler *compiler, const Wish *wishes, int count) {
+/* The texts of the wished graphs: C, and the kernels that it launches where the device wants them
+ * apart. False after the reports were printed. */
+static bool text_of(const Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                    const char *texts[2]) {
     MoecProgram *programs[GRAPH_LIMIT];
     for (int i = 0; i < count; i++) {
         const Wish *wish = &wishes[i];
         programs[i] = moec_compile(compiler, wish->graph, wish->batch, wish->context, wish->tokens);
         if (!programs[i]) {
             spec_good(compiler);
-            return NULL;
+            return false;
         }
     }
-    const char *text = moec_emit_c(compiler, programs, count, false);
-    if (!text) spec_good(compiler);
-    return text;
+    texts[0] = device->apart ? moec_emit_cuda(compiler, programs, count, false, &texts[1])
+                             : moec_emit_c(compiler, programs, count, false);
+    if (!texts[0]) spec_good(compiler);
+    return texts[0] != NULL;
+}
+
+static int moment_count(const Model *model) {
+    return model->trains && model->table->update ? model->table->update->state_count : 0;
+}
+
+/* The host's blocks; on a device apart they take room only once something is copied there. */
+static bool take_here(Model *model) {
+    const MoecTable *table = model->table;
+    model->weights = memory_map(table->weight_bytes);
+    model->layer_states = memory_map(table->state_bytes);
+    bool good = model->weights && model->layer_states;
+    if (model->trains) {
+        model->gradients = memory_map(table->weight_bytes);
+        good = good && model->gradients;
+    }
+    int moments = moment_count(model);
+    model->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
+    for (int i = 0; i < moments; i++) {
+        model->moments[i] = memory_map(table->weight_bytes);
+        good = good && model->moments[i];
+    }
+    return good;
+}
+
+enum { APART = 256 }; /* blocks begin at multiples of it */
+
+static size_t rounded(size_t bytes) {
+    return (bytes + APART - 1) / APART * APART;
+}
+
+/* The device's blocks: one piece of memory. */
+static bool take_there(Model *model) {
+    const MoecTable *table = model->table;
+    ModelMemory *there = &model->there;
+    int moments = moment_count(model);
+    size_t weights = rounded(table->weight_bytes), states = rounded(table->state_bytes);
+    there->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
+    if (!model->device->apart) {
+        there->weights = model->weights;
+        there->layer_states = model->layer_states;
+        there->gradients = model->gradients;
+        memcpy(there->moments, model->moments, sizeof(float *) * (size_t)moments);
+        there->arena = memory_map(model->arena_bytes);
+        return there->arena != NULL;
+    }
+    there->bytes = weights * (size_t)(1 + model->trains + moments) + states + model->arena_bytes;
+    there->block = model->device->kind->allocate(model->device, there->bytes);
+    if (!there->block) return false;
+    unsigned char *at = there->block;
+    there->weights = (float *)(void *)at;
+    there->layer_states = (float *)(void *)(at += weights);
+    at += states;
+    for (int i = 0; i < moments; i++, at += weights) there->moments[i] = (float *)(void *)at;
+    there->gradients = model->trains ? (float *)(void *)at : NULL;
+    there->arena = at + (model->trains ? weights : 0);
+    return true;
 }
 
 static bool take_memory(Model *model) {
@@ -33,40 +93,32 @@ static bool take_memory(Model *model) {
         model->trains = model->trains || graph->kind == MOEC_GRAPH_TRAIN;
         if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
     }
-    model->weights = memory_map(table->weight_bytes);
-    model->layer_states = memory_map(table->state_bytes);
-    model->arena = memory_map(model->arena_bytes);
-    bool good = model->weights && model->layer_states && model->arena;
-    if (model->trains) {
-        model->gradients = memory_map(table->weight_bytes);
-        good = good && model->gradients;
-    }
-    int moments = model->trains && table->update ? table->update->state_count : 0;
-    model->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
-    for (int i = 0; i < moments; i++) {
-        model->moments[i] = memory_map(table->weight_bytes);
-        good = good && model->moments[i];
-    }
     char size[16];
-    return good || complain("make train.batch or train.context smaller", "no memory for %s",
-                            memory_text(size, (double)model_bytes(model)));
+    return (take_here(model) && take_there(model)) ||
+           complain("make train.batch or train.context smaller", "no memory for %s on %s",
+                    memory_text(size, (double)model_bytes(model)), model->device->name);
 }
 
 Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
-    const char *text = text_of(compiler, wishes, count);
-    Module *module = text ? module_load(text, keep) : NULL;
+    return model_open_on(device_cpu(), compiler, wishes, count, keep);
+}
+
+Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                     bool keep) {
+    const char *texts[2] = {NULL, NULL};
+    Module *module =
+        text_of(device, compiler, wishes, count, texts) ? module_load(texts[0], keep) : NULL;
     if (!module) return NULL;
     Model *model = memory_new(sizeof *model);
+    model->device = device;
     model->module = module;
     model->table = module->table;
     model->parameters = public_tensors(model->table->parameters, model->table->parameter_count,
                                        &model->parameter_count);
     model->states =
         public_tensors(model->table->states, model->table->state_count, &model->state_count);
-    model->products = products_new(model->table);
-    model->host =
-        (MoecHost){.self = model->products, .product = model->products ? products_run : NULL};
-    if (take_memory(model)) return model;
+    model->engine = device->kind->engine_new(device, model->table, texts[1], keep);
+    if (model->engine && take_memory(model)) return model;
     model_close(model);
     return NULL;
 }
@@ -74,19 +126,51 @@ Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool ke
 void model_close(Model *model) {
     if (!model) return;
     const MoecTable *table = model->table;
-    for (int i = 0;
-         model->moments && table->update && model->trains && i < table->update->state_count; i++)
+    for (int i = 0; model->moments && i < moment_count(model); i++)
         memory_unmap(model->moments[i], table->weight_bytes);
     free(model->moments);
     memory_unmap(model->weights, table->weight_bytes);
     memory_unmap(model->gradients, table->weight_bytes);
     memory_unmap(model->layer_states, table->state_bytes);
-    memory_unmap(model->arena, model->arena_bytes);
+    if (model->there.block)
+        model->device->kind->release(model->device, model->there.block, model->there.bytes);
+    else
+        memory_unmap(model->there.arena, model->arena_bytes);
+    free(model->there.moments);
     public_free(model->parameters, model->parameter_count);
     public_free(model->states, model->state_count);
-    products_free(model->products);
+    if (model->engine) model->device->kind->engine_free(model->engine);
     module_free(model->module);
     free(model);
+}
+
+typedef bool (*Copy)(Device *device, void *to, const void *from, size_t bytes);
+
+bool model_put(const Model *model) {
+    const MoecTable *table = model->table;
+    const ModelMemory *there = &model->there;
+    Copy put = model->device->kind->put;
+    bool good = put(model->device, there->weights, model->weights, table->weight_bytes) &&
+                put(model->device, there->layer_states, model->layer_states, table->state_bytes);
+    for (int i = 0; good && i < moment_count(model); i++)
+        good = put(model->device, there->moments[i], model->moments[i], table->weight_bytes);
+    return good;
+}
+
+bool model_get(const Model *model, bool optimizer) {
+    const MoecTable *table = model->table;
+    const ModelMemory *there = &model->there;
+    Copy get = model->device->kind->get;
+    bool good = get(model->device, model->weights, there->weights, table->weight_bytes) &&
+                get(model->device, model->layer_states, there->layer_states, table->state_bytes);
+    for (int i = 0; good && optimizer && i < moment_count(model); i++)
+        good = get(model->device, model->moments[i], there->moments[i], table->weight_bytes);
+    return good;
+}
+
+bool model_get_gradients(const Model *model) {
+    return model->device->kind->get(model->device, model->gradients, model->there.gradients,
+                                    model->table->weight_bytes);
 }
 
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
@@ -128,6 +212,7 @@ static void initialise_block(const PublicTensor *tensors, int count, float *bloc
 void model_initialise(Model *model, uint64_t seed) {
     initialise_block(model->parameters, model->parameter_count, model->weights, seed);
     initialise_block(model->states, model->state_count, model->layer_states, seed);
+    model_put(model);
 }
 
 static bool same_shape(const PublicTensor *one, const Entry *entry) {
@@ -182,7 +267,7 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     for (int i = 0; i < model->state_count && good; i++)
         good =
             read_tensor(file, model->states[i].name, &model->states[i], model->layer_states, false);
-    return good;
+    return good && model_put(model);
 }
 
 static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
@@ -201,6 +286,7 @@ static void add_axes(json_t *notes, const PublicTensor *one) {
 }
 
 Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
+    if (!model_get(model, optimizer)) return NULL;
     const MoecUpdate *update = optimizer ? model->table->update : NULL;
     int copies = 1 + (update ? update->state_count : 0);
     Entry *entries = memory_new(sizeof *entries *

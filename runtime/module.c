@@ -111,8 +111,7 @@ static bool make(Module *module, const char *text, const char *parent, const cha
     return good;
 }
 
-/* The cache folder, made when it is not there; NULL when there can be none. */
-static char *cache_folder(void) {
+char *module_cache_folder(void) {
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char *folder = base && *base == '/'   ? path_join(base, "moec")
                    : home && *home == '/' ? path_join(home, ".cache/moec")
@@ -127,7 +126,7 @@ Module *module_load(const char *text, bool keep) {
     Module *module = memory_new(sizeof *module);
     module->text_bytes = strlen(text);
     double start = seconds_now();
-    char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
+    char *folder = keep ? module_cache_folder() : NULL, *kept = NULL, *kernels = NULL;
     if (folder) {
         kept = cache_name(folder, "", text, ".so");
         kernels = cache_name(folder, "kernels-", "", ".o");

@@ -19,6 +19,8 @@ typedef struct Module {
 /* keep: use the cache. NULL after a message. */
 Module *module_load(const char *text, bool keep);
 void module_free(Module *module);
+/* The folder of what is kept, made when it is not there: a new string, or NULL when there can be none. */
+char *module_cache_folder(void);
 /* Writes the embedded headers that hosted programs include into a folder; false after a message. */
 bool module_write_headers(const char *folder);
 

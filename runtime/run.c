@@ -20,6 +20,7 @@
 typedef struct Options {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
+    Device *on; /* the CPU for the definition */
     bool logits, loss, gradients;
     TextList sets;
 } Options;
@@ -104,7 +105,10 @@ static void take_outputs(const Options *options, const Call *call, Results *resu
 static bool run_hosted(const Options *options, Call *call, const Batch *batch, Results *results) {
     call_set_scalar(call, "loss_scale", 1);
     call_set_windows(call, batch->tokens);
-    call_run(call, (uint64_t)options->seed, true);
+    bool good = call_run(call, (uint64_t)options->seed, true);
+    for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
+    if (good && call->graph->kind == MOEC_GRAPH_TRAIN) good = model_get_gradients(call->model);
+    if (!good) return false;
     take_outputs(options, call, results);
     return true;
 }
@@ -204,7 +208,7 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     Safetensors *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
     const Wish wish = {.graph = graph, .batch = batch.batch, .context = batch.context};
-    Model *model = good ? model_open(compiler, &wish, 1, true) : NULL;
+    Model *model = good ? model_open_on(options->on, compiler, &wish, 1, true) : NULL;
     good = model != NULL;
     if (good) {
         model_initialise(model, 0);
@@ -266,7 +270,7 @@ int command_run(int argc, char **argv) {
         {OPTION_TEXT, "--out", "FILE", &options.out,
          "the safetensors file to write: logits, loss, gradient:NAME"},
         {OPTION_TEXT, "--device", "NAME", &options.device,
-         "cpu (default), or eval: the definition, in double precision"},
+         "cpu (default), cuda, cuda:N, or eval: the definition, in double precision"},
         {OPTION_COUNT, "--context", "N", &options.context, "tokens of a sequence (train.context)"},
         {OPTION_COUNT, "--seed", "N", &options.seed,
          "of the random numbers of this run (default 0)"},
@@ -282,7 +286,11 @@ int command_run(int argc, char **argv) {
     if (!read_wants(&options))
         return arguments_wrong(command, "for example --want logits,loss",
                                "--want takes logits, loss and grads, not '%s'", options.want);
-    if (strcmp(options.device, "eval") != 0 && strcmp(options.device, "cpu") != 0)
-        return arguments_wrong(command, "cpu or eval", "there is no device '%s'", options.device);
-    return run(&options) ? 0 : EXIT_INPUT;
+    if (strcmp(options.device, "eval") != 0 && strcmp(options.device, "cpu") != 0 &&
+        strncmp(options.device, "cuda", 4) != 0)
+        return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'", options.device);
+    options.on = device_open(strcmp(options.device, "eval") == 0 ? "cpu" : options.device);
+    bool good = options.on && run(&options);
+    device_close(options.on);
+    return good ? 0 : EXIT_INPUT;
 }

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 16, SCALAR_LIMIT = 32 };
-
 void step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
     long context = stepper->order.context;
@@ -20,35 +18,6 @@ void step_prepare(Stepper *stepper) {
 void step_release(Stepper *stepper) {
     free(stepper->windows);
     free(stepper->outputs);
-}
-
-/* Padding between tensors stays zero, so blocks are summed whole: in chunks of fixed length,
- * whatever the threads. */
-static double square_sum(const float *values, size_t count) {
-    long chunks = (long)((count + CHUNK - 1) / CHUNK);
-    double *sums = memory_new(sizeof *sums * (size_t)(chunks + 1)), total = 0;
-#pragma omp parallel for schedule(static)
-    for (long chunk = 0; chunk < chunks; chunk++) {
-        size_t start = (size_t)chunk * CHUNK, end = start + CHUNK < count ? start + CHUNK : count;
-        double sum = 0;
-#pragma omp simd reduction(+ : sum)
-        for (size_t i = start; i < end; i++) sum += (double)values[i] * (double)values[i];
-        sums[chunk] = sum;
-    }
-    for (long chunk = 0; chunk < chunks; chunk++) total += sums[chunk];
-    free(sums);
-    return total;
-}
-
-static void clear_gradients(const Model *model) {
-    size_t count = model->table->weight_bytes / sizeof(float);
-    long chunks = (long)((count + CHUNK - 1) / CHUNK);
-#pragma omp parallel for schedule(static)
-    for (long chunk = 0; chunk < chunks; chunk++) {
-        size_t start = (size_t)chunk * CHUNK;
-        memset(model->gradients + start, 0,
-               sizeof(float) * (start + CHUNK < count ? CHUNK : count - start));
-    }
 }
 
 static uint64_t window_start(const Stepper *stepper, uint64_t sample) {
@@ -77,25 +46,36 @@ static double scalar_value(const char *name, const Stepper *stepper, const StepR
     return strcmp(name, "clip") == 0 ? factor : 0;
 }
 
-static void update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
+static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
     const Model *model = stepper->train->model;
     const MoecUpdate *update = model->table->update;
-    float scalars[SCALAR_LIMIT] = {0};
-    int matrix = -1;
-    for (int i = 0; i < update->scalar_count && i < SCALAR_LIMIT; i++) {
+    float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
+    for (int i = 0; i < update->scalar_count; i++)
         scalars[i] = (float)scalar_value(update->scalar_names[i], stepper, result, step, factor);
-        if (strcmp(update->scalar_names[i], "matrix") == 0) matrix = i;
-    }
-    float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
-    for (int i = 0; i < model->table->parameter_count; i++) {
-        const MoecTensor *tensor = &model->table->parameters[i];
-        size_t offset = tensor->offset / sizeof(float);
-        for (int j = 0; j < update->state_count; j++) moments[j] = model->moments[j] + offset;
-        if (matrix >= 0) scalars[matrix] = (float)tensor->matrix;
-        update->run(model->weights + offset, model->gradients + offset, moments,
-                    (long)tensor_count(tensor), scalars);
-    }
-    free(moments);
+    const BlockUpdate given = {
+        .weights = model->there.weights,
+        .gradients = model->there.gradients,
+        .moments = model->there.moments,
+        .scalars = scalars,
+    };
+    bool good = model->device->kind->update(model->engine, &given);
+    free(scalars);
+    return good;
+}
+
+/* One micro-batch, its outputs of one value added to the means. */
+static bool run_part(Stepper *stepper, long step, long part) {
+    Call *call = stepper->train;
+    const MoecGraphEntry *graph = call->graph;
+    long parts = stepper->settings.accumulate;
+    call_set_windows(call, stepper->windows);
+    if (!call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)), part == parts - 1) ||
+        !call_get_numbers(call))
+        return false;
+    for (int i = 0; i < graph->output_count; i++)
+        if (tensor_count(&graph->outputs[i]) == 1)
+            stepper->outputs[i] += (double)call->outputs[i][0] / (double)parts;
+    return true;
 }
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
@@ -104,32 +84,30 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     const MoecGraphEntry *graph = call->graph;
     const Settings *settings = &stepper->settings;
     long parts = settings->accumulate;
-    clear_gradients(model);
+    const DeviceKind *kind = model->device->kind;
+    if (!kind->zero(model->device, model->there.gradients, model->table->weight_bytes)) return false;
     memset(stepper->outputs, 0, sizeof(double) * (size_t)graph->output_count);
     call_set_scalar(call, "loss_scale", 1.0 / (double)parts);
     call_set_scalar(call, "step", (double)step);
     call_set_scalar(call, "steps", (double)settings->steps);
     for (long part = 0; part < parts; part++) {
         if (!read_windows(stepper, position + (uint64_t)(part * graph->batch))) return false;
-        call_set_windows(call, stepper->windows);
-        call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)),
-                 part == parts - 1);
-        for (int i = 0; i < graph->output_count; i++)
-            if (tensor_count(&graph->outputs[i]) == 1)
-                stepper->outputs[i] += (double)call->outputs[i][0] / (double)parts;
+        if (!run_part(stepper, step, part)) return false;
     }
     int loss = call_output(call, "loss");
     /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
      * the mean. */
     double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)parts;
     result->loss = loss >= 0 ? stepper->outputs[loss] : NAN;
-    result->norm =
-        mean * sqrt(square_sum(model->gradients, model->table->weight_bytes / sizeof(float)));
+    double squares; /* padding between tensors stays zero: the block is summed whole */
+    if (!kind->square_sum(model->engine, model->there.gradients,
+                          model->table->weight_bytes / sizeof(float), &squares))
+        return false;
+    result->norm = mean * sqrt(squares);
     result->rate =
         settings->rate * model->table->update->rate((double)step, (double)settings->steps);
     if (!isfinite(result->loss) || !isfinite(result->norm)) return true;
     double clip =
         settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
-    update_all(stepper, result, step, mean * clip);
-    return true;
+    return update_all(stepper, result, step, mean * clip);
 }

@@ -20,7 +20,7 @@
 enum { HELD_OUT_WINDOWS = 64, HELD_OUT_SHARE = 20 };
 
 typedef struct Options {
-    const char *operand, *data, *validation, *out;
+    const char *operand, *data, *validation, *out, *device;
     long steps, seed; /* -1: as the spec says */
     bool resume, no_cache;
     TextList sets;
@@ -30,6 +30,7 @@ typedef struct Training {
     const Options *options;
     char *bundle;
     Settings settings;
+    Device *device;
     Model *model;
     Call *train, *forward;
     Data *data, *other; /* other: the data of --val */
@@ -46,6 +47,8 @@ typedef struct Training {
 
 static bool build(Training *training) {
     const Options *options = training->options;
+    training->device = device_open(options->device);
+    if (!training->device) return false;
     MoecCompiler *compiler = spec_open(options->operand, &options->sets);
     if (!compiler) return false;
     training->settings = settings_of(compiler);
@@ -53,7 +56,7 @@ static bool build(Training *training) {
     if (options->seed >= 0) training->settings.seed = options->seed;
     const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_FORWARD}, {.graph = MOEC_UPDATE}};
     training->bundle = memory_format("%s", moec_bundle(compiler));
-    training->model = model_open(compiler, wishes, 3, !options->no_cache);
+    training->model = model_open_on(training->device, compiler, wishes, 3, !options->no_cache);
     moec_close(compiler);
     if (!training->model) return false;
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);
@@ -177,6 +180,7 @@ static void print_plan(const Training *training, size_t program) {
            memory_text(text[1], 2 * weights), memory_text(text[2], moments),
            memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
            memory_text(text[5], (double)program));
+    if (*model->engine->ledger) printf("%s\n", model->engine->ledger);
     fflush(stdout);
 }
 
@@ -323,12 +327,13 @@ static void release(Training *training) {
     call_close(training->train);
     call_close(training->forward);
     model_close(training->model);
+    device_close(training->device);
     free(training->bundle);
 }
 
 int command_train(int argc, char **argv) {
     const Command *command = command_row("train");
-    Options options = {.steps = -1, .seed = -1};
+    Options options = {.device = "cpu", .steps = -1, .seed = -1};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &options.data,
          "text, llm.c tokens, a folder or a quoted pattern of them"},
@@ -342,6 +347,7 @@ int command_train(int argc, char **argv) {
         {OPTION_FLAG, "--resume", NULL, &options.resume,
          "go on from DIR/last.safetensors; start when there is none"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
          "an option of the model, as in the file"},
         {.kind = OPTION_END},
@@ -353,10 +359,10 @@ int command_train(int argc, char **argv) {
     Training training = {.options = &options};
     bool good = build(&training) && open_data(&training);
     if (good) {
-        training.ceiling = ceiling_products_quick();
+        if (!training.device->apart) training.ceiling = ceiling_products_quick();
         memory_reset_peak();
         size_t program =
-            products_prepare(training.model->products) + memory_of_threads(training.model->table);
+            products_prepare(training.model->engine->products) + memory_of_threads(training.model->table);
         program += memory_resident();
         good = start(&training);
         if (good) {

@@ -1,0 +1,146 @@
+#include "cuda_products.h"
+
+#include "memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* The library counts in columns, we in rows: it is asked for c' = b' a', whose memory is that of c = a b. */
+
+enum { WORKSPACE = 32 << 20 };
+
+typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
+
+typedef struct Entry {
+    EntryState state;
+    BlasProduct *product;
+    BlasLayout *left, *right, *result; /* b', a', c' */
+    BlasChoice choice;
+    long turns; /* of the batch dimension that the library does not do itself */
+    long a_turn, b_turn, c_turn;
+} Entry;
+
+struct CudaProducts {
+    CudaDevice *device;
+    const CudaBlas *blas;
+    const MoecProduct *products;
+    int count;
+    BlasHandle *handle;
+    BlasPreference *preference;
+    CudaPointer workspace;
+    Entry entries[];
+};
+
+/* One operand as the library sees it. */
+typedef struct Side {
+    long rows, columns, leading;
+    int transposed;
+} Side;
+
+/* `along` is the stride between neighbours in a row of ours, `across` that between rows. */
+static Side side_of(long rows, long columns, long across, long along) {
+    Side side = {columns, rows, across, 0};
+    if (along != 1)
+        side = (Side){rows, columns, along, 1};
+    if (side.leading < side.rows)
+        side.leading = side.rows;
+    return side;
+}
+
+static bool make_layout(const CudaBlas *blas, BlasLayout **layout, const Side *side, int batch, long stride) {
+    int64_t step = stride;
+    return !blas->layout_new(layout, BLAS_F32, (unsigned long long)side->rows, (unsigned long long)side->columns,
+                             side->leading) &&
+           !blas->layout_set(*layout, BLAS_LAYOUT_BATCH, &batch, sizeof batch) &&
+           !blas->layout_set(*layout, BLAS_LAYOUT_BATCH_STRIDE, &step, sizeof step);
+}
+
+static bool make_product(const CudaBlas *blas, Entry *entry, const Side *left, const Side *right) {
+    int32_t transpose_left = left->transposed, transpose_right = right->transposed;
+    return !blas->product_new(&entry->product, BLAS_COMPUTE_F32, BLAS_F32) &&
+           !blas->product_set(entry->product, BLAS_TRANSPOSE_A, &transpose_left, sizeof transpose_left) &&
+           !blas->product_set(entry->product, BLAS_TRANSPOSE_B, &transpose_right, sizeof transpose_right);
+}
+
+static bool make_entry(CudaProducts *products, Entry *entry, const MoecProduct *product) {
+    const CudaBlas *blas = products->blas;
+    int inner = product->batch[1] > 1; /* the dimension that the library does */
+    int batch = (int)product->batch[inner], found = 0;
+    Side left = side_of(product->k, product->n, product->b_k, product->b_n);
+    Side right = side_of(product->m, product->k, product->a_m, product->a_k);
+    Side result = side_of(product->m, product->n, product->c_m, 1);
+    entry->turns = inner ? product->batch[0] : 1;
+    entry->a_turn = product->a_batch[0];
+    entry->b_turn = product->b_batch[0];
+    entry->c_turn = product->c_batch[0];
+    return make_product(blas, entry, &left, &right) &&
+           make_layout(blas, &entry->left, &left, batch, product->b_batch[inner]) &&
+           make_layout(blas, &entry->right, &right, batch, product->a_batch[inner]) &&
+           make_layout(blas, &entry->result, &result, batch, product->c_batch[inner]) &&
+           !blas->choose(products->handle, entry->product, entry->left, entry->right, entry->result, entry->result,
+                         products->preference, 1, &entry->choice, &found) &&
+           found == 1;
+}
+
+static void entry_free(const CudaBlas *blas, Entry *entry) {
+    BlasLayout *layouts[] = {entry->left, entry->right, entry->result};
+    for (int i = 0; i < 3; i++)
+        if (layouts[i])
+            blas->layout_free(layouts[i]);
+    if (entry->product)
+        blas->product_free(entry->product);
+    *entry = (Entry){.state = ENTRY_DECLINED};
+}
+
+CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table) {
+    if (!device->library->has_blas || !table->product_count)
+        return NULL;
+    const CudaBlas *blas = &device->library->blas;
+    CudaProducts *products = memory_new(sizeof *products + sizeof(Entry) * (size_t)table->product_count);
+    products->device = device;
+    products->blas = blas;
+    products->products = table->products;
+    products->count = table->product_count;
+    size_t workspace = WORKSPACE;
+    if (!blas->create(&products->handle) && !blas->preference_new(&products->preference) &&
+        !blas->preference_set(products->preference, BLAS_PREFERENCE_WORKSPACE, &workspace, sizeof workspace) &&
+        !device->library->driver.allocate(&products->workspace, workspace))
+        return products;
+    cuda_products_free(products);
+    return NULL;
+}
+
+void cuda_products_free(CudaProducts *products) {
+    if (!products)
+        return;
+    for (int i = 0; i < products->count; i++)
+        entry_free(products->blas, &products->entries[i]);
+    if (products->workspace)
+        products->device->library->driver.release(products->workspace);
+    if (products->preference)
+        products->blas->preference_free(products->preference);
+    if (products->handle)
+        products->blas->destroy(products->handle);
+    free(products);
+}
+
+int cuda_products_run(CudaProducts *products, int index, const float *a, const float *b, float *c) {
+    Entry *entry = &products->entries[index];
+    const MoecProduct *product = &products->products[index];
+    if (entry->state == ENTRY_NEW) {
+        entry->state = ENTRY_READY;
+        if (!make_entry(products, entry, product))
+            entry_free(products->blas, entry);
+    }
+    if (entry->state != ENTRY_READY)
+        return 1;
+    const float one = 1, start = product->accumulate ? 1 : 0;
+    for (long turn = 0; turn < entry->turns; turn++) {
+        CudaPointer result = cuda_pointer(c + turn * entry->c_turn);
+        if (products->blas->run(products->handle, entry->product, &one, cuda_pointer(b + turn * entry->b_turn), entry->left,
+                                cuda_pointer(a + turn * entry->a_turn), entry->right, &start, result, entry->result, result,
+                                entry->result, &entry->choice, products->workspace, WORKSPACE, products->device->stream))
+            return 1;
+    }
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* cuda_products: the dense products of a table by cuBLASLt. The algorithm of a product is chosen once. */
+#ifndef CUDA_PRODUCTS_H
+#define CUDA_PRODUCTS_H
+
+#include "cuda.h"
+
+typedef struct CudaProducts CudaProducts;
+
+/* NULL without cuBLASLt: the program's own kernel then does the work. */
+CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table);
+void cuda_products_free(CudaProducts *products);
+
+/* As MoecHost.product: 0 when it was done. */
+int cuda_products_run(CudaProducts *products, int index, const float *a, const float *b, float *c);
+
+#endif

@@ -1,0 +1,44 @@
+/* sums: the sum of squares of a block of numbers, in one fixed order.
+ *
+ * Every thread block adds up its own piece; the last kernel adds the pieces. Sums of a few are kept in float, sums of those
+ * in double.
+ */
+#ifndef MOEC_SUMS_CUH
+#define MOEC_SUMS_CUH
+
+enum { MOEC_SUM_BLOCKS = 512, MOEC_SUM_THREADS = 256 };
+
+/* The sum over the threads of a block, in the first thread. */
+static __device__ double moec_sum_block(double value, double *warps /* shared, [32] */) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xffffffffu, value, step);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+    __syncthreads();
+    double sum = 0;
+    for (unsigned i = 0; threadIdx.x == 0 && i < blockDim.x / 32; i++) sum += warps[i];
+    return sum;
+}
+
+/* parts[block] = the sum of squares of its piece. values are 16-byte aligned, count a multiple of 4. */
+extern "C" __global__ void moec_square_parts(const float *values, long long count, double *parts) {
+    __shared__ double warps[32];
+    const float4 *fours = (const float4 *)values;
+    long long all = count / 4, step = (long long)gridDim.x * blockDim.x;
+    double sum = 0;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < all; i += step) {
+        float4 one = fours[i];
+        sum += (double)(one.x * one.x + one.y * one.y + (one.z * one.z + one.w * one.w));
+    }
+    sum = moec_sum_block(sum, warps);
+    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+/* total[0] = the sum of parts[0 .. count-1]; one block. */
+extern "C" __global__ void moec_square_total(const double *parts, int count, double *total) {
+    __shared__ double warps[32];
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < count; i += (int)blockDim.x) sum += parts[i];
+    sum = moec_sum_block(sum, warps);
+    if (threadIdx.x == 0) total[0] = sum;
+}
+
+#endif

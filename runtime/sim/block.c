@@ -1,0 +1,344 @@
+#include "block.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+enum { STACK_BYTES = 128 << 10, GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192 };
+
+/* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while others still read. */
+typedef struct Meeting {
+    unsigned mask, arrived;
+    int turn;
+    const char *file;
+    int line;
+    SimLanes lanes[2];
+} Meeting;
+
+typedef struct Warp {
+    Meeting meetings[GROUP_LIMIT];
+    int count;
+    uint32_t epoch;
+    unsigned existing;
+} Warp;
+
+typedef struct Block {
+    Thread threads[SIM_THREADS];
+    Warp warps[WARPS];
+    int thread_count, arrived, done;
+    bool failed;
+    void *arguments[SIM_ARGUMENTS]; /* in values: kernels may read them */
+    unsigned char values[ARGUMENT_BYTES] __attribute__((aligned(16)));
+    void *scheduler; /* its stack pointer */
+#if !defined(__x86_64__)
+    ucontext_t contexts[SIM_THREADS], home;
+#endif
+} Block;
+
+SimPlace *sim_place;
+
+static Block *block;
+static unsigned char *stacks;
+static Thread *current;
+static const Launch *launched;
+static uint32_t epoch;
+static unsigned char *shared;
+
+/* ---- switching ---- */
+
+#if defined(__x86_64__)
+
+/* Keeps what a called function must keep, on the stack that it leaves. */
+void sim_switch(void **from, void *to);
+__asm__(".text\n"
+        ".globl sim_switch\n"
+        ".hidden sim_switch\n"
+        ".type sim_switch, @function\n"
+        "sim_switch:\n"
+        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+        "    movq %rsp, (%rdi)\n"
+        "    movq %rsi, %rsp\n"
+        "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
+        "    ret\n"
+        ".size sim_switch, .-sim_switch\n");
+
+static void to_scheduler(Thread *thread) { sim_switch(&thread->stack_pointer, block->scheduler); }
+
+static void to_thread(Thread *thread) { sim_switch(&block->scheduler, thread->stack_pointer); }
+
+static void prepare(Thread *thread, void (*entry)(void)) {
+    void **top = (void **)(void *)(thread->stack + STACK_BYTES);
+    *--top = NULL; /* the entry finds the stack as after a call */
+    memcpy(--top, &entry, sizeof entry);
+    for (int i = 0; i < 6; i++)
+        *--top = NULL;
+    thread->stack_pointer = top;
+}
+
+#else
+
+static void to_scheduler(Thread *thread) { swapcontext(&block->contexts[thread->number], &block->home); }
+
+static void to_thread(Thread *thread) { swapcontext(&block->home, &block->contexts[thread->number]); }
+
+static void prepare(Thread *thread, void (*entry)(void)) {
+    ucontext_t *context = &block->contexts[thread->number];
+    getcontext(context);
+    context->uc_stack.ss_sp = thread->stack;
+    context->uc_stack.ss_size = STACK_BYTES;
+    context->uc_link = &block->home;
+    makecontext(context, entry, 0);
+}
+
+#endif
+
+static void thread_entry(void) {
+    launched->kernel->enter(block->arguments);
+    current->state = THREAD_DONE;
+    block->done++;
+    to_scheduler(current);
+    abort();
+}
+
+/* ---- what threads ask for ---- */
+
+static void release_barrier(void) {
+    for (int i = 0; i < block->thread_count; i++)
+        if (block->threads[i].state == THREAD_AT_BARRIER)
+            block->threads[i].state = THREAD_READY;
+    block->arrived = 0;
+    epoch++;
+}
+
+static void wait_here(ThreadState state, const char *file, int line) {
+    current->state = state;
+    current->file = file;
+    current->line = line;
+    to_scheduler(current);
+}
+
+void sim_barrier(const char *file, int line) {
+    for (int i = 0; i < block->thread_count; i++) {
+        const Thread *other = &block->threads[i];
+        if (other->state != THREAD_AT_BARRIER || (other->line == line && strcmp(other->file, file) == 0))
+            continue;
+        check_report(file, line, NULL, "divergent barrier: thread %d waits at the barrier of %s:%d", other->number, other->file,
+                     other->line);
+        block_fail();
+    }
+    block->arrived++;
+    if (block->arrived == block->thread_count)
+        release_barrier();
+    else
+        wait_here(THREAD_AT_BARRIER, file, line);
+}
+
+static Meeting *meeting_of(Warp *warp, unsigned mask) {
+    for (int i = 0; i < warp->count; i++)
+        if (warp->meetings[i].mask == mask)
+            return &warp->meetings[i];
+    if (warp->count == GROUP_LIMIT)
+        return NULL;
+    Meeting *meeting = &warp->meetings[warp->count++];
+    meeting->mask = mask;
+    meeting->arrived = 0;
+    return meeting;
+}
+
+const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises, const char *file, int line) {
+    Warp *warp = &block->warps[current->number / SIM_WARP];
+    unsigned own = 1u << current->place.lane;
+    mask &= warp->existing;
+    Meeting *meeting = mask & own ? meeting_of(warp, mask) : NULL;
+    if (!meeting) {
+        check_report(file, line, NULL, "the mask %08x does not name the lane that calls", mask);
+        block_fail();
+    }
+    if (meeting->arrived && (meeting->line != line || strcmp(meeting->file, file) != 0)) {
+        check_report(file, line, NULL, "divergent warp: other lanes of it wait at %s:%d", meeting->file, meeting->line);
+        block_fail();
+    }
+    meeting->file = file;
+    meeting->line = line;
+    SimLanes *lanes = &meeting->lanes[meeting->turn];
+    if (bytes)
+        memcpy(lanes->bytes[current->place.lane], value, bytes);
+    meeting->arrived |= own;
+    if (meeting->arrived != mask) {
+        wait_here(THREAD_IN_WARP, file, line);
+        return lanes;
+    }
+    int first = current->number / SIM_WARP * SIM_WARP;
+    for (int lane = 0; lane < SIM_WARP; lane++)
+        if (mask >> lane & 1 && lane != current->place.lane)
+            block->threads[first + lane].state = THREAD_READY;
+    meeting->arrived = 0;
+    meeting->turn ^= 1;
+    warp->epoch += synchronises != 0;
+    return lanes;
+}
+
+unsigned char *sim_shared(void) { return shared; }
+
+void *sim_atomic(void *word, size_t bytes) {
+    check_atomic(word, bytes, __builtin_return_address(0));
+    return word;
+}
+
+void sim_read(const void *from, size_t bytes) { check_access(from, bytes, false, __builtin_return_address(0)); }
+
+void sim_trap(const char *file, int line) {
+    check_report(file, line, NULL, "the kernel gave up");
+    block_fail();
+}
+
+/* Copies arrive when they are waited for, as late as the hardware may do it. */
+void sim_copy_async(void *to, const void *from, int bytes) {
+    if (current->copy_count == COPY_LIMIT)
+        sim_copy_wait(0);
+    check_access(from, (size_t)bytes, false, __builtin_return_address(0));
+    current->copies[current->copy_count++] = (SimCopy){to, from, bytes, current->copy_group};
+}
+
+void sim_copy_commit(void) { current->copy_group++; }
+
+void sim_copy_wait(int groups_left) {
+    int kept = 0;
+    for (int i = 0; i < current->copy_count; i++) {
+        SimCopy *copy = &current->copies[i];
+        if (copy->group >= current->copy_group - groups_left) {
+            current->copies[kept++] = *copy;
+            continue;
+        }
+        check_access(copy->to, (size_t)copy->bytes, true, __builtin_return_address(0));
+        memcpy(copy->to, copy->from, (size_t)copy->bytes);
+    }
+    current->copy_count = kept;
+}
+
+/* ---- the scheduler ---- */
+
+Thread *block_current(void) { return current; }
+
+const Launch *block_launch(void) { return launched; }
+
+uint32_t block_epoch(void) { return epoch; }
+
+uint32_t block_warp_epoch(int warp) { return block->warps[warp].epoch; }
+
+bool block_owns(const unsigned char *at, size_t bytes) {
+    if (at >= current->stack && at + bytes <= current->stack + STACK_BYTES)
+        return true;
+    const unsigned char *own = (const unsigned char *)block;
+    return (at >= own && at + bytes <= own + sizeof *block) || at == (const unsigned char *)&sim_place;
+}
+
+void block_fail(void) {
+    block->failed = true;
+    to_scheduler(current);
+    abort();
+}
+
+/* Nobody can go on: those that wait, wait for ever. */
+static void report_stuck(void) {
+    for (int i = 0; i < block->thread_count; i++) {
+        current = &block->threads[i];
+        if (current->state == THREAD_DONE)
+            continue;
+        if (current->state == THREAD_AT_BARRIER)
+            check_report(current->file, current->line, NULL,
+                         "divergent barrier: %d of %d threads wait here, %d have left the kernel", block->arrived,
+                         block->thread_count, block->done);
+        else
+            check_report(current->file, current->line, NULL, "lanes wait here for others of their warp that never come");
+        break;
+    }
+    block->failed = true;
+}
+
+static void run_threads(void) {
+    while (block->done < block->thread_count && !block->failed) {
+        bool moved = false;
+        for (int i = 0; i < block->thread_count && !block->failed; i++) {
+            current = &block->threads[i];
+            if (current->state != THREAD_READY)
+                continue;
+            moved = true;
+            sim_place = &current->place;
+            to_thread(current);
+        }
+        if (!moved)
+            report_stuck();
+    }
+}
+
+static SimIndex index_of(unsigned number, SimIndex size) {
+    return (SimIndex){number % size.x, number / size.x % size.y, number / size.x / size.y};
+}
+
+static void start_block(const Launch *launch, SimIndex place) {
+    block->thread_count = (int)(launch->block.x * launch->block.y * launch->block.z);
+    block->arrived = block->done = 0;
+    epoch++;
+    check_block(launch, epoch);
+    for (int i = 0; i < block->thread_count; i++) {
+        Thread *thread = &block->threads[i];
+        thread->number = i;
+        thread->state = THREAD_READY;
+        thread->stack = stacks + (size_t)i * STACK_BYTES;
+        thread->copy_count = thread->copy_group = 0;
+        thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block, launch->grid, i % SIM_WARP};
+        prepare(thread, thread_entry);
+    }
+    for (int i = 0; i * SIM_WARP < block->thread_count; i++) {
+        int lanes = block->thread_count - i * SIM_WARP;
+        block->warps[i].count = 0;
+        block->warps[i].existing = lanes >= SIM_WARP ? 0xffffffffu : (1u << lanes) - 1;
+    }
+}
+
+static bool take_memory(void) {
+    const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (!block) {
+        void *parts[3] = {mmap(NULL, sizeof *block, PROT_READ | PROT_WRITE, flags, -1, 0),
+                          mmap(NULL, (size_t)SIM_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0),
+                          mmap(NULL, SIM_SHARED, PROT_READ | PROT_WRITE, flags, -1, 0)};
+        if (parts[0] == MAP_FAILED || parts[1] == MAP_FAILED || parts[2] == MAP_FAILED)
+            return false;
+        block = parts[0];
+        stacks = parts[1];
+        shared = parts[2];
+    }
+    return true;
+}
+
+static bool copy_arguments(const Launch *launch) {
+    size_t used = 0;
+    for (int i = 0; i < launch->kernel->argument_count; i++) {
+        size_t bytes = launch->kernel->argument_bytes[i];
+        if (i == SIM_ARGUMENTS || used + bytes > ARGUMENT_BYTES)
+            return false;
+        block->arguments[i] = block->values + used;
+        memcpy(block->arguments[i], launch->arguments[i], bytes);
+        used += (bytes + 15) / 16 * 16;
+    }
+    return true;
+}
+
+bool block_run(const Launch *launch) {
+    if (!take_memory() || !copy_arguments(launch))
+        return false;
+    launched = launch;
+    block->failed = false;
+    unsigned blocks = launch->grid.x * launch->grid.y * launch->grid.z;
+    for (unsigned i = 0; i < blocks && !block->failed; i++) {
+        start_block(launch, index_of(i, launch->grid));
+        run_threads();
+    }
+    return !block->failed;
+}

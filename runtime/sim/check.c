@@ -1,0 +1,218 @@
+/* check: what the compiler calls at every access to memory, and the reports.
+ *
+ * An address is fine on the stack of its own thread, in a block of the device, among the constants of the compiled text,
+ * or in shared memory. There each byte remembers who wrote it and who read it last and when: between two barriers a byte
+ * that one thread writes is nobody else's.
+ */
+#include "block.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Trace {
+    uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
+    int16_t writer, reader; /* reader: MANY when several have read in this epoch */
+} Trace;
+
+enum { MANY = -2 };
+
+static Trace *dynamic_traces, *static_traces;
+static size_t static_count;
+static uint32_t first_epoch; /* of the block */
+
+void check_block(const Launch *launch, uint32_t epoch) {
+    size_t count = (size_t)(launch->statics_end - launch->statics);
+    if (!dynamic_traces)
+        dynamic_traces = calloc(SIM_SHARED, sizeof *dynamic_traces);
+    if (count > static_count) {
+        free(static_traces);
+        static_traces = calloc(count, sizeof *static_traces);
+        static_count = static_traces ? count : 0;
+    }
+    first_epoch = epoch;
+    if (!dynamic_traces || (count && !static_traces))
+        abort();
+}
+
+/* "k12.cu:34" of a place in the compiled text, through addr2line. */
+static void print_place(const void *caller) {
+    const Launch *launch = block_launch();
+    char command[4200], line[512], name[512];
+    snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null", launch->object,
+             (size_t)((const unsigned char *)caller - launch->image) - 1);
+    FILE *pipe = popen(command, "r");
+    for (int i = 0; pipe && i < 8 && fgets(name, sizeof name, pipe) && fgets(line, sizeof line, pipe); i++) {
+        line[strcspn(line, " \n")] = 0;
+        name[strcspn(name, "(\n")] = 0;
+        if (i == 0 || strncmp(line, "cuda_sim.h", 10) != 0)
+            fprintf(stderr, "%s%s", i ? ", called at " : "  at ", line);
+    }
+    if (pipe)
+        pclose(pipe);
+}
+
+void check_report(const char *file, int line, const void *caller, const char *format, ...) {
+    va_list arguments;
+    const Launch *launch = block_launch();
+    const Thread *thread = block_current();
+    fprintf(stderr, "sim: error: kernel %s: ", launch->kernel->name);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputs("\n", stderr);
+    if (caller)
+        print_place(caller);
+    else
+        fprintf(stderr, "  at %s:%d", file, line);
+    const SimPlace *place = &thread->place;
+    fprintf(stderr, ", thread %u of block (%u, %u), grid (%u, %u) of %u threads\n", thread->place.thread.x, place->block.x,
+            place->block.y, place->grid_size.x, place->grid_size.y, place->block_size.x);
+}
+
+static void fail(const void *at, size_t bytes, const void *caller, const char *what) {
+    check_report(NULL, 0, caller, "%s: %zu bytes at %p", what, bytes, at);
+    block_fail();
+}
+
+/* Accesses of two lanes of one warp are in order when the warp has synchronised since. */
+static bool ordered(const Thread *thread, int other, uint32_t warp_epoch) {
+    int warp = thread->number / SIM_WARP;
+    return other >= 0 && other / SIM_WARP == warp && warp_epoch != block_warp_epoch(warp);
+}
+
+static const char *touch(Trace *trace, const Thread *thread, bool writes) {
+    uint32_t now = block_epoch(), warp_now = block_warp_epoch(thread->number / SIM_WARP);
+    if (trace->write_epoch == now && trace->writer != thread->number &&
+        !ordered(thread, trace->writer, trace->write_warp_epoch))
+        return writes ? "two threads write the same shared memory with no barrier between"
+                      : "shared memory that another thread writes is read with no barrier between";
+    if (!writes && trace->write_epoch < first_epoch)
+        return "shared memory is read that nobody has written";
+    if (writes) {
+        if (trace->read_epoch == now && trace->reader != thread->number &&
+            !ordered(thread, trace->reader, trace->read_warp_epoch))
+            return "shared memory that another thread reads is written with no barrier between";
+        trace->write_epoch = now;
+        trace->writer = (int16_t)thread->number;
+        trace->write_warp_epoch = warp_now;
+        return NULL;
+    }
+    bool again = trace->read_epoch == now && trace->reader != thread->number;
+    /* Lanes of one warp that read stay one reader, named by the last of them. */
+    trace->reader = again && (trace->reader == MANY || trace->reader / SIM_WARP != thread->number / SIM_WARP)
+                        ? MANY
+                        : (int16_t)thread->number;
+    trace->read_epoch = now;
+    trace->read_warp_epoch = warp_now;
+    return NULL;
+}
+
+static void touch_all(Trace *traces, const void *at, size_t bytes, bool writes, const void *caller) {
+    const Thread *thread = block_current();
+    for (size_t i = 0; i < bytes; i++) {
+        const char *wrong = touch(&traces[i], thread, writes);
+        if (wrong)
+            fail(at, bytes, caller, wrong);
+    }
+}
+
+static bool within(const unsigned char *at, size_t bytes, const unsigned char *start, const unsigned char *end) {
+    return at >= start && at + bytes <= end;
+}
+
+/* The traces of a place in shared memory, or NULL. */
+static Trace *traces_of(const unsigned char *at, size_t bytes) {
+    const Launch *launch = block_launch();
+    const unsigned char *shared = sim_shared();
+    if (within(at, bytes, shared, shared + launch->dynamic_bytes))
+        return dynamic_traces + (at - shared);
+    if (within(at, bytes, launch->statics, launch->statics_end))
+        return static_traces + (at - launch->statics);
+    return NULL;
+}
+
+void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
+    const unsigned char *at = address;
+    if (!block_current() || block_owns(at, bytes))
+        return;
+    if (memory_holds(at, bytes)) {
+        if ((uintptr_t)at % (bytes > 16 || (bytes & (bytes - 1)) ? 1 : bytes))
+            fail(address, bytes, caller, "misaligned access");
+        return;
+    }
+    const Launch *launch = block_launch();
+    Trace *traces = traces_of(at, bytes);
+    if (traces)
+        touch_all(traces, at, bytes, writes, caller);
+    else if (writes || !within(at, bytes, launch->image, launch->image_end))
+        fail(address, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
+}
+
+void check_atomic(const void *at, size_t bytes, const void *caller) {
+    Trace *traces = traces_of(at, bytes);
+    if (!traces)
+        check_access(at, bytes, true, caller);
+    for (size_t i = 0; traces && i < bytes; i++) {
+        if (traces[i].write_epoch < first_epoch)
+            fail(at, bytes, caller, "shared memory is read that nobody has written");
+        traces[i].writer = traces[i].reader = (int16_t)block_current()->number;
+        traces[i].write_epoch = traces[i].read_epoch = block_epoch();
+    }
+}
+
+/* ---- the compiler's entries: one for each size and direction ---- */
+
+#define ENTRY(name, size)                                                                                              \
+    void __asan_load##name(const void *at) { check_access(at, size, false, __builtin_return_address(0)); }             \
+    void __asan_store##name(const void *at) { check_access(at, size, true, __builtin_return_address(0)); }
+#define ENTRY_N(name)                                                                                                  \
+    void __asan_load##name(const void *at, size_t bytes) {                                                             \
+        if (bytes)                                                                                                     \
+            check_access(at, bytes, false, __builtin_return_address(0));                                               \
+    }                                                                                                                  \
+    void __asan_store##name(const void *at, size_t bytes) {                                                            \
+        if (bytes)                                                                                                     \
+            check_access(at, bytes, true, __builtin_return_address(0));                                                \
+    }
+#pragma GCC visibility push(default)
+#define DECLARE(name) void __asan_load##name(const void *at); void __asan_store##name(const void *at);
+DECLARE(1_noabort) DECLARE(2_noabort) DECLARE(4_noabort) DECLARE(8_noabort) DECLARE(16_noabort)
+void __asan_loadN_noabort(const void *at, size_t bytes);
+void __asan_storeN_noabort(const void *at, size_t bytes);
+void __asan_handle_no_return(void);
+void __asan_before_dynamic_init(const char *module);
+void __asan_after_dynamic_init(void);
+void *__asan_memcpy(void *to, const void *from, size_t bytes);
+void *__asan_memset(void *to, int value, size_t bytes);
+void *__asan_memmove(void *to, const void *from, size_t bytes);
+#pragma GCC visibility pop
+ENTRY(1_noabort, 1)
+ENTRY(2_noabort, 2)
+ENTRY(4_noabort, 4)
+ENTRY(8_noabort, 8)
+ENTRY(16_noabort, 16)
+ENTRY_N(N_noabort)
+
+/* Of no meaning here. */
+void __asan_handle_no_return(void) {}
+void __asan_before_dynamic_init(const char *module) { (void)module; }
+void __asan_after_dynamic_init(void) {}
+
+void *__asan_memcpy(void *to, const void *from, size_t bytes) {
+    check_access(from, bytes, false, __builtin_return_address(0));
+    check_access(to, bytes, true, __builtin_return_address(0));
+    return memcpy(to, from, bytes);
+}
+
+void *__asan_memmove(void *to, const void *from, size_t bytes) {
+    check_access(from, bytes, false, __builtin_return_address(0));
+    check_access(to, bytes, true, __builtin_return_address(0));
+    return memmove(to, from, bytes);
+}
+
+void *__asan_memset(void *to, int value, size_t bytes) {
+    check_access(to, bytes, true, __builtin_return_address(0));
+    return memset(to, value, bytes);
+}

@@ -1,0 +1,260 @@
+/* compile: the calls of NVRTC that the runtime uses. "Compiling" makes a shared object with the system's C++ compiler
+ * (MOEC_CXX, else c++); an image is the mark "SIMULATE", its length and that object. */
+#include "embedded.h"
+#include "sim.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#pragma GCC visibility push(default)
+
+enum { GOOD = 0, OUT_OF_MEMORY = 1, COMPILATION = 6, MARK = 8 };
+
+typedef struct Header {
+    char *name, *text;
+} Header;
+
+typedef struct Program {
+    char *text, *name;
+    Header *headers;
+    int header_count;
+    unsigned char *image;
+    size_t image_bytes;
+    char *log;
+} Program;
+
+extern const EmbeddedFile sim_files[];
+
+int nvrtcVersion(int *major, int *minor) {
+    *major = 12;
+    *minor = 0;
+    return GOOD;
+}
+
+const char *nvrtcGetErrorString(int result) { return result == GOOD ? "no error" : "compilation failed"; }
+
+int nvrtcCreateProgram(Program **made, const char *text, const char *name, int count, const char *const *headers,
+                       const char *const *names) {
+    Program *program = calloc(1, sizeof *program);
+    if (!program)
+        return OUT_OF_MEMORY;
+    program->text = strdup(text);
+    program->name = strdup(name ? name : "program.cu");
+    program->headers = calloc((size_t)count + 1, sizeof *program->headers);
+    program->header_count = count;
+    program->log = strdup("");
+    for (int i = 0; i < count && program->headers; i++)
+        program->headers[i] = (Header){strdup(names[i]), strdup(headers[i])};
+    *made = program;
+    return program->text && program->headers ? GOOD : OUT_OF_MEMORY;
+}
+
+int nvrtcDestroyProgram(Program **program) {
+    Program *old = *program;
+    for (int i = 0; i < old->header_count; i++) {
+        free(old->headers[i].name);
+        free(old->headers[i].text);
+    }
+    free(old->headers);
+    free(old->text);
+    free(old->name);
+    free(old->image);
+    free(old->log);
+    free(old);
+    *program = NULL;
+    return GOOD;
+}
+
+static bool write_text(const char *folder, const char *name, const char *text) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return false;
+    fputs(text, file);
+    return fclose(file) == 0;
+}
+
+static bool is_word(char one) { return isalnum((unsigned char)one) || one == '_'; }
+
+/* Behind spaces and launch bounds. */
+static const char *skip(const char *at) {
+    static const char bounds[] = "__launch_bounds__";
+    at += strspn(at, " \n\t");
+    if (strncmp(at, bounds, sizeof bounds - 1) != 0)
+        return at;
+    const char *end = strchr(at, ')');
+    return end ? skip(end + 1) : at;
+}
+
+/* Every `extern "C" __global__ void NAME(` of the text is made known. */
+static void write_entries(FILE *file, const char *text) {
+    static const char mark[] = "extern \"C\" __global__";
+    for (const char *at = text; (at = strstr(at, mark)); at++) {
+        const char *word = skip(at + sizeof mark - 1);
+        if (strncmp(word, "void", 4) != 0)
+            continue;
+        const char *name = skip(word + 4), *end = name;
+        while (is_word(*end))
+            end++;
+        if (end > name && *end == '(')
+            fprintf(file, "SIM_KERNEL(%.*s)\n", (int)(end - name), name);
+    }
+}
+
+static bool includes(const char *text, const char *name) {
+    char line[256];
+    snprintf(line, sizeof line, "#include \"%s\"", name);
+    return strstr(text, line) != NULL;
+}
+
+/* Marks the headers that `text` includes, and those that these include. */
+static void reach(const Program *program, const char *text, bool *reached) {
+    for (int i = 0; i < program->header_count; i++)
+        if (!reached[i] && includes(text, program->headers[i].name)) {
+            reached[i] = true;
+            reach(program, program->headers[i].text, reached);
+        }
+}
+
+static void write_all_entries(FILE *file, const Program *program) {
+    bool *reached = calloc((size_t)program->header_count + 1, sizeof *reached);
+    if (!reached)
+        return;
+    reach(program, program->text, reached);
+    write_entries(file, program->text);
+    for (int i = 0; i < program->header_count; i++)
+        if (reached[i])
+            write_entries(file, program->headers[i].text);
+    free(reached);
+}
+
+static bool write_program(const Program *program, const char *folder) {
+    bool good = true;
+    for (int i = 0; sim_files[i].name && good; i++) {
+        const char *slash = strrchr(sim_files[i].name, '/');
+        good = write_text(folder, slash ? slash + 1 : sim_files[i].name, sim_files[i].text);
+    }
+    for (int i = 0; i < program->header_count && good; i++)
+        good = write_text(folder, program->headers[i].name, program->headers[i].text);
+    char path[512];
+    snprintf(path, sizeof path, "%s/unit.cpp", folder);
+    FILE *file = good ? fopen(path, "w") : NULL;
+    if (!file)
+        return false;
+    fprintf(file, "#include \"cuda_sim.h\"\n#line 1 \"%s\"\n%s\n", program->name, program->text);
+    write_all_entries(file, program);
+    return fclose(file) == 0;
+}
+
+static char *read_all(const char *path, size_t before, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    struct stat status;
+    if (!file || fstat(fileno(file), &status)) {
+        if (file)
+            fclose(file);
+        return NULL;
+    }
+    *length = (size_t)status.st_size;
+    char *bytes = calloc(1, before + *length + 1);
+    if (bytes && fread(bytes + before, 1, *length, file) != *length) {
+        free(bytes);
+        bytes = NULL;
+    }
+    fclose(file);
+    return bytes;
+}
+
+/* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them. */
+static const char *const gcc_flags = "-fsanitize=kernel-address -fno-gnu-unique --param asan-instrumentation-with-call-threshold=0 "
+                                     "--param asan-stack=0 --param asan-globals=0";
+static const char *const clang_flags = "-fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 "
+                                       "-mllvm -asan-stack=0 -mllvm -asan-globals=0";
+
+static const char *compiler_name(void) {
+    const char *name = getenv("MOEC_CXX");
+    return name && *name ? name : "c++";
+}
+
+static int run_compiler(const char *folder) {
+    char command[2048];
+    snprintf(command, sizeof command,
+             "cd '%s' && { f='%s'; case $(%s --version 2>&1) in *clang*) f='%s' ;; esac; "
+             "%s -std=c++17 -O1 -g1 -gdwarf-4 -fPIC -shared -w -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing $f "
+             "-I. -o unit.so unit.cpp; } >log 2>&1",
+             folder, gcc_flags, compiler_name(), clang_flags, compiler_name());
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void remove_all(const Program *program, const char *folder) {
+    static const char *const own[] = {"unit.cpp", "unit.so", "log"};
+    char path[512];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, own[i]);
+        unlink(path);
+    }
+    for (int i = 0; sim_files[i].name; i++) {
+        const char *slash = strrchr(sim_files[i].name, '/');
+        snprintf(path, sizeof path, "%s/%s", folder, slash ? slash + 1 : sim_files[i].name);
+        unlink(path);
+    }
+    for (int i = 0; i < program->header_count; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, program->headers[i].name);
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
+    (void)count, (void)options;
+    char folder[] = "/tmp/moec-sim-make.XXXXXX", path[64];
+    size_t length = 0;
+    if (!mkdtemp(folder))
+        return COMPILATION;
+    bool good = write_program(program, folder) && run_compiler(folder) == 0;
+    snprintf(path, sizeof path, "%s/log", folder);
+    char *log = read_all(path, 0, &length);
+    if (log) {
+        free(program->log);
+        program->log = log;
+    }
+    snprintf(path, sizeof path, "%s/unit.so", folder);
+    unsigned char *image = good ? (unsigned char *)read_all(path, 2 * MARK, &length) : NULL;
+    if (image) {
+        unsigned long long bytes = length;
+        memcpy(image, "SIMULATE", MARK);
+        memcpy(image + MARK, &bytes, sizeof bytes);
+        program->image = image;
+        program->image_bytes = length + 2 * MARK;
+    }
+    remove_all(program, folder);
+    return image ? GOOD : COMPILATION;
+}
+
+int nvrtcGetCUBINSize(const Program *program, size_t *bytes) {
+    *bytes = program->image_bytes;
+    return GOOD;
+}
+
+int nvrtcGetCUBIN(const Program *program, char *image) {
+    memcpy(image, program->image, program->image_bytes);
+    return GOOD;
+}
+
+int nvrtcGetProgramLogSize(const Program *program, size_t *bytes) {
+    *bytes = strlen(program->log) + 1;
+    return GOOD;
+}
+
+int nvrtcGetProgramLog(const Program *program, char *log) {
+    strcpy(log, program->log);
+    return GOOD;
+}

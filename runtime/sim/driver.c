@@ -1,0 +1,421 @@
+/* driver: the calls of the CUDA driver that the runtime uses, on the simulated device. */
+#include "block.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#pragma GCC visibility push(default)
+
+typedef int Result;
+typedef unsigned long long Pointer;
+enum { GOOD = 0, INVALID_VALUE = 1, NO_MEMORY = 2, NO_DEVICE = 101, INVALID_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an image */
+
+typedef struct Image {
+    char path[64];
+    void *handle;
+    unsigned char *start, *end, *statics, *statics_end;
+} Image;
+
+typedef struct Function {
+    Image *image;
+    const SimKernel *kernel;
+} Function;
+
+/* What a stream records while it captures. */
+typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET } WorkKind;
+
+typedef struct Work {
+    WorkKind kind;
+    const Function *function;
+    SimIndex grid, block;
+    size_t shared;
+    void *arguments[SIM_ARGUMENTS]; /* own copies */
+    void *to;
+    const void *from;
+    size_t bytes;
+    int value;
+} Work;
+
+typedef struct Graph {
+    Work *work;
+    int count, capacity;
+} Graph;
+
+static Graph *captured; /* not NULL: work is recorded */
+static bool broken;     /* a launch has failed; nothing more will be done */
+
+/* ---- images ---- */
+
+typedef struct Search {
+    Image *image;
+    ElfW(Addr) base;
+} Search;
+
+static int take_segments(struct dl_phdr_info *info, size_t size, void *data) {
+    Search *search = data;
+    (void)size;
+    if (info->dlpi_addr != search->base)
+        return 0;
+    unsigned char *fixed = NULL; /* end of what the loader writes and nobody else */
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        unsigned char *start = (unsigned char *)(info->dlpi_addr + part->p_vaddr); // NOLINT
+        if (part->p_type == PT_GNU_RELRO)
+            fixed = start + part->p_memsz;
+        if (part->p_type != PT_LOAD)
+            continue;
+        if (!search->image->start || start < search->image->start)
+            search->image->start = start;
+        if (start + part->p_memsz > search->image->end)
+            search->image->end = start + part->p_memsz;
+        if (part->p_flags & PF_W) {
+            search->image->statics = start;
+            search->image->statics_end = start + part->p_memsz;
+        }
+    }
+    if (fixed && fixed > search->image->statics && fixed < search->image->statics_end)
+        search->image->statics = fixed;
+    return 1;
+}
+
+static bool load(Image *image) {
+    image->handle = dlopen(image->path, RTLD_NOW | RTLD_LOCAL);
+    struct link_map *map;
+    if (!image->handle || dlinfo(image->handle, RTLD_DI_LINKMAP, &map)) {
+        fprintf(stderr, "sim: error: %s\n", dlerror());
+        return false;
+    }
+    Search search = {image, map->l_addr};
+    dl_iterate_phdr(take_segments, &search);
+    return image->start != NULL;
+}
+
+Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
+    unsigned long long length;
+    if (memcmp(bytes, "SIMULATE", IMAGE_MARK) != 0)
+        return INVALID_IMAGE;
+    memcpy(&length, bytes + IMAGE_MARK, sizeof length);
+    Image *image = calloc(1, sizeof *image);
+    if (!image)
+        return NO_MEMORY;
+    strcpy(image->path, "/tmp/moec-sim.XXXXXX");
+    int file = mkstemp(image->path);
+    bool good = file >= 0;
+    for (size_t done = 0; good && done < length;) {
+        ssize_t part = write(file, bytes + 2 * IMAGE_MARK + done, length - done);
+        good = part > 0;
+        done += good ? (size_t)part : 0;
+    }
+    if (file >= 0)
+        close(file);
+    if (!good || !load(image)) {
+        unlink(image->path);
+        free(image);
+        return INVALID_IMAGE;
+    }
+    *loaded = image;
+    return GOOD;
+}
+
+Result cuModuleUnload(Image *image) {
+    dlclose(image->handle);
+    unlink(image->path);
+    free(image);
+    return GOOD;
+}
+
+Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
+    char symbol[512];
+    snprintf(symbol, sizeof symbol, "sim_kernel_%s", name);
+    const SimKernel *kernel = dlsym(image->handle, symbol);
+    Function *function = kernel ? calloc(1, sizeof *function) : NULL;
+    if (!function)
+        return NOT_FOUND;
+    *function = (Function){image, kernel};
+    *found = function;
+    return GOOD;
+}
+
+/* ---- work ---- */
+
+static Work *record(WorkKind kind) {
+    if (captured->count == captured->capacity) {
+        captured->capacity = captured->capacity * 2 + 64;
+        captured->work = realloc(captured->work, sizeof *captured->work * (size_t)captured->capacity);
+        if (!captured->work)
+            abort();
+    }
+    Work *work = &captured->work[captured->count++];
+    *work = (Work){.kind = kind};
+    return work;
+}
+
+static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
+    if (broken)
+        return LAUNCH_FAILED;
+    if ((kind != WORK_GET && !memory_holds(to, bytes)) || (kind != WORK_PUT && !memory_holds(from, bytes)))
+        return INVALID_VALUE;
+    if (captured) {
+        Work *work = record(kind);
+        work->to = to;
+        work->from = from;
+        work->bytes = bytes;
+        return GOOD;
+    }
+    memmove(to, from, bytes);
+    return GOOD;
+}
+
+static Result launch(const Function *function, SimIndex grid, SimIndex block, size_t shared, void **arguments) {
+    const Image *image = function->image;
+    Launch one = {.kernel = function->kernel, .arguments = arguments, .grid = grid, .block = block, .object = image->path,
+                  .image = image->start, .image_end = image->end, .statics = image->statics,
+                  .statics_end = image->statics_end, .dynamic_bytes = shared};
+    if (!broken && !block_run(&one))
+        broken = true;
+    return broken ? LAUNCH_FAILED : GOOD;
+}
+
+Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                      unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **arguments, void **extra) {
+    (void)stream, (void)extra;
+    SimIndex grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
+    unsigned threads = block_x * block_y * block_z;
+    if (!threads || threads > SIM_THREADS || !grid_x || !grid_y || !grid_z || grid_y > 65535 || shared > SIM_SHARED) {
+        fprintf(stderr, "sim: error: kernel %s: launched with grid (%u, %u), %u threads, %u bytes of shared memory\n",
+                function->kernel->name, grid_x, grid_y, threads, shared);
+        return INVALID_VALUE;
+    }
+    if (!captured)
+        return launch(function, grid, block, shared, arguments);
+    Work *work = record(WORK_LAUNCH);
+    work->function = function;
+    work->grid = grid;
+    work->block = block;
+    work->shared = shared;
+    for (int i = 0; i < function->kernel->argument_count; i++) {
+        work->arguments[i] = malloc(function->kernel->argument_bytes[i]);
+        if (!work->arguments[i])
+            return NO_MEMORY;
+        memcpy(work->arguments[i], arguments[i], function->kernel->argument_bytes[i]);
+    }
+    return GOOD;
+}
+
+Result cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    return move(WORK_PUT, to, from, bytes);
+}
+
+Result cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    return move(WORK_GET, to, from, bytes);
+}
+
+Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
+    (void)stream;
+    return move(WORK_COPY, to, from, bytes);
+}
+
+Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
+    (void)stream;
+    if (broken)
+        return LAUNCH_FAILED;
+    if (!memory_holds(to, bytes))
+        return INVALID_VALUE;
+    if (captured) {
+        Work *work = record(WORK_SET);
+        work->to = to;
+        work->value = value;
+        work->bytes = bytes;
+    } else {
+        memset(to, value, bytes);
+    }
+    return GOOD;
+}
+
+/* ---- graphs ---- */
+
+Result cuStreamBeginCapture_v2(void *stream, int mode) {
+    (void)stream, (void)mode;
+    if (captured)
+        return INVALID_VALUE;
+    captured = calloc(1, sizeof *captured);
+    return captured ? GOOD : NO_MEMORY;
+}
+
+Result cuStreamEndCapture(void *stream, Graph **graph) {
+    (void)stream;
+    *graph = captured;
+    captured = NULL;
+    return *graph ? GOOD : INVALID_VALUE;
+}
+
+/* What is made ready is the graph itself; cuGraphDestroy leaves it alone. */
+Result cuGraphInstantiateWithFlags(Graph **ready, Graph *graph, unsigned long long flags) {
+    (void)flags;
+    *ready = graph;
+    return GOOD;
+}
+
+Result cuGraphDestroy(Graph *graph) {
+    (void)graph;
+    return GOOD;
+}
+
+Result cuGraphExecDestroy(Graph *graph) {
+    for (int i = 0; i < graph->count; i++)
+        for (int j = 0; j < SIM_ARGUMENTS; j++)
+            free(graph->work[i].arguments[j]);
+    free(graph->work);
+    free(graph);
+    return GOOD;
+}
+
+Result cuGraphLaunch(Graph *graph, void *stream) {
+    Result result = GOOD;
+    for (int i = 0; i < graph->count && !result; i++) {
+        Work *work = &graph->work[i];
+        result = work->kind == WORK_LAUNCH
+                     ? launch(work->function, work->grid, work->block, work->shared, work->arguments)
+                 : work->kind == WORK_SET ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
+                                          : move(work->kind, work->to, work->from, work->bytes);
+    }
+    return result;
+}
+
+/* ---- the rest: one device, one context, everything done at once ---- */
+
+Result cuInit(unsigned flags) {
+    Dl_info own;
+    (void)flags;
+    /* Kernels find the simulator among the global names. */
+    if (dladdr(&sim_place, &own))
+        dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    return GOOD;
+}
+
+Result cuDriverGetVersion(int *version) {
+    *version = 12000;
+    return GOOD;
+}
+
+Result cuDeviceGetCount(int *count) {
+    *count = 1;
+    return GOOD;
+}
+
+Result cuDeviceGet(int *device, int number) {
+    *device = number;
+    return number == 0 ? GOOD : NO_DEVICE;
+}
+
+Result cuDeviceGetName(char *name, int length, int device) {
+    (void)device;
+    snprintf(name, (size_t)length, "simulated device");
+    return GOOD;
+}
+
+Result cuDeviceGetAttribute(int *value, int attribute, int device) {
+    (void)device;
+    switch (attribute) {
+    case 75: /* compute capability, major */
+        *value = 8;
+        break;
+    case 76: /* minor */
+        *value = 0;
+        break;
+    case 97: /* shared memory of a block, at the most */
+        *value = 166912;
+        break;
+    case 16: /* multiprocessors */
+        *value = 4;
+        break;
+    default:
+        return INVALID_VALUE;
+    }
+    return GOOD;
+}
+
+Result cuDevicePrimaryCtxRetain(void **context, int device) {
+    static int only;
+    (void)device;
+    *context = &only;
+    return GOOD;
+}
+
+Result cuDevicePrimaryCtxRelease_v2(int device) {
+    (void)device;
+    return GOOD;
+}
+
+Result cuCtxSetCurrent(void *context) {
+    (void)context;
+    return GOOD;
+}
+
+Result cuMemAlloc_v2(void **block, size_t bytes) {
+    *block = bytes ? memory_take(bytes) : NULL;
+    return *block ? GOOD : bytes ? NO_MEMORY : INVALID_VALUE;
+}
+
+Result cuMemFree_v2(void *block) { return memory_give(block) ? GOOD : INVALID_VALUE; }
+
+Result cuMemAllocHost_v2(void **block, size_t bytes) {
+    *block = malloc(bytes ? bytes : 1);
+    return *block ? GOOD : NO_MEMORY;
+}
+
+Result cuMemFreeHost(void *block) {
+    free(block);
+    return GOOD;
+}
+
+Result cuMemGetInfo_v2(size_t *left, size_t *whole) {
+    *whole = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+    *left = *whole / 2;
+    return GOOD;
+}
+
+Result cuStreamCreate(void **stream, unsigned flags) {
+    static int only;
+    (void)flags;
+    *stream = &only;
+    return GOOD;
+}
+
+Result cuStreamDestroy_v2(void *stream) {
+    (void)stream;
+    return GOOD;
+}
+
+Result cuStreamSynchronize(void *stream) {
+    (void)stream;
+    return broken ? LAUNCH_FAILED : GOOD;
+}
+
+Result cuFuncSetAttribute(Function *function, int attribute, int value) {
+    (void)function, (void)attribute;
+    return value <= SIM_SHARED ? GOOD : INVALID_VALUE;
+}
+
+Result cuFuncGetAttribute(int *value, int attribute, const Function *function) {
+    (void)attribute, (void)function;
+    *value = 0;
+    return GOOD;
+}
+
+Result cuGetErrorString(Result result, const char **text) {
+    *text = result == LAUNCH_FAILED   ? "a kernel has failed"
+            : result == NO_MEMORY     ? "out of memory"
+            : result == INVALID_VALUE ? "invalid value"
+            : result == NOT_FOUND     ? "not found"
+            : result == NO_DEVICE     ? "no such device"
+                                      : "simulated error";
+    return GOOD;
+}

@@ -1,0 +1,71 @@
+/* memory: the simulated device's memory: blocks of the host, known by their addresses. */
+#include "block.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Part {
+    unsigned char *start, *end;
+} Part;
+
+static Part *parts; /* by address */
+static int part_count, part_capacity;
+static Part recent[2];
+
+/* The place of the last part that starts at or before `at`, or -1. */
+static int find(const unsigned char *at) {
+    int low = 0, high = part_count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (parts[middle].start <= at)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+/* New memory of a device holds anything: here numbers that are none. */
+void *memory_take(size_t bytes) {
+    size_t whole = (bytes + 255) / 256 * 256 + 256;
+    unsigned char *start = aligned_alloc(256, whole);
+    if (!start)
+        return NULL;
+    memset(start, 0xff, whole);
+    if (part_count == part_capacity) {
+        part_capacity = part_capacity * 2 + 64;
+        Part *more = realloc(parts, sizeof *parts * (size_t)part_capacity);
+        if (!more)
+            return NULL;
+        parts = more;
+    }
+    int place = find(start) + 1;
+    memmove(parts + place + 1, parts + place, sizeof *parts * (size_t)(part_count - place));
+    parts[place] = (Part){start, start + bytes};
+    part_count++;
+    return start;
+}
+
+bool memory_give(void *block) {
+    int place = find(block);
+    if (place < 0 || parts[place].start != block)
+        return false;
+    memmove(parts + place, parts + place + 1, sizeof *parts * (size_t)(part_count - place - 1));
+    part_count--;
+    memset(recent, 0, sizeof recent);
+    free(block);
+    return true;
+}
+
+bool memory_holds(const void *at, size_t bytes) {
+    const unsigned char *start = at;
+    for (int i = 0; i < 2; i++)
+        if (start >= recent[i].start && start + bytes <= recent[i].end)
+            return true;
+    int place = find(start);
+    if (place < 0 || start + bytes > parts[place].end)
+        return false;
+    recent[1] = recent[0];
+    recent[0] = parts[place];
+    return true;
+}

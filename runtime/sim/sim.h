@@ -1,0 +1,62 @@
+/* sim: what a simulated kernel and the simulator know of each other. Included by the simulator (C) and, through cuda_sim.h,
+ * by the kernels (C++).
+ *
+ * The threads of a block are fibers of one thread of the system: they run one after the other, each until it waits or ends.
+ * The compiler calls the simulator at every access to memory (see check.c), so that it knows who touched what, and when.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+enum { SIM_WARP = 32, SIM_SLOT = 64, SIM_SHARED = 232448, SIM_THREADS = 1024, SIM_ARGUMENTS = 64 };
+
+typedef struct SimIndex {
+    unsigned x, y, z;
+} SimIndex;
+
+/* The place of the thread that runs. */
+typedef struct SimPlace {
+    SimIndex thread, block, block_size, grid_size;
+    int lane;
+} SimPlace;
+
+/* What the compiled text says of one kernel: "sim_kernel_NAME". */
+typedef struct SimKernel {
+    const char *name;
+    void (*enter)(void **arguments); /* runs it as the current thread */
+    int argument_count;
+    size_t argument_bytes[SIM_ARGUMENTS];
+} SimKernel;
+
+/* The values that the lanes of a warp gave, by lane. */
+typedef struct SimLanes {
+    unsigned char bytes[SIM_WARP][SIM_SLOT];
+} SimLanes;
+
+extern SimPlace *sim_place;
+
+void sim_barrier(const char *file, int line);
+/* Waits until all lanes of the mask have given a value here. synchronises: what they wrote is seen by each other. */
+const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises, const char *file, int line);
+unsigned char *sim_shared(void);
+/* The word of an atomic access: any thread may touch it so. */
+void *sim_atomic(void *word, size_t bytes);
+void sim_copy_async(void *shared, const void *global, int bytes);
+void sim_copy_commit(void);
+void sim_copy_wait(int groups_left);
+void sim_read(const void *from, size_t bytes);
+void sim_trap(const char *file, int line);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif
