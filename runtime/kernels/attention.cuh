@@ -16,13 +16,13 @@ enum { MOEC_ATTEND_THREADS = 128, MOEC_ATTEND_WARPS = 4, MOEC_ATTEND_SHARED = 44
 #define MOEC_TEMPLATE template <class A> static __device__
 
 /* Queries and keys of a block: as many as shared memory has room for, when each of them takes `width` numbers. */
-constexpr int moec_places(int width) {
+static __host__ __device__ constexpr int moec_places(int width) {
     int places = 32;
     while (places > 1 && places * (width + places + 8) * 4 > MOEC_ATTEND_SHARED) places /= 2;
     return places;
 }
 
-constexpr int moec_share(int elements) { return (elements + MOEC_ATTEND_THREADS - 1) / MOEC_ATTEND_THREADS; }
+static __host__ __device__ constexpr int moec_share(int elements) { return (elements + MOEC_ATTEND_THREADS - 1) / MOEC_ATTEND_THREADS; }
 
 struct MoecRange {
     long first, end;

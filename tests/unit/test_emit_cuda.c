@@ -1,0 +1,401 @@
+/* What a program means and what its CUDA text computes, on the simulated device: every output, gradient, state and cache
+ * compared, tensor by tensor. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+#include "abi.h"
+#include "kernel.h"
+#include "moec.h"
+#include "passes.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SEED = 7, POSITION = 3, MOST = 64 };
+
+/* ---- the driver ---- */
+
+static struct {
+    int (*cuInit)(unsigned);
+    int (*cuMemAlloc_v2)(void **, size_t);
+    int (*cuMemFree_v2)(void *);
+    int (*cuMemcpyHtoDAsync_v2)(void *, const void *, size_t, void *);
+    int (*cuMemcpyDtoHAsync_v2)(void *, const void *, size_t, void *);
+    int (*cuMemsetD8Async)(void *, unsigned char, size_t, void *);
+    int (*cuStreamSynchronize)(void *);
+    int (*cuModuleLoadData)(void **, const void *);
+    int (*cuModuleUnload)(void *);
+    int (*cuModuleGetFunction)(void **, void *, const char *);
+    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, void *, void **, void **);
+    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *,
+                              const char *const *);
+    int (*nvrtcCompileProgram)(void *, int, const char *const *);
+    int (*nvrtcGetProgramLogSize)(void *, size_t *);
+    int (*nvrtcGetProgramLog)(void *, char *);
+    int (*nvrtcGetCUBINSize)(void *, size_t *);
+    int (*nvrtcGetCUBIN)(void *, char *);
+    int (*nvrtcDestroyProgram)(void **);
+} cuda;
+
+static void find_symbol(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    if (!symbol) fail_msg("%s: %s", name, dlerror());
+    memcpy(function, &symbol, sizeof symbol);
+}
+
+static int open_driver(void **state) {
+    (void)state;
+    const char *build = getenv("BUILD");
+    char path[1024];
+    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail_msg("%s", dlerror());
+#define FIND(name) find_symbol(library, #name, &cuda.name)
+    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2);
+    FIND(cuMemcpyDtoHAsync_v2), FIND(cuMemsetD8Async), FIND(cuStreamSynchronize);
+    FIND(cuModuleLoadData), FIND(cuModuleUnload), FIND(cuModuleGetFunction), FIND(cuLaunchKernel);
+    FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize);
+    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
+#undef FIND
+    return cuda.cuInit(0);
+}
+
+/* ---- a compiled program and its memory ---- */
+
+typedef struct Loaded {
+    void *library, *module;
+    const MoecTable *table;
+    const MoecGraphEntry *graph;
+    void *functions[512];
+    void *weights, *gradients, *states, *cache, *arena, *seed;
+    void *inputs[MOST], *outputs[MOST];
+} Loaded;
+
+static char *file_text(const char *path) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    fseek(file, 0, SEEK_END);
+    size_t length = (size_t)ftell(file);
+    rewind(file);
+    char *text = calloc(1, length + 1);
+    assert_int_equal(fread(text, 1, length, file), length);
+    fclose(file);
+    return text;
+}
+
+static void load_host(const char *text, Loaded *loaded) {
+    char folder[] = "/tmp/moec-test-emit-cuda-XXXXXX", command[1024];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "%s/program.c", folder);
+    FILE *file = fopen(command, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    const char *compiler = getenv("CC") ? getenv("CC") : "cc";
+    snprintf(command, sizeof command,
+             "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime "
+             "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
+             compiler, folder, folder, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/program.so", folder);
+    loaded->library = dlopen(command, RTLD_NOW | RTLD_LOCAL);
+    if (!loaded->library) fail_msg("%s", dlerror());
+    unlink(command);
+    rmdir(folder);
+    loaded->table = dlsym(loaded->library, "moec_table");
+    assert_non_null(loaded->table);
+    assert_int_equal(loaded->table->abi, MOEC_ABI);
+}
+
+static void load_device(const char *text, Loaded *loaded) {
+    static const char *const names[] = {"kernels.cuh",   "prelude.cuh", "product.cuh", "attention.cuh",
+                                        "routing.cuh", "shapes.h",    "abi.h"};
+    enum { COUNT = sizeof names / sizeof *names };
+    const char *headers[COUNT];
+    char path[256];
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(path, sizeof path, "runtime/%s%s", i == COUNT - 1 ? "" : "kernels/", names[i]);
+        headers[i] = file_text(path);
+    }
+    void *program;
+    size_t bytes;
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", COUNT, headers, names), 0);
+    int result = cuda.nvrtcCompileProgram(program, 0, NULL);
+    cuda.nvrtcGetProgramLogSize(program, &bytes);
+    char *log = calloc(1, bytes + 1);
+    cuda.nvrtcGetProgramLog(program, log);
+    if (result) fail_msg("%s", log);
+    assert_int_equal(cuda.nvrtcGetCUBINSize(program, &bytes), 0);
+    char *image = malloc(bytes);
+    assert_int_equal(cuda.nvrtcGetCUBIN(program, image), 0);
+    assert_int_equal(cuda.cuModuleLoadData(&loaded->module, image), 0);
+    cuda.nvrtcDestroyProgram(&program);
+    free(image);
+    free(log);
+    for (int i = 0; i < COUNT; i++) free((void *)(uintptr_t)headers[i]);
+    assert_true(loaded->table->kernel_count <= 512);
+    for (int i = 0; i < loaded->table->kernel_count; i++)
+        if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module, loaded->table->kernels[i]))
+            fail_msg("no kernel %s", loaded->table->kernels[i]);
+}
+
+static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+                   unsigned shared_bytes, void **arguments) {
+    Loaded *loaded = self;
+    assert_true(kernel >= 0 && kernel < loaded->table->kernel_count);
+    int result = cuda.cuLaunchKernel(loaded->functions[kernel], grid_x, grid_y, 1, block, 1, 1,
+                                     shared_bytes, NULL, arguments, NULL);
+    if (!result) result = cuda.cuStreamSynchronize(NULL);
+    if (result) fail_msg("%s: error %d", loaded->table->kernels[kernel], result);
+}
+
+static void zero(void *self, void *memory, size_t bytes) {
+    (void)self;
+    assert_int_equal(cuda.cuMemsetD8Async(memory, 0, bytes, NULL), 0);
+}
+
+/* Nothing may count on what memory held before: `fill` stands in it. */
+static void *block(size_t bytes, unsigned char fill) {
+    void *memory;
+    assert_int_equal(cuda.cuMemAlloc_v2(&memory, bytes ? bytes : 4), 0);
+    if (bytes) assert_int_equal(cuda.cuMemsetD8Async(memory, fill, bytes, NULL), 0);
+    return memory;
+}
+
+static void make_memory(Loaded *loaded) {
+    const MoecTable *table = loaded->table;
+    const MoecGraphEntry *graph = loaded->graph;
+    uint64_t seed = SEED;
+    loaded->weights = block(table->weight_bytes, 0);
+    loaded->gradients = block(table->weight_bytes, 0);
+    loaded->states = block(table->state_bytes, 0);
+    loaded->cache = block(graph->cache_bytes, 0);
+    loaded->arena = block(graph->arena_bytes, 0xff);
+    loaded->seed = block(sizeof seed, 0);
+    assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(loaded->seed, &seed, sizeof seed, NULL), 0);
+}
+
+static void free_memory(Loaded *loaded) {
+    const MoecGraphEntry *graph = loaded->graph;
+    void *blocks[] = {loaded->weights, loaded->gradients, loaded->states,
+                      loaded->cache,   loaded->arena,     loaded->seed};
+    for (int i = 0; i < graph->input_count; i++) cuda.cuMemFree_v2(loaded->inputs[i]);
+    for (int i = 0; i < graph->output_count; i++) cuda.cuMemFree_v2(loaded->outputs[i]);
+    for (int i = 0; i < 6; i++) cuda.cuMemFree_v2(blocks[i]);
+}
+
+static size_t bytes_of(const MoecTensor *tensor) {
+    size_t count = 4;
+    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
+    return count;
+}
+
+/* ---- the same tensor on both sides ---- */
+
+static const MoecTensor *find(const MoecTensor *tensors, int count, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(tensors[i].name, name) == 0) return &tensors[i];
+    return NULL;
+}
+
+static char *at(void *memory, const MoecTensor *entry) {
+    return entry ? (char *)memory + entry->offset : NULL;
+}
+
+/* Where the compiled program keeps a tensor; NULL for temporaries. */
+static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
+    const char *name = tensor->path ? tensor->path : tensor->name;
+    const MoecTable *table = loaded->table;
+    const MoecGraphEntry *graph = loaded->graph;
+    const MoecTensor *entry;
+    switch (tensor->role) {
+    case ROLE_PARAMETER:
+        return at(loaded->weights, find(table->parameters, table->parameter_count, tensor->path));
+    case ROLE_GRADIENT:
+        return at(loaded->gradients,
+                  find(table->parameters, table->parameter_count, tensor->of->path));
+    case ROLE_STATE:
+        return at(loaded->states, find(table->states, table->state_count, tensor->path));
+    case ROLE_INPUT:
+        entry = find(graph->inputs, graph->input_count, name);
+        return entry ? loaded->inputs[entry - graph->inputs] : NULL;
+    case ROLE_OUTPUT:
+        entry = find(graph->outputs, graph->output_count, name);
+        return entry ? loaded->outputs[entry - graph->outputs] : NULL;
+    case ROLE_CACHE:
+        return at(loaded->cache, find(graph->caches, graph->cache_count, name));
+    case ROLE_TEMP:
+        break;
+    }
+    return NULL;
+}
+
+static double random_number(uint64_t *seed) {
+    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*seed >> 40) / 16777216.0;
+}
+
+static double start_value(const Tensor *tensor, uint64_t *seed) {
+    double spread = tensor->init.kind == INIT_CONSTANT ? 0.1
+                    : tensor->init.b > 0               ? 2 * tensor->init.b
+                                                       : 0.5;
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
+        return tensor->init.a + spread * (random_number(seed) - 0.5);
+    if (tensor->role == ROLE_INPUT && tensor->rank == 0) return 1;
+    return 2 * random_number(seed) - 1;
+}
+
+static void fill_tensor(Eval *eval, const Tensor *tensor, void *memory, uint64_t *seed) {
+    long count = tensor_elements(tensor);
+    union {
+        float real;
+        int32_t integer;
+    } *values = calloc((size_t)count + 1, sizeof *values);
+    for (long j = 0; j < count; j++) {
+        if (tensor->type == TYPE_INT) {
+            long most = tensor->vocabulary > 0 ? tensor->vocabulary : 8;
+            long value = tensor->rank == 0 ? POSITION : (long)(random_number(seed) * (double)most);
+            eval_int(eval, tensor)[j] = value;
+            values[j].integer = (int32_t)value;
+        } else {
+            values[j].real = (float)start_value(tensor, seed);
+            eval_real(eval, tensor)[j] = values[j].real;
+        }
+    }
+    if (memory)
+        assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(memory, values, (size_t)count * 4, NULL), 0);
+    assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+    free(values);
+}
+
+static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
+    uint64_t seed = SEED;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
+            tensor->role == ROLE_INPUT || tensor->role == ROLE_CACHE)
+            fill_tensor(eval, tensor, memory_of(loaded, tensor), &seed);
+    }
+}
+
+static void compare(const Program *program, Eval *eval, const Loaded *loaded, const char *what) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        void *memory = memory_of(loaded, tensor);
+        if (!memory || tensor->type == TYPE_INT || tensor->role == ROLE_INPUT ||
+            tensor->role == ROLE_PARAMETER)
+            continue;
+        long count = tensor_elements(tensor);
+        float *values = calloc((size_t)count + 1, sizeof *values);
+        double difference = 0, norm = 0;
+        assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(values, memory, (size_t)count * 4, NULL), 0);
+        assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+        for (long j = 0; j < count; j++) {
+            double wanted = eval_real(eval, tensor)[j];
+            difference += (wanted - (double)values[j]) * (wanted - (double)values[j]);
+            norm += wanted * wanted;
+        }
+        free(values);
+        double limit = tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
+        if (!(sqrt(difference) <= limit * sqrt(norm) + 1e-9))
+            fail_msg("%s: %s is off by %g of %g", what, tensor->name, sqrt(difference), sqrt(norm));
+    }
+}
+
+static void run_one(Program *program, Loaded *loaded, const char *what) {
+    make_memory(loaded);
+    const MoecGraphEntry *graph = loaded->graph;
+    assert_true(graph->input_count < MOST && graph->output_count < MOST);
+    for (int i = 0; i < graph->input_count; i++)
+        loaded->inputs[i] = block(bytes_of(&graph->inputs[i]), 0);
+    for (int i = 0; i < graph->output_count; i++)
+        loaded->outputs[i] = block(bytes_of(&graph->outputs[i]), 0xff);
+    Eval *eval = eval_new(program);
+    fill(program, eval, loaded);
+    const char *message = eval_run(eval, SEED, true);
+    if (message) fail_msg("%s: %s", what, message);
+    MoecHost host = {.self = loaded, .launch = launch, .zero = zero};
+    MoecRun run = {.weights = loaded->weights,
+                   .gradients = loaded->gradients,
+                   .states = loaded->states,
+                   .cache = loaded->cache,
+                   .arena = loaded->arena,
+                   .inputs = (const void *const *)loaded->inputs,
+                   .outputs = (float *const *)loaded->outputs,
+                   .device_seed = loaded->seed,
+                   .last_micro_batch = 1,
+                   .host = &host};
+    graph->run(&run);
+    assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+    compare(program, eval, loaded, what);
+    eval_free(eval);
+    free_memory(loaded);
+}
+
+/* ---- models ---- */
+
+typedef struct Case {
+    const char *file, *model;
+    MoecGraph graph;
+    const char *sets[8];
+} Case;
+
+#define SMALL "dim=24", "layers=2", "vocab=19", "train.batch=2", "train.context=10"
+
+static const Case cases[] = {
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny", MOEC_DECODE, {SMALL}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
+    /* Large enough for kernels of more than one block. */
+    {"models/tiny.moe", "tiny_sdpa_gate", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
+};
+
+static void run_case(const Case *one) {
+    int sets = 0;
+    while (sets < 8 && one->sets[sets]) sets++;
+    MoecCompiler *compiler = moec_open(one->file, one->model, one->sets, sets, NULL);
+    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
+    Program *program = moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0);
+    if (!program) fail_msg("%s", moec_reports(compiler));
+    Loaded loaded = {0};
+    const char *device, *host = moec_emit_cuda(compiler, &program, 1, false, &device);
+    load_host(host, &loaded);
+    load_device(device, &loaded);
+    loaded.graph = &loaded.table->graphs[0];
+    run_one(program, &loaded, one->model);
+    cuda.cuModuleUnload(loaded.module);
+    dlclose(loaded.library);
+    moec_close(compiler);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
+}
+
+/* With arguments: FILE MODEL GRAPH SET..., one case. */
+int main(int count, char **arguments) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_models)};
+    if (count > 3) {
+        static const char *const graphs[] = {"forward", "train", "decode"};
+        Case one = {arguments[1], arguments[2], MOEC_FORWARD, {NULL}};
+        while (strcmp(graphs[one.graph], arguments[3]) != 0) one.graph++;
+        for (int i = 4; i < count && i < 12; i++) one.sets[i - 4] = arguments[i];
+        open_driver(NULL);
+        run_case(&one);
+        puts("equal");
+        return 0;
+    }
+    return cmocka_run_group_tests(tests, open_driver, NULL);
+}
