@@ -168,6 +168,11 @@ static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, lo
     return bindings;
 }
 
+static const char *turns_text(const Emitter *emitter, const Nest *nest, long turns) {
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    return elements ? "elements" : arena_format(emitter->arena, "%ld", turns);
+}
+
 static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long turns;
@@ -178,8 +183,8 @@ static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sh
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part") : loops[0]->text;
     const char *lanes = sharing == BLOCKS ? "" : " / 32";
-    emit_line(emitter, "for (long %s = moec_thread()%s; %s < %ld; %s += moec_threads()%s) {", name,
-              lanes, name, turns, name, lanes);
+    emit_line(emitter, "for (long %s = moec_thread()%s; %s < %s; %s += moec_threads()%s) {", name,
+              lanes, name, turns_text(emitter, nest, turns), name, lanes);
     emitter->indent++;
 
     Text body = {.arena = emitter->arena}, *out = emitter->out;
@@ -266,8 +271,7 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    open_turns(emitter, sharing,
-               elements ? "elements" : arena_format(emitter->arena, "%ld", turns));
+    open_turns(emitter, sharing, turns_text(emitter, nest, turns));
     emit_inside(emitter, last, length, sharing, &body);
     emit_places(emitter, loops, length, "turn", &body);
     text_add_bytes(emitter->out, body.text, body.length);

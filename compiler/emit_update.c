@@ -188,8 +188,10 @@ static Launch emit_threads(Emitter *emitter, const Kernel *kernel) {
     bool plain = !last->member && is_innermost(last);
     for (int i = 0; i + 1 < root->children.count; i++)
         plain &= ((Nest *)root->children.items[i])->member != NULL;
-    for (int i = 0; i < kernel->locals.count; i++)
-        plain &= !((Local *)kernel->locals.items[i])->stored || kernel->root->children.count == 1;
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        plain &= !local->stored || local->scope != root;
+    }
     for (int i = 0; i < kernel->members.count; i++)
         plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
     if (!plain) return emit_cuda_block(emitter, root);
