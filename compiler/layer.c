@@ -67,8 +67,8 @@ static bool bind_formal(Elaborator *e, const Node *formal, Value *value)
     return true;
 }
 
-/* The argument as the layer sees it: a tensor whose dimensions run over axes that name them. A dimension with an index of
- * another name (x[s,j] over axis d) gets an axis of that name, so that the result finds its way back to the index. */
+/* The argument as the layer sees it: a tensor whose dimensions run over axes of their own. Where two indices run over one
+ * axis (x[d,j] over axis d twice) the later gets an axis of its name, so that the result finds its way back to the index. */
 static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Index **indices, int *count)
 {
     if (argument->kind != KIND_TENSOR) return argument;
@@ -79,7 +79,10 @@ static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Inde
     for (int i = 0; i < value->rank; i++) {
         Index *index = value->dims[i];
         Axis *axis = index->axis;
-        if (strcmp(index->name, axis->name) && index->name != axis->name) {
+        bool taken = false;
+        for (int j = 0; j < *count; j++)
+            if (axes[j] == axis && indices[j] != index) taken = true;
+        if (taken) {
             Axis *alias = axis_new(e->program, index->name, axis->size, axis->kind, axis->span);
             list_push(e->arena, &e->aliases, alias);
             list_push(e->arena, &e->aliases, axis);
