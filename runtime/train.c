@@ -207,7 +207,8 @@ static void show(Training *training, const StepResult *result, bool keep) {
     double pace = steps > 0 ? (now - training->shown_time) / steps : 0; /* seconds of a step */
     double tokens = (double)(graph->batch * call_context(training->train)) * parts;
     double share = pace > 0 ? graph->product_flops * parts / pace / (training->ceiling * 1e9) : 0;
-    char left[48], memory[16], bits[32] = "";
+    char left[48], memory[16], bits[32] = "", part[32] = "";
+    if (training->ceiling > 0) snprintf(part, sizeof part, "  %.0f%% of ceiling", 100 * share);
     if (isfinite(training->bits))
         snprintf(bits, sizeof bits, "  val %.3f%s", training->bits,
                  training->data->record  ? ""
@@ -215,9 +216,9 @@ static void show(Training *training, const StepResult *result, bool keep) {
                                          : " bits/token");
     progress_show(
         keep,
-        "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s  %.0f%% of ceiling  %s  left %s",
+        "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s%s  %s  left %s",
         training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
-        pace > 0 ? tokens / pace : 0, 100 * share, memory_text(memory, (double)memory_resident()),
+        pace > 0 ? tokens / pace : 0, part, memory_text(memory, (double)memory_resident()),
         progress_time(left, pace * (double)(settings->steps - training->place.step)));
     training->shown_time = now;
     training->shown_step = training->place.step;

@@ -1,0 +1,76 @@
+#!/bin/sh
+# The whole path of the device cuda, on the simulated driver: train, checkpoint, go on, evaluate, generate; the CPU gives the same.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+XDG_CACHE_HOME=$work/cache
+MOEC_CFLAGS=-O0
+export XDG_CACHE_HOME MOEC_CFLAGS
+
+head -c 900 README.md >"$work/text"
+head -c 300 LICENSE >"$work/other"
+
+wrong() {
+    echo "$*"
+    exit 1
+}
+
+# With no driver the command says what is missing and exits with 1.
+code=0
+MOEC_CUDA=$work/nowhere moec train models/tiny.moe:tiny_moe --device cuda --data README.md --out "$work/none" 2>"$work/message" || code=$?
+[ "$code" = 1 ] || wrong "without a driver the exit code is $code"
+grep -q 'libcuda.so.1 cannot be opened' "$work/message" || { cat "$work/message"; wrong "the message does not name the driver"; }
+code=0
+moec eval "$work" --device tpu --data README.md 2>/dev/null || code=$?
+[ "$code" = 1 ] || wrong "a device that does not exist gives exit code $code"
+
+case $BUILD in
+/*) MOEC_CUDA=$BUILD/libmoec_sim.so ;;
+*) MOEC_CUDA=$PWD/$BUILD/libmoec_sim.so ;;
+esac
+export MOEC_CUDA
+
+# train NAME DEVICE STEPS [OPTION...]
+train() {
+    name=$1 device=$2 steps=$3
+    shift 3
+    moec train models/tiny.moe:tiny_moe --device "$device" --data "$work/text" --out "$work/$name" --steps "$steps" \
+        --set dim=16 --set layers=2 --set attention.heads.q=2 --set attention.head_dim=8 --set ffn.expert.hidden=12 \
+        --set ffn.experts=4 --set train.batch=2 --set train.context=16 --set train.accumulate=2 --set train.checkpoint=2 \
+        --set train.clip=0.5 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+}
+
+train cpu cpu 4
+train cuda cuda 4
+grep -q 'kernels compiled' "$work/cuda.out" || wrong "the ledger does not tell of the kernels"
+
+# The same losses and norms, up to rounding.
+numbers() { sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$1"; }
+numbers "$work/cpu/log.jsonl" >"$work/cpu.numbers"
+numbers "$work/cuda/log.jsonl" >"$work/cuda.numbers"
+paste "$work/cpu.numbers" "$work/cuda.numbers" | awk '
+    function off(a, b) { return (a > b ? a - b : b - a) > 1e-4 * (a > 0 ? a : -a) + 1e-7 }
+    { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) { print "line " NR ": " $i " is not " $(i + half); bad = 1 } }
+    END { exit bad || NR < 4 }' || wrong "cpu and cuda train differently"
+
+# Stopped and gone on: the same bits as without a stop; nothing is compiled a second time.
+train again cuda 2
+train again cuda 4 --resume
+grep -q 'kernels found' "$work/again.out" || wrong "the second start compiled the kernels"
+cmp "$work/cuda/last.safetensors" "$work/again/last.safetensors" || wrong "a run that was stopped ends in other weights"
+
+# Checkpoints move between devices.
+train cpu_on_cuda cpu 2
+train cpu_on_cuda cuda 4 --resume
+moec eval "$work/cpu" --data "$work/other" --json >"$work/cpu.json"
+moec eval "$work/cuda" --device cuda --data "$work/other" --json >"$work/cuda.json"
+loss() { sed -n 's/.*"loss": \([-.0-9e]*\).*/\1/p' "$1"; }
+echo "$(loss "$work/cpu.json") $(loss "$work/cuda.json")" |
+    awk '{ d = $1 - $2; if (d < 0) d = -d; exit NF != 2 || d > 1e-4 * $1 }' || wrong "eval differs between the devices"
+
+# Text from one checkpoint, on both; the prompt is long enough for many tokens at once.
+prompt="a specification of a sequence model, compiled"
+moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
+moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
+cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the devices"

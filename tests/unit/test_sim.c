@@ -1,0 +1,172 @@
+/* The simulated driver finds what is wrong in a kernel and says where. Every kernel of the text below but the first is
+ * wrong in one way. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* One kernel to a line, so that the line tells which one is meant. */
+static const char text[] =
+    "extern \"C\" __global__ void fine(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); "
+    "float y = s[(threadIdx.x + 33) % 64]; y += __shfl_xor_sync(0xffffffffu, y, 1); x[threadIdx.x] = y; }\n"
+    "extern \"C\" __global__ void reads_outside(float *x) { x[threadIdx.x] = x[threadIdx.x + 1]; }\n"
+    "extern \"C\" __global__ void writes_outside(float *x) { x[(int)threadIdx.x - 1] = 0; }\n"
+    "extern \"C\" __global__ void shared_outside(float *x) { MOEC_SHARED(float, s); s[threadIdx.x + 1] = 0; }\n"
+    "extern \"C\" __global__ void nobody_wrote(float *x) { MOEC_SHARED(float, s); if (threadIdx.x) s[threadIdx.x] = 1; "
+    "__syncthreads(); x[threadIdx.x] = s[threadIdx.x]; }\n"
+    "extern \"C\" __global__ void no_barrier(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; "
+    "x[threadIdx.x] = s[threadIdx.x ^ 1]; }\n"
+    "extern \"C\" __global__ void overwrites(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; "
+    "__syncthreads(); x[threadIdx.x] = s[(threadIdx.x + 63) % 64]; s[threadIdx.x] = 0; }\n"
+    "extern \"C\" __global__ void leaves_early(float *x) { if (threadIdx.x < 10) return; __syncthreads(); x[0] = 1; }\n"
+    "extern \"C\" __global__ void two_barriers(float *x) { if (threadIdx.x < 10) __syncthreads();\n"
+    "    else __syncthreads(); }\n"
+    "extern \"C\" __global__ void lanes_missing(float *x) { if (threadIdx.x % 2) x[0] = __shfl_sync(0xffffffffu, 1.0f, 0); }\n"
+    "extern \"C\" __global__ void not_waited(float *x) { MOEC_SHARED(float, s); sim_copy_async(s + 4 * threadIdx.x, x, 16); "
+    "sim_copy_commit(); x[threadIdx.x] = s[4 * threadIdx.x]; }\n"
+    "extern \"C\" __global__ void misaligned(float *x) { *(float4 *)x = *(float4 *)(x + threadIdx.x); }\n";
+
+static struct {
+    int (*cuInit)(unsigned);
+    int (*cuMemAlloc_v2)(void **, size_t);
+    int (*cuMemcpyHtoDAsync_v2)(void *, const void *, size_t, void *);
+    int (*cuMemcpyDtoHAsync_v2)(void *, const void *, size_t, void *);
+    int (*cuModuleLoadData)(void **, const void *);
+    int (*cuModuleGetFunction)(void **, void *, const char *);
+    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                          void **);
+    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *, const char *const *);
+    int (*nvrtcCompileProgram)(void *, int, const char *const *);
+    int (*nvrtcGetProgramLog)(void *, char *);
+    int (*nvrtcGetCUBINSize)(void *, size_t *);
+    int (*nvrtcGetCUBIN)(void *, char *);
+} cuda;
+
+enum { THREADS = 64, BYTES = THREADS * sizeof(float) };
+
+static void *module;
+
+static void find_symbol(void *library, const char *name, void *function) {
+    void *symbol = dlsym(library, name);
+    if (!symbol) fail_msg("%s: %s", name, dlerror());
+    memcpy(function, &symbol, sizeof symbol);
+}
+#define FIND(name) find_symbol(library, #name, &cuda.name)
+
+static int load(void **state) {
+    (void)state;
+    const char *build = getenv("BUILD");
+    char path[1024], log[1 << 16];
+    snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *program;
+    if (!library) fail_msg("%s", dlerror());
+    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2), FIND(cuModuleLoadData);
+    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram);
+    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN);
+    assert_int_equal(cuda.cuInit(0), 0);
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "wrong.cu", 0, NULL, NULL), 0);
+    if (cuda.nvrtcCompileProgram(program, 0, NULL)) {
+        cuda.nvrtcGetProgramLog(program, log);
+        fail_msg("%s", log);
+    }
+    size_t bytes = 0;
+    assert_int_equal(cuda.nvrtcGetCUBINSize(program, &bytes), 0);
+    char *image = malloc(bytes);
+    assert_int_equal(cuda.nvrtcGetCUBIN(program, image), 0);
+    assert_int_equal(cuda.cuModuleLoadData(&module, image), 0);
+    free(image);
+    return 0;
+}
+
+/* What a launch gives, with what it says on stderr in `report`. */
+static int launch(const char *name, float *values, char *report, size_t size) {
+    void *function, *memory;
+    assert_int_equal(cuda.cuModuleGetFunction(&function, module, name), 0);
+    assert_int_equal(cuda.cuMemAlloc_v2(&memory, BYTES), 0);
+    assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(memory, values, BYTES, NULL), 0);
+    FILE *file = tmpfile();
+    int kept = dup(2);
+    dup2(fileno(file), 2);
+    void *arguments[] = {&memory};
+    int result = cuda.cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, BYTES, NULL, arguments, NULL);
+    fflush(stderr);
+    dup2(kept, 2);
+    close(kept);
+    rewind(file);
+    report[fread(report, 1, size - 1, file)] = 0;
+    fclose(file);
+    if (!result) assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(values, memory, BYTES, NULL), 0);
+    return result;
+}
+
+static void runs_what_is_fine(void **state) {
+    (void)state;
+    float values[THREADS];
+    char report[4096];
+    for (int i = 0; i < THREADS; i++) values[i] = (float)i;
+    assert_int_equal(launch("fine", values, report, sizeof report), 0);
+    assert_string_equal(report, "");
+    for (int i = 0; i < THREADS; i++)
+        assert_true(values[i] == (float)((i + 33) % 64 + ((i ^ 1) + 33) % 64));
+}
+
+/* A device that has failed stays so: each wrong kernel has a process of its own. */
+static void expect(const char *name, const char *what, const char *where) {
+    pid_t child = fork();
+    if (child == 0) {
+        float values[THREADS] = {0};
+        char report[4096];
+        int result = launch(name, values, report, sizeof report);
+        bool told = strstr(report, name) && strstr(report, what) && strstr(report, where);
+        if (!result || !told) fprintf(stderr, "%s: gives %d, says:\n%s", name, result, report);
+        _exit(!result || !told);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void finds_accesses_out_of_bounds(void **state) {
+    (void)state;
+    expect("reads_outside", "read out of bounds", "wrong.cu:2, thread 63");
+    expect("writes_outside", "write out of bounds", "wrong.cu:3, thread 0");
+    expect("shared_outside", "write out of bounds", "wrong.cu:4, thread 63");
+    expect("misaligned", "misaligned access", "wrong.cu:13, thread 1");
+}
+
+static void finds_what_nobody_wrote(void **state) {
+    (void)state;
+    expect("nobody_wrote", "shared memory is read that nobody has written", "wrong.cu:5, thread 0");
+    expect("not_waited", "shared memory is read that nobody has written", "wrong.cu:12, thread 0");
+}
+
+static void finds_missing_barriers(void **state) {
+    (void)state;
+    expect("no_barrier", "shared memory", "wrong.cu:6, thread 0");
+    expect("overwrites", "with no barrier between", "wrong.cu:7, thread");
+}
+
+static void finds_divergent_barriers(void **state) {
+    (void)state;
+    expect("leaves_early", "divergent barrier: 54 of 64 threads wait here, 10 have left", "wrong.cu:8");
+    expect("two_barriers", "divergent barrier: thread 0 waits at the barrier of wrong.cu:9", "wrong.cu:10");
+    expect("lanes_missing", "lanes wait here for others of their warp that never come", "wrong.cu:11");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(runs_what_is_fine),        cmocka_unit_test(finds_accesses_out_of_bounds),
+        cmocka_unit_test(finds_what_nobody_wrote),  cmocka_unit_test(finds_missing_barriers),
+        cmocka_unit_test(finds_divergent_barriers),
+    };
+    return cmocka_run_group_tests(tests, load, NULL);
+}
