@@ -28,7 +28,7 @@ static void *allocate(Device *device, size_t bytes) {
     CudaPointer block = 0;
     if (cuda->failed || driver->allocate(&block, bytes ? bytes : 1))
         return NULL;
-    if (!cuda_good(cuda, driver->set(block, 0, bytes, cuda->stream), "clearing memory"))
+    if (bytes && !cuda_good(cuda, driver->set(block, 0, bytes, cuda->stream), "clearing memory"))
         return NULL;
     return (void *)(uintptr_t)block;
 }

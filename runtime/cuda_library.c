@@ -22,6 +22,11 @@ static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12
 /* Where the toolkit lies when the loader does not know it. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/", "/opt/cuda/lib64/", NULL};
 
+static const char *place_named(void) {
+    const char *place = getenv("MOEC_CUDA");
+    return place ? place : "";
+}
+
 static void *open_in(const char *folder, const char *const *names) {
     for (int i = 0; names[i]; i++) {
         char *path = memory_format("%s%s", folder, names[i]);
@@ -84,23 +89,27 @@ static bool open_compiler(CudaLibrary *library) {
                      symbols, sizeof symbols / sizeof symbols[0]);
 }
 
-static bool open_blas(CudaLibrary *library) {
-    CudaBlas *part = &library->blas;
-    const Symbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
-    void *handle = open_library(library->place, blas_names);
-    return handle && !take(handle, symbols, sizeof symbols / sizeof symbols[0]);
-}
-
 const CudaLibrary *cuda_library(void) {
     static CudaLibrary library;
     static bool opened;
     if (opened)
         return &library;
-    const char *place = getenv("MOEC_CUDA");
-    library.place = place ? place : "";
+    library.place = place_named();
     if (!open_driver(&library) || !open_compiler(&library))
         return NULL;
-    library.has_blas = open_blas(&library);
     opened = true;
     return &library;
+}
+
+const CudaBlas *cuda_blas(void) {
+    static CudaBlas blas;
+    static bool tried, there;
+    if (!tried) {
+        CudaBlas *part = &blas;
+        const Symbol symbols[] = {CUDA_BLAS_CALLS(CUDA_SYMBOL)};
+        void *handle = open_library(place_named(), blas_names);
+        there = handle && !take(handle, symbols, sizeof symbols / sizeof symbols[0]);
+        tried = true;
+    }
+    return there ? &blas : NULL;
 }

@@ -40,13 +40,17 @@ enum {
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
     BLAS_COMPUTE_F32 = 68,
-    BLAS_COMPUTE_TF32 = 77,
+    BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded on the way, f32 sums */
     BLAS_F32 = 0,
     BLAS_TRANSPOSE_A = 3,
     BLAS_TRANSPOSE_B = 4,
     BLAS_LAYOUT_BATCH = 5,
     BLAS_LAYOUT_BATCH_STRIDE = 6,
-    BLAS_PREFERENCE_WORKSPACE = 1
+    BLAS_PREFERENCE_WORKSPACE = 1,
+    BLAS_PREFERENCE_ALIGNMENT_A = 5,
+    BLAS_PREFERENCE_ALIGNMENT_B = 6,
+    BLAS_PREFERENCE_ALIGNMENT_C = 7,
+    BLAS_PREFERENCE_ALIGNMENT_D = 8
 };
 
 /* CALL(member, "symbol", arguments): all return 0 when they went well. */
@@ -136,12 +140,13 @@ typedef struct CudaBlas {
 typedef struct CudaLibrary {
     CudaDriver driver;
     CudaCompiler compiler;
-    CudaBlas blas;
-    bool has_blas;
     const char *place; /* MOEC_CUDA, or "" */
 } CudaLibrary;
 
-/* The libraries; NULL after a message that names the one that is missing. cuBLASLt may be: then our own product is used. */
+/* Driver and NVRTC; NULL after a message that names the one that is missing. */
 const CudaLibrary *cuda_library(void);
+/* cuBLASLt, a large library: opened when the first product is to be made. NULL when it is not there: then our own product
+ * is used. */
+const CudaBlas *cuda_blas(void);
 
 #endif

@@ -13,6 +13,7 @@ typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 
 typedef struct Entry {
     EntryState state;
+    int alignment; /* bytes that all operands so far were multiples of */
     BlasProduct *product;
     BlasLayout *left, *right, *result; /* b', a', c' */
     BlasChoice choice;
@@ -55,11 +56,21 @@ static bool make_layout(const CudaBlas *blas, BlasLayout **layout, const Side *s
            !blas->layout_set(*layout, BLAS_LAYOUT_BATCH_STRIDE, &step, sizeof step);
 }
 
-static bool make_product(const CudaBlas *blas, Entry *entry, const Side *left, const Side *right) {
+static bool make_product(const CudaBlas *blas, Entry *entry, const Side *left, const Side *right, bool rounded) {
     int32_t transpose_left = left->transposed, transpose_right = right->transposed;
-    return !blas->product_new(&entry->product, BLAS_COMPUTE_F32, BLAS_F32) &&
+    return !blas->product_new(&entry->product, rounded ? BLAS_COMPUTE_BF16 : BLAS_COMPUTE_F32, BLAS_F32) &&
            !blas->product_set(entry->product, BLAS_TRANSPOSE_A, &transpose_left, sizeof transpose_left) &&
            !blas->product_set(entry->product, BLAS_TRANSPOSE_B, &transpose_right, sizeof transpose_right);
+}
+
+static bool prefer(CudaProducts *products, int alignment) {
+    static const int names[] = {BLAS_PREFERENCE_ALIGNMENT_A, BLAS_PREFERENCE_ALIGNMENT_B, BLAS_PREFERENCE_ALIGNMENT_C,
+                                BLAS_PREFERENCE_ALIGNMENT_D};
+    uint32_t bytes = (uint32_t)alignment;
+    bool good = true;
+    for (int i = 0; i < 4 && good; i++)
+        good = !products->blas->preference_set(products->preference, names[i], &bytes, sizeof bytes);
+    return good;
 }
 
 static bool make_entry(CudaProducts *products, Entry *entry, const MoecProduct *product) {
@@ -73,7 +84,7 @@ static bool make_entry(CudaProducts *products, Entry *entry, const MoecProduct *
     entry->a_turn = product->a_batch[0];
     entry->b_turn = product->b_batch[0];
     entry->c_turn = product->c_batch[0];
-    return make_product(blas, entry, &left, &right) &&
+    return prefer(products, entry->alignment) && make_product(blas, entry, &left, &right, product->rounded) &&
            make_layout(blas, &entry->left, &left, batch, product->b_batch[inner]) &&
            make_layout(blas, &entry->right, &right, batch, product->a_batch[inner]) &&
            make_layout(blas, &entry->result, &result, batch, product->c_batch[inner]) &&
@@ -93,9 +104,9 @@ static void entry_free(const CudaBlas *blas, Entry *entry) {
 }
 
 CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table) {
-    if (!device->library->has_blas || !table->product_count)
+    const CudaBlas *blas = table->product_count ? cuda_blas() : NULL;
+    if (!blas)
         return NULL;
-    const CudaBlas *blas = &device->library->blas;
     CudaProducts *products = memory_new(sizeof *products + sizeof(Entry) * (size_t)table->product_count);
     products->device = device;
     products->blas = blas;
@@ -124,11 +135,24 @@ void cuda_products_free(CudaProducts *products) {
     free(products);
 }
 
+/* The largest power of two, 16 at most, that all matrices of the operands start at multiples of. */
+static int alignment_of(const MoecProduct *product, const float *a, const float *b, const float *c) {
+    CudaPointer bits = cuda_pointer(a) | cuda_pointer(b) | cuda_pointer(c);
+    for (int i = 0; i < 2; i++)
+        bits |= (CudaPointer)(product->a_batch[i] | product->b_batch[i] | product->c_batch[i]) * sizeof(float);
+    return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 4;
+}
+
 int cuda_products_run(CudaProducts *products, int index, const float *a, const float *b, float *c) {
     Entry *entry = &products->entries[index];
     const MoecProduct *product = &products->products[index];
+    int alignment = alignment_of(product, a, b, c);
+    if (entry->state == ENTRY_READY && alignment < entry->alignment) {
+        entry_free(products->blas, entry);
+        entry->state = ENTRY_NEW;
+    }
     if (entry->state == ENTRY_NEW) {
-        entry->state = ENTRY_READY;
+        *entry = (Entry){.state = ENTRY_READY, .alignment = alignment};
         if (!make_entry(products, entry, product))
             entry_free(products->blas, entry);
     }
