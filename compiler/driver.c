@@ -39,6 +39,8 @@ static void pass_elaborate(Work *work)
     List *settings = compiler->checked ? NULL : &compiler->settings;
     compiler->checked = true;
     work->program = elaborate(compiler->unit, compiler->model, work->graph, work->batch, work->context, settings);
+    const char *precision = moec_option(compiler, "train.precision");
+    if (work->program) work->program->rounded = precision && !strcmp(precision, "bf16");
 }
 
 /* Updates of states run when everything else has read the old values. */

@@ -29,7 +29,8 @@ void emit_products(Text *text, const List *products) {
         add_strides(text, "a_batch", p->a_batch);
         add_strides(text, "b_batch", p->b_batch);
         add_strides(text, "c_batch", p->c_batch);
-        text_add(text, ", .accumulate = %d}, /* %d */\n", p->accumulate, i);
+        text_add(text, ", .accumulate = %d%s}, /* %d */\n", p->accumulate,
+                 p->rounded ? ", .rounded = 1" : "", i);
     }
     text_add(text, "};\n\n");
 }

@@ -27,15 +27,19 @@ static void add_kernels(Text *text, const List *kernels) {
 char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
-    for (int i = 0; i < count; i++) programs[i]->device = true;
+    for (int i = 0; i < count; i++) {
+        programs[i]->device = true;
+        if (programs[i]->rounded && programs[i]->graph != GRAPH_UPDATE) precision(programs[i]);
+    }
     Module *module = emit_module(arena, programs, count, &target_cuda);
-    list_push(arena, &module->device_kernels, "moec_product_on_device");
+    list_push(arena, &module->device_kernels, "moec_product_exact");
+    list_push(arena, &module->device_kernels, "moec_product_rounded");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
     text_add(&text, "#define moec_product(run, index, product, a, b, c) \\\n"
-                    "    moec_product_or(run, moec_product_on_device, index, product, a, b, c)\n\n");
+                    "    moec_product_or(run, moec_product_exact, index, product, a, b, c)\n\n");
     text_add_bytes(&text, module->functions.text, module->functions.length);
     emit_table(module, &text, count ? programs[0]->name : "");
 

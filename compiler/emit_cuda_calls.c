@@ -7,7 +7,7 @@
 /* Threads of a block, as the templates want them. */
 enum { ATTEND_THREADS = 128, TOP_THREADS = 256, PACK_THREADS = 256, GROUPED_THREADS = 256 };
 /* Rows and columns of a tile of a product; queries or keys of a block of attention at least. */
-enum { TILE = 64, LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
+enum { TILE = 64, ROUNDED_TILE = 128, LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
 
 static long dimension(const Shape *shape, int back) {
     return shape->size[shape->rank - back];
@@ -304,9 +304,11 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction) {
     put(&arguments, pointer_text(emitter, contraction->b));
     put(&arguments, pointer_text(emitter, contraction->c));
     /* Every group may end in a tile that is not full. */
-    long tiles = weight ? (pieces(rows, TILE) + (groups < rows ? groups : rows)) * pieces(product->n, TILE)
-                        : groups * pieces(product->k, TILE) * pieces(product->n, TILE);
-    emit_launch(emitter,
-                device_kernel(emitter, weight ? "moec_rows_by_weight" : "moec_rows_by_rows"),
+    long size = product->rounded ? ROUNDED_TILE : TILE, columns = pieces(product->n, size);
+    long tiles = weight ? (pieces(rows, size) + (groups < rows ? groups : rows)) * columns
+                        : groups * pieces(product->k, size) * columns;
+    const char *kernel = arena_format(emitter->arena, "moec_rows_by_%s_%s", weight ? "weight" : "rows",
+                                      product->rounded ? "rounded" : "exact");
+    emit_launch(emitter, device_kernel(emitter, kernel),
                 (Launch){blocks(emitter, tiles), GROUPED_THREADS}, arguments.text);
 }

@@ -74,6 +74,7 @@ static Contraction *product_of(Program *program, const Statement *statement) {
     Contraction *product = contraction(program, statement);
     bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
                   (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
+    if (product) product->product.rounded = program->device && program->rounded && !statement->exact;
     return inside ? NULL : product;
 }
 

@@ -211,6 +211,7 @@ struct Statement {
     int loop_count;
     Index *loops[MAX_LOOPS];
     Expr *value;
+    bool exact; /* see precision.c */
     bool once; /* an update of a state: run only on the last micro-batch of a step */
 
     /* STATEMENT_CALL */
@@ -271,6 +272,7 @@ typedef struct Program {
     List relations;         /* Relation * (after route) */
     long context;           /* decode: length of the caches */
     long cache_bytes_per_token;
+    bool rounded; /* products on a device round what they multiply to bf16, unless a statement is exact */
     bool device;  /* its loops are shared out among the many threads of a device, not among vectors of a processor */
 } Program;
 

@@ -18,6 +18,7 @@ typedef struct Product {
     long a_m, a_k, b_k, b_n, c_m;
     long batch[2], a_batch[2], b_batch[2], c_batch[2];
     bool accumulate;
+    bool rounded; /* operands may be rounded to bf16 */
 } Product;
 
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */

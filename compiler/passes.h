@@ -44,6 +44,7 @@ Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long 
 void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
 void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
 void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
+void precision(Program *program);             /* products that decide a choice stay exact */
 void route(Program *program);                    /* masked statements onto packed rows */
 
 /* ---- what it costs ---- */

@@ -62,6 +62,7 @@ typedef struct MoecProduct {
     long a_m, a_k, b_k, b_n, c_m;
     long batch[2], a_batch[2], b_batch[2], c_batch[2];
     int accumulate;
+    int rounded; /* on a device: a and b are rounded to bf16, sums stay f32 */
 } MoecProduct;
 
 typedef struct MoecRun MoecRun;

@@ -24,15 +24,16 @@ MOEC_FUNCTION void moec_launch(const MoecRun *run, int kernel, unsigned grid, un
     moec_launch_on(run->host, kernel, grid, block, arguments);
 }
 
-/* One dense product: the host's, or else our own kernel, in tiles of 64 by 64. */
+/* One dense product: the host's, or else our own kernel: number `kernel`, the one that rounds has the number after it. */
 MOEC_FUNCTION void moec_product_or(const MoecRun *run, int kernel, int index,
                                    const MoecProduct *product, const float *a, const float *b,
                                    float *c) {
     const MoecHost *host = run->host;
     if (host->product != NULL && host->product(host->self, index, a, b, c) == 0) return;
-    const long tiles = (product->m + 63) / 64 * ((product->n + 63) / 64) * product->batch[0] *
-                       product->batch[1];
-    moec_launch(run, kernel, (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), 256,
+    const long size = product->rounded ? 128 : 64; /* of a tile */
+    const long tiles = (product->m + size - 1) / size * ((product->n + size - 1) / size) *
+                       product->batch[0] * product->batch[1];
+    moec_launch(run, kernel + (product->rounded != 0), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), 256,
                 MOEC_ARGUMENTS(product, &a, &b, &c));
 }
 

@@ -169,4 +169,43 @@ MOEC_DEVICE int moec_block_before(int count, int *total) {
     return before + sum - count;
 }
 
+/* ---- tensor cores: products of bf16, sums in f32 ---- */
+
+/* Two numbers rounded to bf16, the first in the low half. */
+MOEC_DEVICE unsigned moec_bf16_pair(float low, float high) {
+#ifdef MOEC_SIM
+    const unsigned a = __float_as_uint(low), b = __float_as_uint(high);
+    return ((a + 0x7fffu + (a >> 16 & 1u)) >> 16) | ((b + 0x7fffu + (b >> 16 & 1u)) & 0xffff0000u);
+#else
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#endif
+}
+
+/* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */
+MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
+#ifdef MOEC_SIM
+    sim_mma_bf16(d, a, b);
+#else
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+/* Four 8 by 8 matrices of bf16 from shared memory: lane i gives row i % 8 of matrix i / 8. */
+MOEC_DEVICE void moec_load_matrices(unsigned *result, const void *row) {
+#ifdef MOEC_SIM
+    sim_ldmatrix(result, row, 0);
+#else
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(result[0]), "=r"(result[1]), "=r"(result[2]), "=r"(result[3])
+                 : "r"(at)
+                 : "memory");
+#endif
+}
+
 #endif

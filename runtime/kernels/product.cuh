@@ -1,63 +1,181 @@
-/* product: matrix products in tiles of 64 by 64. A thread has 4 by 4 sums; operands come by way of shared memory. */
+/* product: matrix products in tiles, dense ones and those over packed rows.
+ *
+ * A tile is a struct with a size and `multiply`: sum[k] left(i, k) * right(k, j) for i < m, j < n, handed to
+ * store(i, j, sum). left and right give the place of an element; left_along says that neighbours in memory differ in k (else
+ * in i), right_along that they do as well (else in j).
+ *
+ * MoecTileExact   f32 throughout; 64 by 64, a thread has 4 by 4 sums
+ * MoecTileRounded operands rounded to bf16 on their way into shared memory, products by tensor cores, sums in f32; 128 by 128
+ */
 #ifndef MOEC_PRODUCT_CUH
 #define MOEC_PRODUCT_CUH
 
 #include "prelude.cuh"
 
-enum { MOEC_TILE = 64, MOEC_TILE_DEPTH = 16, MOEC_TILE_THREADS = 256 };
+enum { MOEC_TILE_THREADS = 256 };
 
-/* One tile: sum[k] left(i, k) * right(k, j) for i < m, j < n, handed to store(i, j, sum). left_along: neighbours in memory
- * differ in k; right_along: they do as well. */
-template <class Left, class Right, class Store>
-MOEC_DEVICE void moec_tile(long m, long n, long depth, bool left_along, bool right_along, Left left,
-                           Right right, Store store) {
-    __shared__ __align__(16) float a[MOEC_TILE_DEPTH][MOEC_TILE + 4];
-    __shared__ __align__(16) float b[MOEC_TILE_DEPTH][MOEC_TILE + 4];
-    const int thread = threadIdx.x, row = thread / 16 * 4, column = thread % 16 * 4;
-    float sum[4][4] = {};
-    for (long from = 0; from < depth; from += MOEC_TILE_DEPTH) {
-        moec_barrier();
-        for (int i = 0; i < 4; i++) {
-            const int at = thread + i * MOEC_TILE_THREADS;
-            const int ak = left_along ? at % 16 : at / 64, am = left_along ? at / 16 : at % 64;
-            const int bk = right_along ? at % 16 : at / 64, bn = right_along ? at / 16 : at % 64;
-            a[ak][am] = am < m && from + ak < depth ? left(am, from + ak) : 0.0f;
-            b[bk][bn] = bn < n && from + bk < depth ? right(from + bk, bn) : 0.0f;
-        }
-        moec_barrier();
+struct MoecTileExact {
+    enum { SIZE = 64, DEPTH = 16 };
+
+    template <class Left, class Right, class Store>
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
+                              Store store) {
+        __shared__ __align__(16) float a[DEPTH][SIZE + 4];
+        __shared__ __align__(16) float b[DEPTH][SIZE + 4];
+        const int thread = threadIdx.x, row = thread / 16 * 4, column = thread % 16 * 4;
+        float sum[4][4] = {};
+        for (long from = 0; from < depth; from += DEPTH) {
+            moec_barrier();
+            for (int i = 0; i < 4; i++) {
+                const int at = thread + i * MOEC_TILE_THREADS;
+                const int ak = left_along ? at % 16 : at / 64, am = left_along ? at / 16 : at % 64;
+                const int bk = right_along ? at % 16 : at / 64, bn = right_along ? at / 16 : at % 64;
+                a[ak][am] = am < m && from + ak < depth ? *left(am, from + ak) : 0.0f;
+                b[bk][bn] = bn < n && from + bk < depth ? *right(from + bk, bn) : 0.0f;
+            }
+            moec_barrier();
 #pragma unroll
-        for (int k = 0; k < MOEC_TILE_DEPTH; k++) {
-            const float4 x = *(const float4 *)&a[k][row], y = *(const float4 *)&b[k][column];
-            const float xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+            for (int k = 0; k < DEPTH; k++) {
+                const float4 x = *(const float4 *)&a[k][row], y = *(const float4 *)&b[k][column];
+                const float xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+#pragma unroll
+                    for (int j = 0; j < 4; j++) sum[i][j] += xs[i] * ys[j];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                if (row + i < m && column + j < n) store(row + i, column + j, sum[i][j]);
+    }
+};
+
+/* A block of 128 rows by 32 of an operand on its way: four times four neighbours in memory for each thread. The rows are
+ * those of the left operand or the columns of the right one; in shared memory neighbours differ in k. */
+struct MoecRoundedPart {
+    enum { ROWS = 128, DEPTH = 32, STRIDE = 40 };
+    float x[4][4];
+
+    static __device__ __forceinline__ int row_of(int i, bool along) {
+        return along ? (int)threadIdx.x / 8 + 32 * i : (int)threadIdx.x % 32 * 4;
+    }
+    static __device__ __forceinline__ int k_of(int i, bool along) {
+        return along ? (int)threadIdx.x % 8 * 4 : (int)threadIdx.x / 32 + 8 * i;
+    }
+
+    template <class Place>
+    __device__ __forceinline__ void read(long rows, long from, long depth, bool along, Place place) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const long row = row_of(i, along), k = from + k_of(i, along);
+            const long left = along ? depth - k : rows - row;
+            const bool there = row < rows && k < depth;
+            const float *at = there ? place(row, k) : NULL;
+            if (there && left >= 4 && ((size_t)at & 15) == 0) {
+                const float4 four = *(const float4 *)at;
+                x[i][0] = four.x, x[i][1] = four.y, x[i][2] = four.z, x[i][3] = four.w;
+                continue;
+            }
+#pragma unroll
+            for (int j = 0; j < 4; j++) x[i][j] = there && j < left ? at[j] : 0.0f;
+        }
+    }
+
+    __device__ __forceinline__ void write(uint16_t *to, bool along) const {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint16_t *at = to + row_of(i, along) * STRIDE + k_of(i, along);
+            const unsigned low = moec_bf16_pair(x[i][0], x[i][1]), high = moec_bf16_pair(x[i][2], x[i][3]);
+            if (along) {
+                ((unsigned *)at)[0] = low;
+                ((unsigned *)at)[1] = high;
+                continue;
+            }
+            at[0] = (uint16_t)low;
+            at[STRIDE] = (uint16_t)(low >> 16);
+            at[2 * STRIDE] = (uint16_t)high;
+            at[3 * STRIDE] = (uint16_t)(high >> 16);
+        }
+    }
+};
+
+struct MoecTileRounded {
+    enum { SIZE = 128, DEPTH = 32, STRIDE = MoecRoundedPart::STRIDE };
+
+    /* A warp has 64 rows and 32 columns: 4 by 4 results of 16 by 8. */
+    MOEC_DEVICE void multiply_part(const uint16_t *a, const uint16_t *b, float sum[4][4][4]) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        const int row = warp / 4 * 64 + lane % 16, column = warp % 4 * 32 + lane / 16 * 8 + lane % 8;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += 16) {
+            unsigned left[4][4], right[2][4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) moec_load_matrices(left[i], a + (row + 16 * i) * STRIDE + k + lane / 16 * 8);
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                moec_load_matrices(right[j], b + (column + 16 * j) * STRIDE + k + lane / 8 % 2 * 8);
 #pragma unroll
             for (int i = 0; i < 4; i++)
 #pragma unroll
-                for (int j = 0; j < 4; j++) sum[i][j] += xs[i] * ys[j];
+                for (int j = 0; j < 4; j++) moec_mma(sum[i][j], left[i], right[j / 2] + j % 2 * 2);
         }
     }
+
+    template <class Left, class Right, class Store>
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
+                              Store store) {
+        __shared__ __align__(16) uint16_t a[2][SIZE * STRIDE], b[2][SIZE * STRIDE];
+        const auto across = [&](long column, long k) { return right(k, column); };
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        MoecRoundedPart x, y;
+        float sum[4][4][4] = {};
+        if (depth > 0) {
+            x.read(m, 0, depth, left_along, left);
+            y.read(n, 0, depth, right_along, across);
+        }
+        int turn = 0;
+        for (long from = 0; from < depth; from += DEPTH, turn ^= 1) {
+            /* The other half is still being read by those who are behind. */
+            x.write(a[turn], left_along);
+            y.write(b[turn], right_along);
+            moec_barrier();
+            if (from + DEPTH < depth) {
+                x.read(m, from + DEPTH, depth, left_along, left);
+                y.read(n, from + DEPTH, depth, right_along, across);
+            }
+            multiply_part(a[turn], b[turn], sum);
+        }
+        moec_barrier();
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (row + i < m && column + j < n) store(row + i, column + j, sum[i][j]);
-}
+            for (int j = 0; j < 4; j++)
+#pragma unroll
+                for (int part = 0; part < 4; part++) {
+                    const int row = warp / 4 * 64 + 16 * i + lane / 4 + part / 2 * 8;
+                    const int column = warp % 4 * 32 + 8 * j + lane % 4 * 2 + part % 2;
+                    if (row < m && column < n) store(row, column, sum[i][j][part]);
+                }
+    }
+};
 
 /* ---- dense, of fixed shape ---- */
 
-extern "C" __global__ void moec_product_on_device(MoecProduct product, const float *a, const float *b,
-                                                  float *c) {
-    const long rows = moec_pieces(product.m, MOEC_TILE), columns = moec_pieces(product.n, MOEC_TILE);
+template <class Tile> MOEC_DEVICE void moec_dense(const MoecProduct &product, const float *a, const float *b, float *c) {
+    const long rows = moec_pieces(product.m, Tile::SIZE), columns = moec_pieces(product.n, Tile::SIZE);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
-        const long m = tile / columns % rows * MOEC_TILE, n = tile % columns * MOEC_TILE;
+        const long m = tile / columns % rows * Tile::SIZE, n = tile % columns * Tile::SIZE;
         const long j = tile / columns / rows % product.batch[1], i = tile / columns / rows / product.batch[1];
         const float *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
         const float *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
         float *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
-        moec_tile(
+        Tile::multiply(
             product.m - m, product.n - n, product.k, product.a_k == 1, product.b_k == 1,
-            [&](long row, long k) { return x[row * product.a_m + k * product.a_k]; },
-            [&](long k, long column) { return y[k * product.b_k + column * product.b_n]; },
+            [&](long row, long k) { return x + row * product.a_m + k * product.a_k; },
+            [&](long k, long column) { return y + k * product.b_k + column * product.b_n; },
             [&](long row, long column, float sum) {
                 float *at = z + row * product.c_m + column;
                 *at = product.accumulate ? *at + sum : sum;
@@ -65,33 +183,41 @@ extern "C" __global__ void moec_product_on_device(MoecProduct product, const flo
     }
 }
 
+extern "C" __global__ void moec_product_exact(MoecProduct product, const float *a, const float *b, float *c) {
+    moec_dense<MoecTileExact>(product, a, b, c);
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
+    moec_product_rounded(MoecProduct product, const float *a, const float *b, float *c) {
+    moec_dense<MoecTileRounded>(product, a, b, c);
+}
+
 /* ---- over packed rows ---- */
 
 /* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n] for rows r of group g. The tiles of a group follow those of the groups before it;
  * there may be more blocks than tiles. */
-extern "C" __global__ void moec_rows_by_weight(MoecGroupedOnDevice grouped, const int32_t *group,
-                                               const int32_t *a_gather, const int32_t *b_gather,
-                                               const float *a, const float *b, float *c) {
-    (void)b_gather;
-    const long columns = moec_pieces(grouped.n, MOEC_TILE);
+template <class Tile>
+MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                const float *a, const float *b, float *c) {
+    const long columns = moec_pieces(grouped.n, Tile::SIZE);
     for (long task = moec_block();; task += moec_blocks()) {
         long tile = task / columns, g = 0;
         for (; g < grouped.groups; g++) {
-            const long tiles = moec_pieces(group[g + 1] - group[g], MOEC_TILE);
+            const long tiles = moec_pieces(group[g + 1] - group[g], Tile::SIZE);
             if (tile < tiles) break;
             tile -= tiles;
         }
         if (g == grouped.groups) return;
-        const long first = group[g] + tile * MOEC_TILE, n = task % columns * MOEC_TILE;
+        const long first = group[g] + tile * Tile::SIZE, n = task % columns * Tile::SIZE;
         const float *y = b + g * grouped.b_group + n * grouped.b_n;
         float *z = c + first * grouped.c_row + n;
-        moec_tile(
+        Tile::multiply(
             group[g + 1] - first, grouped.n - n, grouped.k, true, grouped.b_k == 1,
             [&](long row, long k) {
                 const long at = a_gather != NULL ? a_gather[first + row] : first + row;
-                return a[at * grouped.a_row + k];
+                return a + at * grouped.a_row + k;
             },
-            [&](long k, long column) { return y[k * grouped.b_k + column * grouped.b_n]; },
+            [&](long k, long column) { return y + k * grouped.b_k + column * grouped.b_n; },
             [&](long row, long column, float sum) {
                 float *at = z + row * grouped.c_row + column;
                 *at = grouped.accumulate ? *at + sum : sum;
@@ -100,29 +226,53 @@ extern "C" __global__ void moec_rows_by_weight(MoecGroupedOnDevice grouped, cons
 }
 
 /* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]; an empty group gives 0. */
-extern "C" __global__ void moec_rows_by_rows(MoecGroupedOnDevice grouped, const int32_t *group,
-                                             const int32_t *a_gather, const int32_t *b_gather,
-                                             const float *a, const float *b, float *c) {
-    const long rows = moec_pieces(grouped.k, MOEC_TILE), columns = moec_pieces(grouped.n, MOEC_TILE);
+template <class Tile>
+MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                              const int32_t *b_gather, const float *a, const float *b, float *c) {
+    const long rows = moec_pieces(grouped.k, Tile::SIZE), columns = moec_pieces(grouped.n, Tile::SIZE);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks()) {
-        const long g = tile / columns / rows, k = tile / columns % rows * MOEC_TILE;
-        const long n = tile % columns * MOEC_TILE, first = group[g];
+        const long g = tile / columns / rows, k = tile / columns % rows * Tile::SIZE;
+        const long n = tile % columns * Tile::SIZE, first = group[g];
         float *z = c + g * grouped.b_group + k * grouped.c_row + n;
-        moec_tile(
+        Tile::multiply(
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
             [&](long row, long r) {
                 const long at = a_gather != NULL ? a_gather[first + r] : first + r;
-                return a[at * grouped.a_row + k + row];
+                return a + at * grouped.a_row + k + row;
             },
             [&](long r, long column) {
                 const long at = b_gather != NULL ? b_gather[first + r] : first + r;
-                return b[at * grouped.b_k + n + column];
+                return b + at * grouped.b_k + n + column;
             },
             [&](long row, long column, float sum) {
                 float *at = z + row * grouped.c_row + column;
                 *at = grouped.accumulate ? *at + sum : sum;
             });
     }
+}
+
+extern "C" __global__ void moec_rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group,
+                                                     const int32_t *a_gather, const int32_t *, const float *a,
+                                                     const float *b, float *c) {
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, c);
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
+    moec_rows_by_weight_rounded(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather,
+                                const int32_t *, const float *a, const float *b, float *c) {
+    moec_by_weight<MoecTileRounded>(grouped, group, a_gather, a, b, c);
+}
+
+extern "C" __global__ void moec_rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group,
+                                                   const int32_t *a_gather, const int32_t *b_gather, const float *a,
+                                                   const float *b, float *c) {
+    moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, c);
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
+    moec_rows_by_rows_rounded(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather,
+                              const int32_t *b_gather, const float *a, const float *b, float *c) {
+    moec_by_rows<MoecTileRounded>(grouped, group, a_gather, b_gather, a, b, c);
 }
 
 #endif
