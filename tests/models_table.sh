@@ -105,6 +105,10 @@ complete_mue:mue_proxy_e64a16 | granularity | - | mue_small_e16a8 |
 complete_mue:mue_proxy_e16a3s1 | shared expert | - | mue_small_e8a3s1 |
 complete_mue:mue_proxy_e16a4g2 | groups | =mue_proxy | mue_small_e8a4g2 |
 complete_mue:mue_proxy_choice | experts choose | =mue_proxy | mue_small_choice |
+dit:dit_dense | images, dense | - | dit_small |
+dit:dit_e128a8s1 | images, 128e8a1s | 6.3B | dit_small_e8a3s1 |
+dit:dit_e128a8g4s1 | images, 128e8a4g1s | =dit_e128a8s1 | dit_small_e8a4g2 |
+dit:dit_choice | images, experts choose | =dit_e128a8s1 | dit_small_choice |
 END
 }
 

@@ -9,6 +9,17 @@ cat compiler/*.c runtime/*.c >"$work/text"
 
 loss() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$1" | "$2" -n 1; }
 
+# An image model learns from images that examples/shapes.c draws, and draws some.
+image_row() {
+    name=$2 run=$work/$2
+    moec train "models/dit.moe:$name" --data "$work/images" --out "$run" --steps 400 || return 1
+    first=$(loss "$run/log.jsonl" head) last=$(loss "$run/log.jsonl" tail)
+    awk -v a="$first" -v b="$last" 'BEGIN { exit !(b < a - 0.5) }' || { echo "the loss went from $first to $last"; return 1; }
+    moec train "models/dit.moe:$name" --data "$work/images" --out "$run" --steps 420 --resume || return 1
+    moec draw "$run" --out "$work/drawn" --count 4 || return 1
+    "$work/shapes" show "$work/drawn"
+}
+
 # One row through all of it; the last line of what failed is shown.
 row() {
     family=$1 name=$2 run=$work/$2
@@ -22,11 +33,15 @@ row() {
     make -C "$run/emitted" || return 1
 }
 
+${CC:-cc} -O2 -o "$work/shapes" examples/shapes.c -lm
+"$work/shapes" draw 4000 "$work/images"
 passed=0 failed=0
-for family in gated_attention sigma structmoe complete_mue; do
+for family in gated_attention sigma structmoe complete_mue dit; do
     for name in $(sed -n 's/^model  *\([a-z0-9_]*small[a-z0-9_]*\) .*/\1/p' "models/$family.moe"); do
         case " $* " in *" $name "*) ;; "  ") ;; *) continue ;; esac
-        if row "$family" "$name" >"$work/log" 2>&1; then
+        kind=row
+        [ "$family" != dit ] || kind=image_row
+        if $kind "$family" "$name" >"$work/log" 2>&1; then
             passed=$((passed + 1))
             echo "$name: loss $first -> $last"
         else

@@ -1,7 +1,7 @@
 """python3 tests/oracle/oracle.py [FAMILY...]: writes tests/oracle/expected/FAMILY.txt, which tests/unit/test_oracle.c reads.
 
 Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is of the loss
-with its auxiliary terms, `step:` the weight after ten steps of AdamW on one window, `decode` the logits of decoding.
+with its auxiliary terms, `step:` the weight after ten steps of AdamW on one window (on both images), `decode` the logits of decoding.
 """
 import math
 import os
@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-from published import Weights, forward, losses, number, tokens
+from published import Weights, flow_matching, forward, losses, number, tokens, velocity
 from rows import FAMILIES
 
 BATCH, CONTEXT, STEPS = 2, 24, 10
@@ -29,14 +29,31 @@ def rate(row, step, warmup=20):
     return row["lr"] * (step + 1) / warmup
 
 
-def adamw(row, window):
+def examples(row):
+    """Inputs of a diffusion transformer."""
+    shape = (BATCH, row["patches"], row["numbers"])
+    time = 0.5 + number("time", (BATCH, 1))
+    label = torch.tensor([(3 * b + 1) % row["classes"] for b in range(BATCH)])
+    return dict(image=4 * number("image", shape), noise=4 * number("noise", shape), time=time, label=label)
+
+
+def run(w, row, given):
+    """What a row gives for its inputs: the output's name, the output, scalars."""
+    if "patches" in row:
+        out, log = velocity(w, row, given)
+        return "velocity", out, flow_matching(row, out, log, given)
+    out, log = forward(w, row, given)
+    return "logits", out, losses(row, out, log, given)
+
+
+def adamw(row, given):
     """Ten steps: gradient clipped to norm 1, betas 0.9 and 0.95, epsilon 1e-8, decay of matrices times the rate."""
     w = Weights()
-    forward(w, row, window)
+    run(w, row, given)
     moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in w.all.items()}
     seen = []
     for step in range(STEPS):
-        scalars = losses(row, *forward(w, row, window), window)
+        scalars = run(w, row, given)[2]
         grads = torch.autograd.grad(scalars["total"], list(w.all.values()))
         seen.append(scalars["loss"].item())
         norm = math.sqrt(sum(g.pow(2).sum().item() for g in grads))
@@ -53,19 +70,19 @@ def adamw(row, window):
 
 
 def describe(name, row):
-    windows = torch.tensor(tokens(BATCH * (CONTEXT + 1))).reshape(BATCH, CONTEXT + 1)
+    images = "patches" in row
+    given = examples(row) if images else torch.tensor(tokens(BATCH * (CONTEXT + 1))).reshape(BATCH, CONTEXT + 1)
     w = Weights()
-    logits, log = forward(w, row, windows)
-    scalars = losses(row, logits, log, windows)
+    what, output, scalars = run(w, row, given)
     scalars["total"].backward()
     out = [f"model {name}"] + [f"scalar {key} {value.item():.10g}" for key, value in scalars.items()]
-    out.append(line("logits", logits))
-    if row["ffn"].get("choice") != "expert":
+    out.append(line(what, output))
+    if not images and row["ffn"].get("choice") != "expert":
         with torch.no_grad():
-            out.append(line("decode", forward(w, row, windows[:1], decoding=True)[0]))
+            out.append(line("decode", forward(w, row, given[:1], decoding=True)[0]))
     for key, p in w.all.items():
         out.append(line("gradient:" + key, p.grad))
-    trained, seen = adamw(row, windows[:1].repeat(BATCH, 1))
+    trained, seen = adamw(row, given if images else given[:1].repeat(BATCH, 1))
     out += [f"scalar step{i} {value:.10g}" for i, value in enumerate(seen)]
     out += [line("step:" + key, p) for key, p in trained.all.items()]
     return out

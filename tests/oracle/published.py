@@ -109,7 +109,7 @@ def softmax_attention(row, q, k, v, log, best):
     v = v[:, :, [i * v.shape[2] // heads for i in range(heads)]]
     score = torch.einsum("bihe,bjhe->bhij", q, k) / math.sqrt(q.shape[-1])
     future = torch.ones(places, places, dtype=torch.bool).triu(1)
-    weight = score.masked_fill(future, -math.inf).softmax(-1)
+    weight = (score.masked_fill(future, -math.inf) if row["causal"] else score).softmax(-1)
     log.setdefault("first_token", []).append(weight[..., 0].mean())
     if best and best < places:  # the values of the largest weights only, weights as they are
         kept = torch.zeros_like(weight).scatter(-1, weight.topk(best, -1).indices, 1.0)
@@ -138,7 +138,8 @@ def attention(w, path, row, x, log, best):
     if row["qk_norm"]:
         q = rms_norm(q, w.get(path + ".query_norm.weight", width))
         k = rms_norm(k, w.get(path + ".key_norm.weight", width))
-    q, k = rotate(q, row["base"]), rotate(k, row["base"])
+    if row["base"]:
+        q, k = rotate(q, row["base"]), rotate(k, row["base"])
     o = softmax_attention(row, q, k, v, log, best)
     if row["group_norm"]:
         o = rms_norm(o, w.get(path + ".out_norm.weight", value_width))
@@ -269,6 +270,34 @@ def forward(w, row, windows, decoding=False):
     x = norm(w, "final_norm", x, kind)
     logits = x @ (embedding.T if row["tied"] else w.get("unembedding", row["dim"], row["vocab"]))
     return logits, log
+
+
+def velocity(w, row, inputs):
+    """A diffusion transformer: shifts, scales and gates of each block from time and class; noise - image is to be said."""
+    image, noise, t, d, log = inputs["image"], inputs["noise"], inputs["time"], row["dim"], {}
+    seen = (1 - t)[..., None] * image + t[..., None] * noise
+    angle = 1000 * t * 10000 ** (-torch.arange(32, dtype=t.dtype) / 32)
+    wave = torch.cat([angle.cos(), angle.sin()], -1)
+    clock = F.silu(wave @ w.get("time_embedding.up", 64, d)) @ w.get("time_embedding.down", d, d)
+    given = F.silu(clock + w.get("class", row["classes"], d)[inputs["label"]])
+    x = w.get("place", image.shape[1], d) + seen @ w.get("patch", image.shape[2], d)
+    for i in range(row["layers"]):
+        path = f"block.{i}"
+        m = torch.einsum("bd,dpj->pbj", given, w.get(path + ".steer", d, 6, d))[:, :, None]
+        a = norm(w, path + ".attention_norm", x, "layer") * (1 + m[0]) + m[1]
+        x = x + m[2] * attention(w, path + ".attention", row, a, log, 0)
+        f = norm(w, path + ".ffn_norm", x, "layer") * (1 + m[3]) + m[4]
+        x = x + m[5] * feed_forward(w, path + ".ffn", row, f, log)
+    x = norm(w, "final_norm", x, "layer")
+    return x @ w.get("head", d, image.shape[2]), log
+
+
+def flow_matching(row, spoken, log, inputs):
+    out = {"loss": (spoken - (inputs["noise"] - inputs["image"])).pow(2).mean()}
+    if "balance" in log:
+        out["balance"] = sum(log["balance"])
+    out["total"] = out["loss"] + out.get("balance", 0)
+    return out
 
 
 def losses(row, logits, log, windows):

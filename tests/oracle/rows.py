@@ -8,7 +8,7 @@ ranks as StructMoE, experts, active, groups, shared, A and R as Complete-muE.
 def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False, norm="rms", **more):
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
     row.update(qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
-    row.update(probes=False)
+    row.update(probes=False, causal=True)
     row.update(more)
     return row
 
@@ -122,4 +122,21 @@ def complete_mue():
     }
 
 
-FAMILIES = {"gated_attention": gated_attention, "sigma": sigma, "structmoe": structmoe, "complete_mue": complete_mue}
+def dit():
+    def model(ffn):
+        return decoder(qk_norm=True, base=None, causal=False, classes=4, patches=16, numbers=4, ffn=ffn, lr=3e-3, decay=0.0)
+
+    def moe(active=3, **more):
+        settings = dict(score="sigmoid", renormalised=True, route=active, multiplier=0.5, shared=24)
+        settings.update(more)
+        return model(mixture(8, active, 24, **settings))
+
+    return {
+        "dit_small": model(dict(hidden=96)),
+        "dit_small_e8a3s1": moe(),
+        "dit_small_e8a4g2": moe(4, groups=2, shared=0),
+        "dit_small_choice": moe(renormalised=False, route=1, choice="expert", balance=0),
+    }
+
+
+FAMILIES = {"dit": dit, "gated_attention": gated_attention, "sigma": sigma, "structmoe": structmoe, "complete_mue": complete_mue}

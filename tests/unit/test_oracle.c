@@ -9,7 +9,9 @@
  */
 #include "../../runtime/call.h"
 #include "../../runtime/data.h"
+#include "../../runtime/examples.h"
 #include "../../runtime/files.h"
+#include "../../runtime/measure.h"
 #include "../../runtime/memory.h"
 #include "../../runtime/model.h"
 #include "../../runtime/step.h"
@@ -23,10 +25,12 @@
 
 enum { SAMPLES = 3, NAME_BYTES = 128, LINE_BYTES = 512 };
 
-static const char *const families[] = {"gated_attention", "sigma", "structmoe", "complete_mue"};
+static const char *const families[] = {"gated_attention", "sigma", "structmoe", "complete_mue",
+                                       "dit"};
 /* One row of each idea; the rest are compiled on demand, which takes minutes. */
 static const char *const compiled_rows[] = {"moe_small_sdpa", "moe_small_v_shared", "sigma_small",
-                                            "gqa16_small_q_k4_half", "structmoe_small_top2", "mue_small_e16a8g4s1"};
+                                            "gqa16_small_q_k4_half", "structmoe_small_top2", "mue_small_e16a8g4s1",
+                                            "dit_small_e8a3s1"};
 
 typedef struct Expected {
     char name[NAME_BYTES];
@@ -135,6 +139,16 @@ static const Expected *find(const Row *row, const char *name) {
     return NULL;
 }
 
+/* A model of images, which reads other inputs than tokens; this is what they hold. */
+static bool reads_images(const Row *row) { return find(row, "velocity") != NULL; }
+
+static double input_value(const char *name, long element) {
+    double unit = unit_number(key_of(name), (uint64_t)element);
+    if (strcmp(name, "label") == 0)
+        return (double)((3 * element + 1) % 4);
+    return strcmp(name, "time") == 0 ? 0.5 + 0.25 * unit : unit;
+}
+
 /* ---- comparing ---- */
 
 static void fail(const Row *row, const char *how, const char *name, const char *what, double got, double wanted) {
@@ -184,7 +198,26 @@ static void missing(const Row *row, const char *how, const char *name) {
 
 /* ---- the meaning, in double precision ---- */
 
-static void set_inputs(MoecEval *eval, const int32_t *windows, long batch, long context) {
+static void set_images(MoecEval *eval, const Row *row) {
+    static const char *const names[] = {"image", "noise", "time", "label"};
+    for (int i = 0; i < 4; i++) {
+        long count = i < 2 ? find(row, "velocity")->count : row->batch;
+        double *values = memory_new(sizeof *values * (size_t)count);
+        for (long j = 0; j < count; j++)
+            values[j] = input_value(names[i], j);
+        if (!moec_eval_set(eval, names[i], values, (size_t)count))
+            missing(row, "meaning", names[i]);
+        free(values);
+    }
+}
+
+static void set_inputs(MoecEval *eval, const Row *row, const int32_t *windows) {
+    moec_eval_set(eval, "loss_scale", &(double){1}, 1);
+    if (reads_images(row)) {
+        set_images(eval, row);
+        return;
+    }
+    long batch = row->batch, context = row->context;
     size_t count = (size_t)(batch * context);
     double *tokens = memory_new(sizeof *tokens * count), *targets = memory_new(sizeof *targets * count);
     for (long b = 0; b < batch; b++)
@@ -194,7 +227,6 @@ static void set_inputs(MoecEval *eval, const int32_t *windows, long batch, long 
         }
     moec_eval_set(eval, "tokens", tokens, count);
     moec_eval_set(eval, "targets", targets, count);
-    moec_eval_set(eval, "loss_scale", &(double){1}, 1);
     free(tokens);
     free(targets);
 }
@@ -249,14 +281,14 @@ static void meaning_decodes(MoecCompiler *compiler, const Row *row, const int32_
 static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
     MoecEval *eval = meaning_of(compiler, row, MOEC_FORWARD, row->batch, 0);
     if (eval) {
-        set_inputs(eval, windows, row->batch, row->context);
+        set_inputs(eval, row, windows);
         moec_eval_run(eval, 0, false);
-        take(row, eval, find(row, "logits"), meaning_limits.logits);
+        take(row, eval, find(row, reads_images(row) ? "velocity" : "logits"), meaning_limits.logits);
         moec_eval_free(eval);
     }
     eval = meaning_of(compiler, row, MOEC_TRAIN, row->batch, 0);
     if (eval) {
-        set_inputs(eval, windows, row->batch, row->context);
+        set_inputs(eval, row, windows);
         moec_eval_run(eval, 0, false);
         for (int i = 0; i < row->count; i++) {
             const Expected *one = &row->all[i];
@@ -302,11 +334,33 @@ static void compare_block(const Row *row, const Model *model, const char *prefix
     }
 }
 
+/* The inputs as examples of the data, in the order of the slots. */
+static int32_t *make_examples(const Call *call) {
+    long record = examples_words(call), batch = call->graph->batch, offset = 0;
+    int32_t *words = memory_new(sizeof *words * (size_t)(record * batch));
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        bool real = input->input == MOEC_INPUT_REAL;
+        if (!real && input->input != MOEC_INPUT_CLASS)
+            continue;
+        long count = (long)tensor_count(input), each = count / batch;
+        for (long j = 0; j < count; j++) {
+            float value = (float)input_value(input->name, j);
+            int32_t class = (int32_t)value, *word = words + j / each * record + offset + j % each;
+            memcpy(word, real ? (const void *)&value : &class, sizeof *word);
+        }
+        offset += each;
+    }
+    return words;
+}
+
 static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     memset(call->model->gradients, 0, call->model->table->weight_bytes);
     call_set_scalar(call, "loss_scale", 1);
-    call_set_windows(call, windows);
+    int32_t *examples = reads_images(row) ? make_examples(call) : NULL;
+    call_set_windows(call, examples ? examples : windows);
     call_run(call, 0, false);
+    free(examples);
     for (int i = 0; i < call->graph->output_count; i++) {
         const Expected *one = find(row, call->graph->outputs[i].name);
         bool whole = one && (long)tensor_count(&call->graph->outputs[i]) == one->count;
@@ -332,8 +386,15 @@ static void compiled_decodes(const Row *row, Call *call, const int32_t *windows)
     free(logits);
 }
 
-/* Ten steps on the first window: the data hold no other. */
-static void compiled_trains(const Row *row, Call *call, Settings settings, const int32_t *windows) {
+/* The data of ten steps: both images, or the first window and no other. */
+static Data *data_of(const Row *row, const Call *call, const int32_t *windows) {
+    if (reads_images(row)) {
+        Data *data = memory_new(sizeof *data);
+        data->record = (size_t)examples_words(call);
+        data->count = data->record * (size_t)row->batch;
+        data->words = make_examples(call);
+        return data;
+    }
     char path[] = "/tmp/moec-oracle-XXXXXX";
     unsigned char *bytes = memory_new((size_t)row->context + 1);
     for (long i = 0; i <= row->context; i++)
@@ -341,13 +402,20 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
     int descriptor = mkstemp(path);
     bool good = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
     free(bytes);
-    Data *data = good ? data_open(path, 0) : NULL;
-    Stepper stepper = {.train = call, .data = data, .order = {1, (uint64_t)row->context + 1, row->context},
-                       .settings = settings, .seed = 1};
+    Data *data = good ? data_open(path, 0) : NULL; /* it stays open without its name */
+    close(descriptor);
+    unlink(path);
+    return data;
+}
+
+static void compiled_trains(const Row *row, Call *call, Settings settings, const int32_t *windows) {
+    Data *data = data_of(row, call, windows);
     if (!data) {
-        missing(row, "compiled", path);
+        missing(row, "compiled", "data");
         return;
     }
+    Stepper stepper = {.train = call, .data = data, .order = {1, data->count, call_context(call)},
+                       .settings = settings, .seed = 1};
     step_prepare(&stepper);
     for (long step = 0; step < 10; step++) {
         StepResult result;
@@ -359,8 +427,6 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
     compare_block(row, call->model, "step:", call->model->weights, compiled_limits.step);
     step_release(&stepper);
     data_close(data);
-    close(descriptor);
-    unlink(path);
 }
 
 static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
@@ -398,7 +464,8 @@ typedef void Check(MoecCompiler *compiler, const Row *row, const int32_t *window
 static void check_row(const Row *row, Check *check) {
     char path[64];
     snprintf(path, sizeof path, "models/%s.moe", row->family);
-    MoecCompiler *compiler = moec_open(path, row->model, NULL, 0, NULL);
+    const char *const given[] = {"draws=given"}; /* time and noise are inputs, too */
+    MoecCompiler *compiler = moec_open(path, row->model, given, reads_images(row), NULL);
     int32_t *windows = memory_new(sizeof *windows * (size_t)(row->batch * (row->context + 1)));
     make_tokens(windows, row->batch * (row->context + 1));
     if (moec_failed(compiler)) {
