@@ -1,11 +1,13 @@
-/* Published systems: every row of models/ at its small size against PyTorch, from the numbers in tests/oracle/expected.
+/* Published systems: every row of models/ at its small size against PyTorch, from the numbers in
+ * tests/oracle/expected.
  *
  *     test_oracle                      all rows in double precision, a few compiled
  *     test_oracle compiled [ROW...]    all rows, or those, compiled
  *     test_oracle meaning  [ROW...]    all rows, or those, in double precision
  *
- * Both sides make the weights and the tokens from the same rule (tests/oracle/published.py: number, tokens). Of each tensor
- * the norm, one random projection and three elements are compared, relative to its norm.
+ * Both sides make the weights and the tokens from the same rule (tests/oracle/published.py: number,
+ * tokens). Of each tensor the norm, one random projection and three elements are compared, relative
+ * to its norm.
  */
 #include "../../runtime/call.h"
 #include "../../runtime/data.h"
@@ -28,9 +30,9 @@ enum { SAMPLES = 3, NAME_BYTES = 128, LINE_BYTES = 512 };
 static const char *const families[] = {"gated_attention", "sigma", "structmoe", "complete_mue",
                                        "dit"};
 /* One row of each idea; the rest are compiled on demand, which takes minutes. */
-static const char *const compiled_rows[] = {"moe_small_sdpa", "moe_small_v_shared", "sigma_small",
-                                            "gqa16_small_q_k4_half", "structmoe_small_top2", "mue_small_e16a8g4s1",
-                                            "dit_small_e8a3s1"};
+static const char *const compiled_rows[] = {
+    "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",     "gqa16_small_q_k4_half",
+    "structmoe_small_top2", "mue_small_e16a8g4s1", "dit_small_e8a3s1"};
 
 typedef struct Expected {
     char name[NAME_BYTES];
@@ -66,8 +68,7 @@ static double unit_number(uint64_t key, uint64_t element) {
 
 static uint64_t key_of(const char *name) {
     uint64_t key = 0xCBF29CE484222325u;
-    for (; *name; name++)
-        key = (key ^ (unsigned char)*name) * 0x100000001B3u;
+    for (; *name; name++) key = (key ^ (unsigned char)*name) * 0x100000001B3u;
     return key;
 }
 
@@ -91,15 +92,18 @@ static void make_tokens(int32_t *tokens, long count) {
 
 /* ---- the expected numbers ---- */
 
-static bool starts(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+static bool starts(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 static void read_line(const char *line, Row *row) {
     row->all = memory_grow(row->all, sizeof *row->all * (size_t)(row->count + 1));
     Expected *one = &row->all[row->count++];
     *one = (Expected){.count = 1};
     int read = sscanf(line, "scalar %127s %lf", one->name, &one->norm) == 2 ||
-               sscanf(line, "tensor %127s %d %ld %lf %lf %lf %lf %lf", one->name, &one->rank, &one->count, &one->norm,
-                      &one->projection, &one->sample[0], &one->sample[1], &one->sample[2]) == 8;
+               sscanf(line, "tensor %127s %d %ld %lf %lf %lf %lf %lf", one->name, &one->rank,
+                      &one->count, &one->norm, &one->projection, &one->sample[0], &one->sample[1],
+                      &one->sample[2]) == 8;
     if (!read) {
         printf("cannot read: %s", line);
         exit(1);
@@ -134,29 +138,31 @@ static Row *read_rows(const char *family, Row *rows, int *count) {
 
 static const Expected *find(const Row *row, const char *name) {
     for (int i = 0; i < row->count; i++)
-        if (strcmp(row->all[i].name, name) == 0)
-            return &row->all[i];
+        if (strcmp(row->all[i].name, name) == 0) return &row->all[i];
     return NULL;
 }
 
 /* A model of images, which reads other inputs than tokens; this is what they hold. */
-static bool reads_images(const Row *row) { return find(row, "velocity") != NULL; }
+static bool reads_images(const Row *row) {
+    return find(row, "velocity") != NULL;
+}
 
 static double input_value(const char *name, long element) {
     double unit = unit_number(key_of(name), (uint64_t)element);
-    if (strcmp(name, "label") == 0)
-        return (double)((3 * element + 1) % 4);
+    if (strcmp(name, "label") == 0) return (double)((3 * element + 1) % 4);
     return strcmp(name, "time") == 0 ? 0.5 + 0.25 * unit : unit;
 }
 
 /* ---- comparing ---- */
 
-static void fail(const Row *row, const char *how, const char *name, const char *what, double got, double wanted) {
+static void fail(const Row *row, const char *how, const char *name, const char *what, double got,
+                 double wanted) {
     wrong++;
     printf("%s (%s): %s: %s is %.9g, not %.9g\n", row->model, how, name, what, got, wanted);
 }
 
-static void compare(const Row *row, const char *how, const Expected *one, const double *values, double limit) {
+static void compare(const Row *row, const char *how, const Expected *one, const double *values,
+                    double limit) {
     static const char *const names[] = {"element 13 %", "element 47 %", "element 89 %"};
     static const int places[] = {13, 47, 89};
     checked++;
@@ -177,7 +183,8 @@ static void compare(const Row *row, const char *how, const Expected *one, const 
     if (!(fabs(projection - one->projection) <= limit * one->norm + tiny))
         fail(row, how, one->name, "the projection", projection, one->projection);
     for (int i = 0; i < SAMPLES; i++) {
-        double got = values[one->count * places[i] / 100], scale = fmax(typical, fabs(one->sample[i]));
+        double got = values[one->count * places[i] / 100],
+               scale = fmax(typical, fabs(one->sample[i]));
         if (!(fabs(got - one->sample[i]) <= limit * scale + tiny))
             fail(row, how, one->name, names[i], got, one->sample[i]);
     }
@@ -185,8 +192,7 @@ static void compare(const Row *row, const char *how, const Expected *one, const 
 
 static void compare_floats(const Row *row, const Expected *one, const float *values, double limit) {
     double *wide = memory_new(sizeof *wide * (size_t)one->count);
-    for (long i = 0; i < one->count; i++)
-        wide[i] = (double)values[i];
+    for (long i = 0; i < one->count; i++) wide[i] = (double)values[i];
     compare(row, "compiled", one, wide, limit);
     free(wide);
 }
@@ -203,8 +209,7 @@ static void set_images(MoecEval *eval, const Row *row) {
     for (int i = 0; i < 4; i++) {
         long count = i < 2 ? find(row, "velocity")->count : row->batch;
         double *values = memory_new(sizeof *values * (size_t)count);
-        for (long j = 0; j < count; j++)
-            values[j] = input_value(names[i], j);
+        for (long j = 0; j < count; j++) values[j] = input_value(names[i], j);
         if (!moec_eval_set(eval, names[i], values, (size_t)count))
             missing(row, "meaning", names[i]);
         free(values);
@@ -219,7 +224,8 @@ static void set_inputs(MoecEval *eval, const Row *row, const int32_t *windows) {
     }
     long batch = row->batch, context = row->context;
     size_t count = (size_t)(batch * context);
-    double *tokens = memory_new(sizeof *tokens * count), *targets = memory_new(sizeof *targets * count);
+    double *tokens = memory_new(sizeof *tokens * count),
+           *targets = memory_new(sizeof *targets * count);
     for (long b = 0; b < batch; b++)
         for (long s = 0; s < context; s++) {
             tokens[b * context + s] = windows[b * (context + 1) + s];
@@ -231,7 +237,8 @@ static void set_inputs(MoecEval *eval, const Row *row, const int32_t *windows) {
     free(targets);
 }
 
-static MoecEval *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch, long tokens) {
+static MoecEval *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch,
+                            long tokens) {
     MoecProgram *program = moec_compile(compiler, graph, batch, row->context, tokens);
     MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
     if (!eval) {
@@ -240,8 +247,7 @@ static MoecEval *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph gr
         return NULL;
     }
     for (int i = 0; i < row->count; i++) {
-        if (!starts(row->all[i].name, "gradient:"))
-            continue;
+        if (!starts(row->all[i].name, "gradient:")) continue;
         double *values = weights_of(&row->all[i]);
         if (!moec_eval_set(eval, row->all[i].name + 9, values, (size_t)row->all[i].count))
             missing(row, "meaning", row->all[i].name + 9);
@@ -262,8 +268,7 @@ static void take(const Row *row, MoecEval *eval, const Expected *one, double lim
 static void meaning_decodes(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
     const Expected *one = find(row, "decode");
     MoecEval *eval = one ? meaning_of(compiler, row, MOEC_DECODE, 1, 1) : NULL;
-    if (!eval)
-        return;
+    if (!eval) return;
     size_t words = (size_t)(one->count / row->context);
     double *logits = memory_new(sizeof *logits * (size_t)one->count);
     for (long s = 0; s < row->context; s++) {
@@ -283,7 +288,8 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
     if (eval) {
         set_inputs(eval, row, windows);
         moec_eval_run(eval, 0, false);
-        take(row, eval, find(row, reads_images(row) ? "velocity" : "logits"), meaning_limits.logits);
+        take(row, eval, find(row, reads_images(row) ? "velocity" : "logits"),
+             meaning_limits.logits);
         moec_eval_free(eval);
     }
     eval = meaning_of(compiler, row, MOEC_TRAIN, row->batch, 0);
@@ -293,7 +299,8 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
         for (int i = 0; i < row->count; i++) {
             const Expected *one = &row->all[i];
             bool scalar = one->rank == 0 && !starts(one->name, "step");
-            bool total = strcmp(one->name, "total") == 0 && !find(row, "balance") && !find(row, "router_z");
+            bool total =
+                strcmp(one->name, "total") == 0 && !find(row, "balance") && !find(row, "router_z");
             if ((scalar && !total) || starts(one->name, "gradient:"))
                 take(row, eval, one, meaning_limits.gradient);
         }
@@ -321,7 +328,8 @@ static void set_weights(const Row *row, Model *model) {
     }
 }
 
-static void compare_block(const Row *row, const Model *model, const char *prefix, const float *block, double limit) {
+static void compare_block(const Row *row, const Model *model, const char *prefix,
+                          const float *block, double limit) {
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
         char *name = memory_format("%s%s", prefix, one->name);
@@ -341,8 +349,7 @@ static int32_t *make_examples(const Call *call) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         bool real = input->input == MOEC_INPUT_REAL;
-        if (!real && input->input != MOEC_INPUT_CLASS)
-            continue;
+        if (!real && input->input != MOEC_INPUT_CLASS) continue;
         long count = (long)tensor_count(input), each = count / batch;
         for (long j = 0; j < count; j++) {
             float value = (float)input_value(input->name, j);
@@ -364,11 +371,11 @@ static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     for (int i = 0; i < call->graph->output_count; i++) {
         const Expected *one = find(row, call->graph->outputs[i].name);
         bool whole = one && (long)tensor_count(&call->graph->outputs[i]) == one->count;
-        if (whole)
-            compare_floats(row, one, call->outputs[i], compiled_limits.logits);
+        if (whole) compare_floats(row, one, call->outputs[i], compiled_limits.logits);
     }
     if (call->graph->kind == MOEC_GRAPH_TRAIN)
-        compare_block(row, call->model, "gradient:", call->model->gradients, compiled_limits.gradient);
+        compare_block(row, call->model, "gradient:", call->model->gradients,
+                      compiled_limits.gradient);
 }
 
 static void compiled_decodes(const Row *row, Call *call, const int32_t *windows) {
@@ -397,8 +404,7 @@ static Data *data_of(const Row *row, const Call *call, const int32_t *windows) {
     }
     char path[] = "/tmp/moec-oracle-XXXXXX";
     unsigned char *bytes = memory_new((size_t)row->context + 1);
-    for (long i = 0; i <= row->context; i++)
-        bytes[i] = (unsigned char)windows[i];
+    for (long i = 0; i <= row->context; i++) bytes[i] = (unsigned char)windows[i];
     int descriptor = mkstemp(path);
     bool good = descriptor >= 0 && file_write(path, bytes, (size_t)row->context + 1);
     free(bytes);
@@ -414,8 +420,11 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
         missing(row, "compiled", "data");
         return;
     }
-    Stepper stepper = {.train = call, .data = data, .order = {1, data->count, call_context(call)},
-                       .settings = settings, .seed = 1};
+    Stepper stepper = {.train = call,
+                       .data = data,
+                       .order = {1, data->count, call_context(call)},
+                       .settings = settings,
+                       .seed = 1};
     step_prepare(&stepper);
     for (long step = 0; step < 10; step++) {
         StepResult result;
@@ -451,8 +460,7 @@ static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t
         call_close(call);
     }
     Call *train = call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL);
-    if (train)
-        compiled_trains(row, train, settings, windows);
+    if (train) compiled_trains(row, train, settings, windows);
     call_close(train);
     model_close(model);
 }
@@ -479,8 +487,7 @@ static void check_row(const Row *row, Check *check) {
 
 static bool listed(const char *name, const char *const *names, int count) {
     for (int i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
+        if (strcmp(names[i], name) == 0) return true;
     return false;
 }
 
@@ -493,9 +500,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < count; i++) {
         const char *name = rows[i].model;
         bool wanted = named <= 0 || listed(name, (const char *const *)argv + 2, named);
-        bool chosen = listed(name, compiled_rows, (int)(sizeof compiled_rows / sizeof *compiled_rows));
-        if (wanted && strcmp(how, "compiled") != 0)
-            check_row(&rows[i], check_meaning);
+        bool chosen =
+            listed(name, compiled_rows, (int)(sizeof compiled_rows / sizeof *compiled_rows));
+        if (wanted && strcmp(how, "compiled") != 0) check_row(&rows[i], check_meaning);
         if (*how ? wanted && strcmp(how, "compiled") == 0 : chosen)
             check_row(&rows[i], check_compiled);
         free(rows[i].all);
