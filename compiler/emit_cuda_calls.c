@@ -70,9 +70,11 @@ static const char *add_kernel(Emitter *emitter, const char *options, const char 
                               const char *parameters, const char *names) {
     const char *name = device_kernel(
         emitter, arena_format(emitter->arena, "%s_%s_%d", what, emitter->prefix, emitter->kernels));
+    bool step = !strcmp(what, "attend_step") || !strcmp(what, "attend_join"),
+         rounds = emitter->program->rounded && !step && strcmp(what, "attend_grad_sink") != 0;
     text_add(&emitter->functions,
-             "extern \"C\" __global__ void %s(%s)\n{\n    moec_%s<%s>(%s);\n}\n", name, parameters,
-             what, options, names);
+             "extern \"C\" __global__ void __launch_bounds__(%d) %s(%s)\n{\n    moec_%s%s<%s>(%s);\n}\n",
+             ATTEND_THREADS, name, parameters, what, rounds ? "_rounded" : "", options, names);
     return name;
 }
 

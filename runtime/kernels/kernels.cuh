@@ -3,7 +3,8 @@
  *
  * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/op.def, random numbers
  * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
- * attention.cuh  attend forward, backward and one step, written for the sizes of each attention
+ * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
+ *                attention_rounded.cuh: the first two with tensor cores
  * routing.cuh    top, pack
  *
  * Nothing here adds up in an order that depends on chance: two runs give the same bits.
@@ -16,6 +17,7 @@
 
 #include "product.cuh"
 #include "attention.cuh"
+#include "attention_rounded.cuh"
 #include "routing.cuh"
 
 #endif

@@ -208,4 +208,17 @@ MOEC_DEVICE void moec_load_matrices(unsigned *result, const void *row) {
 #endif
 }
 
+/* The same, each matrix turned. */
+MOEC_DEVICE void moec_load_matrices_turned(unsigned *result, const void *row) {
+#ifdef MOEC_SIM
+    sim_ldmatrix(result, row, 1);
+#else
+    const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(result[0]), "=r"(result[1]), "=r"(result[2]), "=r"(result[3])
+                 : "r"(at)
+                 : "memory");
+#endif
+}
+
 #endif

@@ -107,7 +107,7 @@ static double seconds(void) {
 
 static void compile(const char *text, const char *architecture, const char *what) {
     static const char *const names[] = {"kernels.cuh", "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h",    "abi.h"};
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",    "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
     char path[256], option[64];
@@ -142,21 +142,25 @@ typedef struct Case {
     const char *file, *model;
     MoecGraph graph;
     bool always;
+    const char *set;
 } Case;
 
 static bool all;
 
 static const Case cases[] = {
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, false},
-    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, false},
-    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, true},
-    {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, false},
-    {"models/gpt2.moe", "gpt2", MOEC_TRAIN, false},
-    {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true},
-    {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false},
-    {"models/sigma.moe", "mha_best", MOEC_DECODE, true},
-    {"models/structmoe.moe", "structmoe_410m", MOEC_TRAIN, false},
-    {"models/complete_mue.moe", "mue_e128a8g4s1", MOEC_TRAIN, false},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, false, NULL},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, false, NULL},
+    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, true, NULL},
+    {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, false, NULL},
+    {"models/gpt2.moe", "gpt2", MOEC_TRAIN, false, NULL},
+    {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true, NULL},
+    {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false, NULL},
+    {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true, "train.precision=bf16"},
+    {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false, "train.precision=bf16"},
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, false, "train.precision=bf16"},
+    {"models/sigma.moe", "mha_best", MOEC_DECODE, true, NULL},
+    {"models/structmoe.moe", "structmoe_410m", MOEC_TRAIN, false, NULL},
+    {"models/complete_mue.moe", "mue_e128a8g4s1", MOEC_TRAIN, false, NULL},
 };
 
 static void test_architectures(void **state) {
@@ -169,7 +173,7 @@ static void test_architectures(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Case *one = &cases[i];
         if (!all && !one->always) continue;
-        MoecCompiler *compiler = moec_open(one->file, one->model, NULL, 0, NULL);
+        MoecCompiler *compiler = moec_open(one->file, one->model, &one->set, one->set != NULL, NULL);
         if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
         MoecProgram *programs[2] = {
             moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0), NULL};
@@ -180,8 +184,8 @@ static void test_architectures(void **state) {
         const char *device;
         moec_emit_cuda(compiler, programs, count, false, &device);
         char what[128];
-        snprintf(what, sizeof what, "%s %s", one->model,
-                 one->graph == MOEC_DECODE ? "decode" : "train");
+        snprintf(what, sizeof what, "%s %s%s", one->model,
+                 one->graph == MOEC_DECODE ? "decode" : "train", one->set ? " bf16" : "");
         for (int j = 0; j < 3; j++) compile(device, architectures[j], what);
         moec_close(compiler);
     }
