@@ -78,6 +78,8 @@ static const DeviceKind kind = {
     .run = cuda_engine_run,
     .square_sum = cuda_engine_square_sum,
     .update = cuda_engine_update,
+    .ceiling_products = cuda_ceiling_products,
+    .ceiling_read = cuda_ceiling_read,
 };
 
 static bool begin(CudaDevice *device, int number) {

@@ -23,6 +23,11 @@ bool cuda_good(CudaDevice *device, int error, const char *doing);
 /* Pointers into the device's memory, as the runtime and as the driver write them. */
 CudaPointer cuda_pointer(const void *there);
 
+/* ---- cuda_ceiling.c ---- */
+
+double cuda_ceiling_products(Device *device, bool rounded);
+double cuda_ceiling_read(Device *device);
+
 /* ---- cuda_engine.c ---- */
 
 Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep);

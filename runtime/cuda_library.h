@@ -69,6 +69,7 @@ enum {
     CALL(release_host, "cuMemFreeHost", (void *block))                                                                 \
     CALL(put, "cuMemcpyHtoDAsync_v2", (CudaPointer to, const void *from, size_t bytes, CudaStream *stream))            \
     CALL(get, "cuMemcpyDtoHAsync_v2", (void *to, CudaPointer from, size_t bytes, CudaStream *stream))                  \
+    CALL(copy, "cuMemcpyDtoDAsync_v2", (CudaPointer to, CudaPointer from, size_t bytes, CudaStream *stream))           \
     CALL(set, "cuMemsetD8Async", (CudaPointer to, unsigned char value, size_t bytes, CudaStream *stream))              \
     CALL(stream_new, "cuStreamCreate", (CudaStream **stream, unsigned flags))                                          \
     CALL(stream_free, "cuStreamDestroy_v2", (CudaStream *stream))                                                      \

@@ -104,6 +104,16 @@ static bool update_all(Engine *engine, const BlockUpdate *given) {
     return true;
 }
 
+static double best_products(Device *device, bool rounded) {
+    (void)device, (void)rounded;
+    return ceiling_products();
+}
+
+static double best_read(Device *device) {
+    (void)device;
+    return ceiling_read();
+}
+
 static const DeviceKind kind = {
     .allocate = allocate,
     .release = release,
@@ -116,6 +126,8 @@ static const DeviceKind kind = {
     .run = run_graph,
     .square_sum = square_sum,
     .update = update_all,
+    .ceiling_products = best_products,
+    .ceiling_read = best_read,
 };
 
 int update_scalar(const MoecUpdate *update, const char *name) {

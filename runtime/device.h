@@ -48,6 +48,11 @@ typedef struct DeviceKind {
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
     bool (*update)(Engine *engine, const BlockUpdate *update);
+
+    /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of memory. NaN where that
+     * cannot be measured. */
+    double (*ceiling_products)(Device *device, bool rounded);
+    double (*ceiling_read)(Device *device);
 } DeviceKind;
 
 /* The place of a scalar of the update by name, or -1. */
