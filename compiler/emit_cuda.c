@@ -24,6 +24,14 @@ static void add_kernels(Text *text, const List *kernels) {
     text_add(text, "};\n\n");
 }
 
+/* The kernels by number, for who launches them without a driver of ours. */
+static void add_functions(Text *text, const List *kernels) {
+    text_add(text, "extern \"C\" {\nextern const void *const moec_kernel_functions[] = {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    (const void *)%s,\n", (const char *)kernels->items[i]);
+    text_add(text, "};\n}\n");
+}
+
 char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
@@ -46,6 +54,7 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     text_add(&kernels, "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
     text_add(&kernels, "#include \"kernels.cuh\"\n\n");
     if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
+    if (target == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
     *device = kernels.text;
     return text.text;
 }

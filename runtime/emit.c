@@ -36,16 +36,25 @@ static bool write_text(const char *folder, const char *name, const char *text) {
     return good;
 }
 
-static bool write_common(const char *folder, bool trains) {
+/* Files that only one of the targets wants; embedded_is_cuda says it of the others. */
+static const char *const c_only[] = {"kernels.h", "matmul.h", "attention.h", "routing.h", "blocks.c",
+                                     "Makefile",  "decode.md", "train.md",   NULL};
+static const char *const cuda_only[] = {"blocks_cuda.cu", "cuda.mk", "cuda.md", "shapes.h", NULL};
+
+static bool belongs(const EmbeddedFile *file, bool trains, bool cuda) {
+    const char *name = embedded_base(file);
+    if (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)) return false;
+    return cuda ? !listed(c_only, name) : !embedded_is_cuda(file) && !listed(cuda_only, name);
+}
+
+static bool write_common(const char *folder, bool trains, bool cuda) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
-        const char *name = embedded_base(file);
-        if (embedded_is_cuda(file) ||
-            (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)))
-            continue;
-        size_t length = strlen(name);
-        bool readme = length > 3 && strcmp(name + length - 3, ".md") == 0;
-        good = write_text(folder, readme ? "README.md" : name, file->text);
+        if (!belongs(file, trains, cuda)) continue;
+        const char *name = embedded_base(file), *ending = strrchr(name, '.');
+        if (ending && strcmp(ending, ".md") == 0) name = "README.md";
+        if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
+        good = write_text(folder, name, file->text);
     }
     return good;
 }
@@ -81,6 +90,10 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     return good;
 }
 
+static bool is_cuda(const Options *options) {
+    return strcmp(options->target, "cuda") == 0;
+}
+
 static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes,
                           int count) {
     MoecProgram *programs[2];
@@ -89,8 +102,12 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
                                    wishes[i].tokens);
         if (!programs[i]) return spec_good(compiler);
     }
-    const char *text = moec_emit_c(compiler, programs, count, true);
-    return text ? write_text(options->out, "program.c", text) : spec_good(compiler);
+    const char *kernels = NULL, *text = is_cuda(options)
+                                            ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+                                            : moec_emit_c(compiler, programs, count, true);
+    if (!text) return spec_good(compiler);
+    return write_text(options->out, "program.c", text) &&
+           (!kernels || write_text(options->out, "kernels.cu", kernels));
 }
 
 static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
@@ -106,7 +123,7 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     Model *model = model_open(compiler, wishes, count, true);
     bool good = model && folder_make(options->out) &&
                 write_program(options, compiler, wishes, count) &&
-                write_common(options->out, trains) &&
+                write_common(options->out, trains, is_cuda(options)) &&
                 (!trains || write_settings(options->out, &settings)) &&
                 write_weights(options, model, file, (uint64_t)settings.seed);
     model_close(model);
@@ -117,7 +134,8 @@ int command_emit(int argc, char **argv) {
     const Command *command = command_row("emit");
     Options options = {.target = "c", .graph = "decode"};
     const Option table[] = {
-        {OPTION_TEXT, "--target", "NAME", &options.target, "c"},
+        {OPTION_TEXT, "--target", "NAME", &options.target,
+         "c: needs a C compiler; cuda: needs nvcc"},
         {OPTION_TEXT, "--graph", "NAME", &options.graph,
          "decode: generates text; train: trains on a text"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
@@ -130,9 +148,8 @@ int command_emit(int argc, char **argv) {
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out) return arguments_wrong(command, NULL, "moec emit needs --out");
-    if (strcmp(options.target, "c") != 0)
-        return arguments_wrong(command, "c is the one there is", "there is no target '%s'",
-                               options.target);
+    if (strcmp(options.target, "c") != 0 && !is_cuda(&options))
+        return arguments_wrong(command, "c or cuda", "there is no target '%s'", options.target);
     if (strcmp(options.graph, "decode") != 0 && strcmp(options.graph, "train") != 0)
         return arguments_wrong(command, "decode or train", "there is no graph '%s'", options.graph);
     size_t length = strlen(options.operand);

@@ -1,11 +1,17 @@
-/* blocks: memory for a program: zeroed and 64-byte aligned. */
+/* blocks: where a program's memory lies and its work is done: blocks.c for this machine's processor, blocks_cuda.cu for a CUDA
+ * device. Blocks are zeroed and 64-byte aligned. */
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
 #include "abi.h"
 
-/* NULL when there is no memory; never NULL for 0 bytes. To be released with free. */
+/* NULL when there is no memory; never NULL for 0 bytes. */
 void *block_new(size_t bytes);
+void block_free(void *block);
+/* Runs a graph, and the optimizer on one parameter (see MoecUpdate); both are done when they return. */
+void graph_run(const MoecGraphEntry *graph, MoecRun *run);
+void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
+                const float *scalars);
 /* Elements of a tensor. */
 size_t block_count(const MoecTensor *tensor);
 /* One block for each of `count` tensors, every element four bytes; NULL when there is no memory. */

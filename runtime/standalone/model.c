@@ -93,7 +93,7 @@ int model_step(Model *model, int32_t token, const float **logits) {
         .inputs = (const void *const *)model->inputs,
         .outputs = (float *const *)model->outputs,
     };
-    model->graph->run(&run);
+    graph_run(model->graph, &run);
     model->position++;
     *logits = model->outputs[0];
     return MODEL_FINE;
@@ -107,10 +107,10 @@ void model_reset(Model *model) {
 void model_free(Model *model) {
     if (!model)
         return;
-    free(model->weights);
-    free(model->states);
-    free(model->cache);
-    free(model->arena);
+    block_free(model->weights);
+    block_free(model->states);
+    block_free(model->cache);
+    block_free(model->arena);
     if (model->graph) {
         slots_free(model->inputs, model->graph->input_count);
         slots_free(model->outputs, model->graph->output_count);

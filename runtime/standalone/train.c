@@ -116,12 +116,12 @@ static const char *open_trainer(Trainer *trainer) {
 }
 
 static void close_trainer(Trainer *trainer) {
-    free(trainer->weights);
-    free(trainer->gradients);
-    free(trainer->states);
-    free(trainer->arena);
+    block_free(trainer->weights);
+    block_free(trainer->gradients);
+    block_free(trainer->states);
+    block_free(trainer->arena);
     for (int i = 0; trainer->moments && i < trainer->update->state_count; i++)
-        free(trainer->moments[i]);
+        block_free(trainer->moments[i]);
     free(trainer->moments);
     if (trainer->graph) {
         slots_free(trainer->inputs, trainer->graph->input_count);
@@ -185,7 +185,7 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
         }
         for (int i = 0; i < update->state_count; i++)
             moments[i] = trainer->moments[i] + offset;
-        update->run(trainer->weights + offset, trainer->gradients + offset, moments, (long)block_count(tensor), scalars);
+        update_run(update, trainer->weights + offset, trainer->gradients + offset, moments, (long)block_count(tensor), scalars);
     }
     free(scalars);
     free(moments);
@@ -215,7 +215,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
             .seed = random_bits(trainer->wishes.seed, (uint64_t)number),
             .last_micro_batch = part == parts - 1,
         };
-        graph->run(&run);
+        graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
     }
     double norm = sqrt(square_sum(trainer->gradients, moec_table.weight_bytes / sizeof(float)));

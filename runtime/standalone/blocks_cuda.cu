@@ -1,0 +1,63 @@
+/* blocks for a CUDA device: memory that both sides see, and launches. Takes the place of blocks.c. */
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "blocks.h"
+
+extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
+}
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SCALARS = 64 };
+
+/* Nothing can be done when a device fails: what it was to compute is lost. */
+static void check(cudaError_t error, const char *what) {
+    if (error == cudaSuccess)
+        return;
+    fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
+    exit(1);
+}
+
+static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
+                   void **arguments) {
+    check(cudaLaunchKernel(moec_kernel_functions[kernel], dim3(grid_x, grid_y), dim3(block), arguments, shared_bytes, 0),
+          "a kernel cannot be launched");
+}
+
+static void zero(void *, void *memory, size_t bytes) { check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared"); }
+
+static const MoecHost host = {NULL, NULL, launch, zero};
+
+extern "C" void *block_new(size_t bytes) {
+    void *block = NULL;
+    if (cudaMallocManaged(&block, bytes + 64) != cudaSuccess)
+        return NULL;
+    return memset(block, 0, bytes + 64);
+}
+
+extern "C" void block_free(void *block) { cudaFree(block); }
+
+extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
+    static uint64_t *seed;
+    if (!seed)
+        check(cudaMallocManaged((void **)&seed, sizeof *seed), "no memory on the device");
+    *seed = run->seed;
+    run->host = &host;
+    run->device_seed = seed;
+    graph->run(run);
+    check(cudaDeviceSynchronize(), "the device failed");
+}
+
+/* The numbers stay where they are until the device has read them. */
+extern "C" void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
+                           const float *scalars) {
+    static float *numbers;
+    if (!numbers)
+        check(cudaMallocManaged((void **)&numbers, MOST_SCALARS * sizeof *numbers), "no memory on the device");
+    memcpy(numbers, scalars, (size_t)update->scalar_count * sizeof *numbers);
+    update->launch(&host, weight, gradient, state, n, numbers);
+    check(cudaDeviceSynchronize(), "the device failed");
+}

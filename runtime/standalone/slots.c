@@ -1,0 +1,36 @@
+#include "blocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+size_t block_count(const MoecTensor *tensor) {
+    size_t count = 1;
+    for (int i = 0; i < tensor->rank; i++)
+        count *= (size_t)tensor->shape[i];
+    return count;
+}
+
+void **slots_new(const MoecTensor *tensors, int count) {
+    void **slots = calloc((size_t)count + 1, sizeof *slots);
+    for (int i = 0; slots && i < count; i++) {
+        slots[i] = block_new(4 * block_count(&tensors[i]));
+        if (!slots[i]) {
+            slots_free(slots, i);
+            return NULL;
+        }
+    }
+    return slots;
+}
+
+void slots_free(void **slots, int count) {
+    for (int i = 0; slots && i < count; i++)
+        block_free(slots[i]);
+    free(slots);
+}
+
+int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *name) {
+    for (int i = 0; i < count; i++)
+        if (inputs[i].input == kind && (!name || strcmp(inputs[i].name, name) == 0))
+            return i;
+    return -1;
+}
