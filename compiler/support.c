@@ -185,9 +185,19 @@ static void check_call(Routing *routing, const Place *place) {
     }
 }
 
+/* What is computed before the choice is not known to be wanted only under it. */
+static void check_early(const Routing *routing, const Place *place) {
+    if (place->region != routing->home || place->statement->kind != STATEMENT_LOOP) return;
+    Packing *packing = candidate(routing, place->statement->target->tensor);
+    if (packing) packing->candidate = false;
+}
+
 static void check_accesses(Routing *routing) {
+    bool early = true;
     for (int i = 0; i < routing->places.count; i++) {
         const Place *place = routing->places.items[i];
+        if (place->statement == routing->choice) early = false;
+        if (early) check_early(routing, place);
         walk_reads(place->statement, check_access, &(Visit){.routing = routing, .place = place});
         if (place->statement->kind == STATEMENT_LOOP)
             check_written(routing, place, place->statement->target);
