@@ -1,4 +1,4 @@
-#include "blocks.h"
+#include "slots.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include <cuda_runtime.h>
 
 extern "C" {
-#include "blocks.h"
+#include "slots.h"
 
 extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
 }

@@ -1,3 +1,8 @@
+/* slots: the memory of a graph's inputs and outputs; what blocks.c and blocks_cuda.cu have in common. Each of them includes
+ * it once. */
+#ifndef SLOTS_H
+#define SLOTS_H
+
 #include "blocks.h"
 
 #include <stdlib.h>
@@ -11,7 +16,7 @@ size_t block_count(const MoecTensor *tensor) {
 }
 
 void **slots_new(const MoecTensor *tensors, int count) {
-    void **slots = calloc((size_t)count + 1, sizeof *slots);
+    void **slots = (void **)calloc((size_t)count + 1, sizeof *slots);
     for (int i = 0; slots && i < count; i++) {
         slots[i] = block_new(4 * block_count(&tensors[i]));
         if (!slots[i]) {
@@ -34,3 +39,5 @@ int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *n
             return i;
     return -1;
 }
+
+#endif
