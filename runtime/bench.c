@@ -306,7 +306,8 @@ static bool bench_decoding(const Options *options, json_t *report) {
         good = check_decoder(options, decoder);
     }
     if (good) {
-        double before = options->on->kind->ceiling_read(options->on), began = seconds_now(), cache = 0;
+        double before = options->on->kind->ceiling_read(options->on), began = seconds_now(),
+               cache = 0;
         long tokens = 0;
         while (seconds_now() - began < DECODE_SECONDS) {
             if (decoder->position == decoder->length) decoder->position = 0;
@@ -317,7 +318,8 @@ static bool bench_decoding(const Options *options, json_t *report) {
                      (double)decoder->step->graph->cache_bytes;
             tokens++;
         }
-        double seconds = seconds_now() - began, after = options->on->kind->ceiling_read(options->on),
+        double seconds = seconds_now() - began,
+               after = options->on->kind->ceiling_read(options->on),
                ceiling = before > after ? before : after;
         double touched = touched_bytes(options, decoder) + cache / (double)tokens;
         double speed = (double)tokens / seconds;
@@ -370,7 +372,8 @@ int command_bench(int argc, char **argv) {
     const char *precision = moec_option(compiler, "train.precision");
     json_t *report = json_pack("{s:s, s:s}", "model", moec_model(compiler), "graph", options.graph);
     options.on = device_open(options.device);
-    options.rounded = options.on && options.on->apart && precision && strcmp(precision, "bf16") == 0;
+    options.rounded =
+        options.on && options.on->apart && precision && strcmp(precision, "bf16") == 0;
     moec_close(compiler);
     if (!options.on) {
         json_decref(report);

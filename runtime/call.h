@@ -9,7 +9,8 @@ typedef struct Call {
     const MoecGraphEntry *graph;
     void **inputs;   /* by slot */
     float **outputs; /* by slot */
-    /* The blocks that those lie in, and the same where the device has them: the same blocks on the CPU. */
+    /* The blocks that those lie in, and the same where the device has them: the same blocks on the
+     * CPU. */
     unsigned char *input_block, *output_block, *input_block_there, *output_block_there;
     void **inputs_there;
     float **outputs_there;

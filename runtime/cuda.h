@@ -11,7 +11,8 @@ typedef struct CudaDevice {
     int number, major, minor;
     CudaContext *context;
     CudaStream *stream; /* all work of the process goes through it, in order */
-    bool failed;        /* after the first error nothing can be done with the device, and nothing more is said */
+    bool failed; /* after the first error nothing can be done with the device, and nothing more is
+                    said */
 } CudaDevice;
 
 /* NULL after a message. */

@@ -15,10 +15,10 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
     for (int try = 0; try <= TRIES; try++) {
         double began = seconds_now();
         for (int turn = 0; turn < TURNS; turn++)
-            if (cuda_products_run(products, 0, block, block + matrix, (float *)(uintptr_t)(block + 2 * matrix)))
+            if (cuda_products_run(products, 0, block, block + matrix,
+                                  (float *)(uintptr_t)(block + 2 * matrix)))
                 return NAN;
-        if (device->library->driver.stream_wait(device->stream))
-            return NAN;
+        if (device->library->driver.stream_wait(device->stream)) return NAN;
         double seconds = (seconds_now() - began) / TURNS;
         if (try && seconds < best) /* the first one chooses the algorithm */
             best = seconds;
@@ -28,12 +28,19 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
 
 double cuda_ceiling_products(Device *base, bool rounded) {
     CudaDevice *device = (CudaDevice *)(void *)base;
-    const MoecProduct product = {.m = SIDE, .n = SIDE, .k = SIDE, .a_m = SIDE, .a_k = 1, .b_k = SIDE, .b_n = 1, .c_m = SIDE,
-                                 .batch = {1, 1}, .rounded = rounded};
+    const MoecProduct product = {.m = SIDE,
+                                 .n = SIDE,
+                                 .k = SIDE,
+                                 .a_m = SIDE,
+                                 .a_k = 1,
+                                 .b_k = SIDE,
+                                 .b_n = 1,
+                                 .c_m = SIDE,
+                                 .batch = {1, 1},
+                                 .rounded = rounded};
     const MoecTable table = {.products = &product, .product_count = 1};
     CudaProducts *products = cuda_products_new(device, &table);
-    if (!products)
-        return NAN;
+    if (!products) return NAN;
     size_t bytes = 3 * sizeof(float) * SIDE * SIDE;
     float *block = base->kind->allocate(base, bytes);
     double speed = block ? time_products(device, products, block) : NAN;
@@ -53,11 +60,9 @@ double cuda_ceiling_read(Device *base) {
         double began = seconds_now();
         for (int turn = 0; turn < TURNS; turn++)
             driver->copy(cuda_pointer(block + bytes), cuda_pointer(block), bytes, device->stream);
-        if (driver->stream_wait(device->stream))
-            break;
+        if (driver->stream_wait(device->stream)) break;
         double seconds = (seconds_now() - began) / TURNS;
-        if (try && seconds < best)
-            best = seconds;
+        if (try && seconds < best) best = seconds;
     }
     base->kind->release(base, block, 2 * bytes);
     return 2 * (double)bytes / best / 1e9; /* a copy reads and writes */

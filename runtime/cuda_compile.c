@@ -20,15 +20,16 @@ enum { HEADER_LIMIT = 64, LOG_LIMIT = 4000 };
 static int take_headers(const char **names, const char **texts) {
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name && count < HEADER_LIMIT; file++) {
-        if (!embedded_is_header(file))
-            continue;
+        if (!embedded_is_header(file)) continue;
         names[count] = embedded_base(file);
         texts[count++] = file->text;
     }
     return count;
 }
 
-static void hash_text(XXH3_state_t *state, const char *text) { XXH3_128bits_update(state, text, strlen(text) + 1); }
+static void hash_text(XXH3_state_t *state, const char *text) {
+    XXH3_128bits_update(state, text, strlen(text) + 1);
+}
 
 /* Another NVRTC may make another image; so may another file behind MOEC_CUDA. */
 static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
@@ -46,29 +47,27 @@ static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
 /* Where the image is kept, or NULL. */
 static char *cache_path(const CudaLibrary *library, const CudaText *text) {
     char *folder = text->keep ? module_cache_folder() : NULL;
-    if (!folder)
-        return NULL;
+    if (!folder) return NULL;
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
     hash_text(state, MOEC_VERSION);
     hash_text(state, text->text);
     for (const EmbeddedFile *file = embedded_files; file->name; file++)
-        if (embedded_is_header(file))
-            XXH3_128bits_update(state, file->text, file->length);
+        if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
     const int architecture[] = {text->major, text->minor};
     XXH3_128bits_update(state, architecture, sizeof architecture);
     hash_library(state, library);
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
-    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".cubin", folder, (uint64_t)hash.high64, (uint64_t)hash.low64);
+    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".cubin", folder,
+                               (uint64_t)hash.high64, (uint64_t)hash.low64);
     free(folder);
     return path;
 }
 
 static bool read_cached(const char *path, CudaImage *image) {
     Mapping mapping;
-    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping))
-        return false;
+    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
     image->length = mapping.length;
     image->bytes = memory_new(mapping.length + 1);
     memcpy(image->bytes, mapping.bytes, mapping.length);
@@ -77,19 +76,22 @@ static bool read_cached(const char *path, CudaImage *image) {
     return true;
 }
 
-static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program, const char *name) {
+static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program,
+                           const char *name) {
     size_t length = 0;
     compiler->log_bytes(program, &length);
     char *log = memory_new(length + 1);
     compiler->log(program, log);
-    complain("please report this with the spec", "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+    complain("please report this with the spec",
+             "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
     free(log);
     return false;
 }
 
 /* From 9.0 on the features of one architecture alone have names of their own. */
 static char *architecture_option(const CudaText *text) {
-    return memory_format("--gpu-architecture=sm_%d%d%s", text->major, text->minor, text->major >= 9 ? "a" : "");
+    return memory_format("--gpu-architecture=sm_%d%d%s", text->major, text->minor,
+                         text->major >= 9 ? "a" : "");
 }
 
 static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
@@ -101,11 +103,13 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
         return complain(NULL, "NVRTC cannot begin with %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
-    bool good = compiler->compile(program, 3, options) == 0 || report_failure(compiler, program, text->name);
+    bool good = compiler->compile(program, 3, options) == 0 ||
+                report_failure(compiler, program, text->name);
     if (good) {
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
-        good = (good && compiler->image(program, image->bytes) == 0) || complain(NULL, "NVRTC gives no image of %s", text->name);
+        good = (good && compiler->image(program, image->bytes) == 0) ||
+               complain(NULL, "NVRTC gives no image of %s", text->name);
     }
     compiler->destroy(&program);
     free(architecture);
@@ -116,8 +120,7 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
     *image = (CudaImage){0};
     char *path = cache_path(library, text);
     bool good = read_cached(path, image) || make(library, text, image);
-    if (good && path && !image->cached)
-        file_write(path, image->bytes, image->length);
+    if (good && path && !image->cached) file_write(path, image->bytes, image->length);
     if (!good) {
         free(image->bytes);
         image->bytes = NULL;

@@ -1,5 +1,5 @@
-/* cuda_compile: CUDA text made into an image for one architecture by NVRTC, and kept in the cache under a hash of
- * everything that went in. */
+/* cuda_compile: CUDA text made into an image for one architecture by NVRTC, and kept in the cache
+ * under a hash of everything that went in. */
 #ifndef CUDA_COMPILE_H
 #define CUDA_COMPILE_H
 

@@ -1,8 +1,8 @@
 /* cuda_engine: a program's kernels on a CUDA device.
  *
- * The first call of a graph goes as it comes; the second one is captured, and from then on the whole graph is launched at
- * once. What changes from call to call (inputs, seed, scalars of the update) lies in the device's memory, never in the
- * arguments of a kernel.
+ * The first call of a graph goes as it comes; the second one is captured, and from then on the
+ * whole graph is launched at once. What changes from call to call (inputs, seed, scalars of the
+ * update) lies in the device's memory, never in the arguments of a kernel.
  */
 #include "cuda.h"
 
@@ -38,45 +38,53 @@ typedef struct CudaEngine {
     CudaFunction **functions; /* by the table's kernel numbers */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
-    CudaPointer scratch; /* parts of a sum, the sum, the seed, then the update's scalars for either kind of parameter */
+    CudaPointer scratch; /* parts of a sum, the sum, the seed, then the update's scalars for either
+                            kind of parameter */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
 } CudaEngine;
 
-static CudaEngine *of(Engine *engine) { return (CudaEngine *)(void *)engine; }
+static CudaEngine *of(Engine *engine) {
+    return (CudaEngine *)(void *)engine;
+}
 
-static CudaPointer sum_place(const CudaEngine *engine) { return engine->scratch + sizeof(double) * SUM_BLOCKS; }
+static CudaPointer sum_place(const CudaEngine *engine) {
+    return engine->scratch + sizeof(double) * SUM_BLOCKS;
+}
 
-static CudaPointer seed_place(const CudaEngine *engine) { return sum_place(engine) + 64; }
+static CudaPointer seed_place(const CudaEngine *engine) {
+    return sum_place(engine) + 64;
+}
 
 static CudaPointer scalars_place(const CudaEngine *engine, int matrix) {
-    size_t count = engine->base.table->update ? (size_t)engine->base.table->update->scalar_count : 0;
+    size_t count =
+        engine->base.table->update ? (size_t)engine->base.table->update->scalar_count : 0;
     return seed_place(engine) + 64 + (matrix ? sizeof(float) * count : 0);
 }
 
 /* ---- what a program is lent ---- */
 
-static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared,
-                        void **arguments) {
+static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+                        unsigned shared, void **arguments) {
     CudaEngine *engine = self;
     const CudaDriver *driver = &engine->device->library->driver;
-    if (engine->device->failed)
-        return;
-    int error = shared > PLAIN_SHARED
-                    ? driver->function_set(engine->functions[kernel], CUDA_FUNCTION_SHARED, (int)shared)
-                    : 0;
+    if (engine->device->failed) return;
+    int error = shared > PLAIN_SHARED ? driver->function_set(engine->functions[kernel],
+                                                             CUDA_FUNCTION_SHARED, (int)shared)
+                                      : 0;
     if (!error)
-        error = driver->launch(engine->functions[kernel], grid_x, grid_y, 1, block, 1, 1, shared, engine->device->stream,
-                               arguments, NULL);
-    if (error)
-        cuda_good(engine->device, error, engine->base.table->kernels[kernel]);
+        error = driver->launch(engine->functions[kernel], grid_x, grid_y, 1, block, 1, 1, shared,
+                               engine->device->stream, arguments, NULL);
+    if (error) cuda_good(engine->device, error, engine->base.table->kernels[kernel]);
 }
 
 static void lend_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
     if (!engine->device->failed)
         cuda_good(engine->device,
-                  engine->device->library->driver.set(cuda_pointer(memory), 0, bytes, engine->device->stream), "clearing memory");
+                  engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
+                                                      engine->device->stream),
+                  "clearing memory");
 }
 
 static int lend_product(void *self, int index, const float *a, const float *b, float *c) {
@@ -110,11 +118,9 @@ static bool make_images(CudaDevice *device, Making *makings, int count) {
         started[i] = i > 0 && pthread_create(&threads[i], NULL, make_image, &makings[i]) == 0;
     }
     for (int i = 0; i < count; i++)
-        if (!started[i])
-            make_image(&makings[i]);
+        if (!started[i]) make_image(&makings[i]);
     for (int i = 0; i < count; i++) {
-        if (started[i])
-            pthread_join(threads[i], NULL);
+        if (started[i]) pthread_join(threads[i], NULL);
         good = good && makings[i].good;
     }
     return good;
@@ -124,15 +130,22 @@ static bool load_functions(CudaEngine *engine, const Making *makings) {
     CudaDevice *device = engine->device;
     const CudaDriver *driver = &device->library->driver;
     const MoecTable *table = engine->base.table;
-    bool good = cuda_good(device, driver->module_load(&engine->program, makings[0].image.bytes), "loading the program") &&
-                cuda_good(device, driver->module_load(&engine->sums, makings[1].image.bytes), "loading the sums");
+    bool good = cuda_good(device, driver->module_load(&engine->program, makings[0].image.bytes),
+                          "loading the program") &&
+                cuda_good(device, driver->module_load(&engine->sums, makings[1].image.bytes),
+                          "loading the sums");
     engine->functions = memory_new(sizeof(CudaFunction *) * (size_t)(table->kernel_count + 1));
     for (int i = 0; good && i < table->kernel_count; i++)
-        good = cuda_good(device, driver->function_get(&engine->functions[i], engine->program, table->kernels[i]),
-                         table->kernels[i]);
+        good = cuda_good(
+            device, driver->function_get(&engine->functions[i], engine->program, table->kernels[i]),
+            table->kernels[i]);
     return good &&
-           cuda_good(device, driver->function_get(&engine->square_parts, engine->sums, "moec_square_parts"), "the sums") &&
-           cuda_good(device, driver->function_get(&engine->square_total, engine->sums, "moec_square_total"), "the sums");
+           cuda_good(device,
+                     driver->function_get(&engine->square_parts, engine->sums, "moec_square_parts"),
+                     "the sums") &&
+           cuda_good(device,
+                     driver->function_get(&engine->square_total, engine->sums, "moec_square_total"),
+                     "the sums");
 }
 
 static bool load(CudaEngine *engine, const char *kernels, bool keep) {
@@ -147,11 +160,11 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     good = good && load_functions(engine, makings);
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    snprintf(engine->base.ledger, sizeof engine->base.ledger, "%s: %d kernels %s in %.2f s, loaded in %.2f s%s",
-             engine->device->base.name, engine->base.table->kernel_count, engine->base.cached ? "found" : "compiled",
+    snprintf(engine->base.ledger, sizeof engine->base.ledger,
+             "%s: %d kernels %s in %.2f s, loaded in %.2f s%s", engine->device->base.name,
+             engine->base.table->kernel_count, engine->base.cached ? "found" : "compiled",
              made - start, loaded - made, engine->products ? ", products by cuBLASLt" : "");
-    for (int i = 0; i < 2; i++)
-        free(makings[i].image.bytes);
+    for (int i = 0; i < 2; i++) free(makings[i].image.bytes);
     return good;
 }
 
@@ -164,7 +177,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero};
     size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + scalars;
-    if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes), "taking memory") &&
+    if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
+                  "taking memory") &&
         load(engine, kernels, keep))
         return &engine->base;
     cuda_engine_free(&engine->base);
@@ -175,40 +189,37 @@ void cuda_engine_free(Engine *base) {
     CudaEngine *engine = of(base);
     const CudaDriver *driver = &engine->device->library->driver;
     for (int i = 0; i < engine->capture_count; i++)
-        if (engine->captures[i].ready)
-            driver->ready_free(engine->captures[i].ready);
+        if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
     cuda_products_free(engine->products);
-    if (engine->program)
-        driver->module_free(engine->program);
-    if (engine->sums)
-        driver->module_free(engine->sums);
-    if (engine->scratch)
-        driver->release(engine->scratch);
+    if (engine->program) driver->module_free(engine->program);
+    if (engine->sums) driver->module_free(engine->sums);
+    if (engine->scratch) driver->release(engine->scratch);
     free(engine->functions);
     free(engine);
 }
 
 /* ---- running ---- */
 
-/* The capture of this key; *known tells whether it was called before. NULL when there are too many. */
+/* The capture of this key; *known tells whether it was called before. NULL when there are too many.
+ */
 static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *known) {
     for (int i = 0; i < engine->capture_count; i++) {
         const CaptureKey *other = &engine->captures[i].key;
-        *known = other->what == key->what && other->inputs == key->inputs && other->outputs == key->outputs &&
-                 other->cache == key->cache && other->last_micro_batch == key->last_micro_batch;
-        if (*known)
-            return &engine->captures[i];
+        *known = other->what == key->what && other->inputs == key->inputs &&
+                 other->outputs == key->outputs && other->cache == key->cache &&
+                 other->last_micro_batch == key->last_micro_batch;
+        if (*known) return &engine->captures[i];
     }
     *known = false;
-    if (engine->capture_count == CAPTURE_LIMIT)
-        return NULL;
+    if (engine->capture_count == CAPTURE_LIMIT) return NULL;
     Capture *capture = &engine->captures[engine->capture_count++];
     capture->key = *key;
     return capture;
 }
 
 /* Work that is the same at every call: as it comes, then captured, then launched whole. */
-static bool repeat(CudaEngine *engine, const CaptureKey *key, void (*work)(CudaEngine *, const void *), const void *data) {
+static bool repeat(CudaEngine *engine, const CaptureKey *key,
+                   void (*work)(CudaEngine *, const void *), const void *data) {
     CudaDevice *device = engine->device;
     const CudaDriver *driver = &device->library->driver;
     bool known;
@@ -219,15 +230,15 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key, void (*work)(CudaE
     }
     if (!capture->ready) {
         CudaGraph *graph = NULL;
-        if (!cuda_good(device, driver->capture_begin(device->stream, CUDA_CAPTURE_THREAD), "beginning a graph"))
+        if (!cuda_good(device, driver->capture_begin(device->stream, CUDA_CAPTURE_THREAD),
+                       "beginning a graph"))
             return false;
         work(engine, data);
-        bool good = cuda_good(device, driver->capture_end(device->stream, &graph), "ending a graph") &&
-                    cuda_good(device, driver->graph_ready(&capture->ready, graph, 0), "making a graph");
-        if (graph)
-            driver->graph_free(graph);
-        if (!good)
-            return false;
+        bool good =
+            cuda_good(device, driver->capture_end(device->stream, &graph), "ending a graph") &&
+            cuda_good(device, driver->graph_ready(&capture->ready, graph, 0), "making a graph");
+        if (graph) driver->graph_free(graph);
+        if (!good) return false;
     }
     return cuda_good(device, driver->graph_launch(capture->ready, device->stream), "running");
 }
@@ -248,7 +259,9 @@ bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
     CudaDevice *device = engine->device;
     run->host = &base->host;
     run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
-    if (!cuda_good(device, device->library->driver.put(seed_place(engine), &run->seed, sizeof run->seed, device->stream),
+    if (!cuda_good(device,
+                   device->library->driver.put(seed_place(engine), &run->seed, sizeof run->seed,
+                                               device->stream),
                    "copying to it"))
         return false;
     const CaptureKey key = {graph, run->inputs, run->outputs, run->cache, run->last_micro_batch};
@@ -265,9 +278,12 @@ bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, doub
     CudaPointer values = cuda_pointer(block), parts = engine->scratch, total = sum_place(engine);
     void *first[] = {&values, &length, &parts}, *second[] = {&parts, &blocks, &total};
     return cuda_good(device,
-                     driver->launch(engine->square_parts, SUM_BLOCKS, 1, 1, SUM_THREADS, 1, 1, 0, device->stream, first, NULL),
+                     driver->launch(engine->square_parts, SUM_BLOCKS, 1, 1, SUM_THREADS, 1, 1, 0,
+                                    device->stream, first, NULL),
                      "adding up") &&
-           cuda_good(device, driver->launch(engine->square_total, 1, 1, 1, SUM_THREADS, 1, 1, 0, device->stream, second, NULL),
+           cuda_good(device,
+                     driver->launch(engine->square_total, 1, 1, 1, SUM_THREADS, 1, 1, 0,
+                                    device->stream, second, NULL),
                      "adding up") &&
            base->device->kind->get(base->device, sum, (const void *)(uintptr_t)total, sizeof *sum);
 }
@@ -280,10 +296,10 @@ static void work_update(CudaEngine *engine, const void *data) {
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t offset = tensor->offset / sizeof(float);
-        for (int j = 0; j < update->state_count; j++)
-            moments[j] = given->moments[j] + offset;
-        update->launch(&engine->base.host, given->weights + offset, given->gradients + offset, moments,
-                       (long)tensor_count(tensor), (const float *)(uintptr_t)scalars_place(engine, tensor->matrix));
+        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
+        update->launch(&engine->base.host, given->weights + offset, given->gradients + offset,
+                       moments, (long)tensor_count(tensor),
+                       (const float *)(uintptr_t)scalars_place(engine, tensor->matrix));
     }
     free(moments);
 }
@@ -296,11 +312,10 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     float *scalars = memory_new(sizeof *scalars * (2 * count + 1));
     for (int kind = 0; kind < 2; kind++) {
         memcpy(scalars + (size_t)kind * count, given->scalars, sizeof *scalars * count);
-        if (matrix >= 0)
-            scalars[(size_t)kind * count + (size_t)matrix] = (float)kind;
+        if (matrix >= 0) scalars[(size_t)kind * count + (size_t)matrix] = (float)kind;
     }
-    bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine, 0), scalars,
-                                        sizeof *scalars * 2 * count);
+    bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine, 0),
+                                        scalars, sizeof *scalars * 2 * count);
     free(scalars);
     const CaptureKey key = {.what = update};
     return good && repeat(engine, &key, work_update, given);

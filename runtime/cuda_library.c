@@ -15,9 +15,10 @@ typedef struct Symbol {
 } Symbol;
 
 static const char *const driver_names[] = {"libcuda.so.1", "libcuda.so", NULL};
-static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so", NULL};
-static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so",
-                                         NULL};
+static const char *const compiler_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2",
+                                             "libnvrtc.so", NULL};
+static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
+                                         "libcublasLt.so.11", "libcublasLt.so", NULL};
 
 /* Where the toolkit lies when the loader does not know it. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/", "/opt/cuda/lib64/", NULL};
@@ -32,16 +33,14 @@ static void *open_in(const char *folder, const char *const *names) {
         char *path = memory_format("%s%s", folder, names[i]);
         void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         free(path);
-        if (handle)
-            return handle;
+        if (handle) return handle;
     }
     return NULL;
 }
 
 /* MOEC_CUDA decides alone when it is set. */
 static void *open_library(const char *place, const char *const *names) {
-    if (*place && !file_is_folder(place))
-        return dlopen(place, RTLD_NOW | RTLD_LOCAL);
+    if (*place && !file_is_folder(place)) return dlopen(place, RTLD_NOW | RTLD_LOCAL);
     if (*place) {
         char *folder = memory_format("%s/", place);
         void *handle = open_in(folder, names);
@@ -49,8 +48,7 @@ static void *open_library(const char *place, const char *const *names) {
         return handle;
     }
     void *handle = NULL;
-    for (int i = 0; folders[i] && !handle; i++)
-        handle = open_in(folders[i], names);
+    for (int i = 0; folders[i] && !handle; i++) handle = open_in(folders[i], names);
     return handle;
 }
 
@@ -58,14 +56,14 @@ static void *open_library(const char *place, const char *const *names) {
 static const char *take(void *handle, const Symbol *symbols, size_t count) {
     for (size_t i = 0; i < count; i++) {
         void *address = dlsym(handle, symbols[i].name);
-        if (!address)
-            return symbols[i].name;
+        if (!address) return symbols[i].name;
         memcpy(symbols[i].member, &address, sizeof address);
     }
     return NULL;
 }
 
-static bool open_part(const char *place, const char *const *names, const char *remedy, const Symbol *symbols, size_t count) {
+static bool open_part(const char *place, const char *const *names, const char *remedy,
+                      const Symbol *symbols, size_t count) {
     void *handle = open_library(place, names);
     if (!handle)
         return complain(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
@@ -78,25 +76,25 @@ static bool open_driver(CudaLibrary *library) {
     CudaDriver *part = &library->driver;
 #define CUDA_SYMBOL(member, symbol, arguments) {&part->member, symbol},
     const Symbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
-    return open_part(library->place, driver_names, "install the NVIDIA driver, or leave --device out", symbols,
+    return open_part(library->place, driver_names,
+                     "install the NVIDIA driver, or leave --device out", symbols,
                      sizeof symbols / sizeof symbols[0]);
 }
 
 static bool open_compiler(CudaLibrary *library) {
     CudaCompiler *part = &library->compiler;
     const Symbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
-    return open_part(library->place, compiler_names, "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA",
-                     symbols, sizeof symbols / sizeof symbols[0]);
+    return open_part(library->place, compiler_names,
+                     "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA", symbols,
+                     sizeof symbols / sizeof symbols[0]);
 }
 
 const CudaLibrary *cuda_library(void) {
     static CudaLibrary library;
     static bool opened;
-    if (opened)
-        return &library;
+    if (opened) return &library;
     library.place = place_named();
-    if (!open_driver(&library) || !open_compiler(&library))
-        return NULL;
+    if (!open_driver(&library) || !open_compiler(&library)) return NULL;
     opened = true;
     return &library;
 }

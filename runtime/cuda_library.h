@@ -1,7 +1,8 @@
-/* cuda_library: the driver, NVRTC and cuBLASLt, opened when they are first wanted. No header of CUDA is needed to build, and
- * no library of it to run on a CPU.
+/* cuda_library: the driver, NVRTC and cuBLASLt, opened when they are first wanted. No header of
+ * CUDA is needed to build, and no library of it to run on a CPU.
  *
- * MOEC_CUDA names another place for them: a folder, or one library that has all (tests: the simulated driver).
+ * MOEC_CUDA names another place for them: a folder, or one library that has all (tests: the
+ * simulated driver).
  */
 #ifndef CUDA_LIBRARY_H
 #define CUDA_LIBRARY_H
@@ -54,76 +55,88 @@ enum {
 };
 
 /* CALL(member, "symbol", arguments): all return 0 when they went well. */
-#define CUDA_DRIVER_CALLS(CALL)                                                                                        \
-    CALL(init, "cuInit", (unsigned flags))                                                                             \
-    CALL(device_count, "cuDeviceGetCount", (int *count))                                                               \
-    CALL(device_get, "cuDeviceGet", (int *device, int number))                                                         \
-    CALL(device_name, "cuDeviceGetName", (char *name, int length, int device))                                         \
-    CALL(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))                            \
-    CALL(context_retain, "cuDevicePrimaryCtxRetain", (CudaContext **context, int device))                              \
-    CALL(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                                                \
-    CALL(context_set, "cuCtxSetCurrent", (CudaContext *context))                                                       \
-    CALL(allocate, "cuMemAlloc_v2", (CudaPointer *block, size_t bytes))                                                \
-    CALL(release, "cuMemFree_v2", (CudaPointer block))                                                                 \
-    CALL(allocate_host, "cuMemAllocHost_v2", (void **block, size_t bytes))                                             \
-    CALL(release_host, "cuMemFreeHost", (void *block))                                                                 \
-    CALL(put, "cuMemcpyHtoDAsync_v2", (CudaPointer to, const void *from, size_t bytes, CudaStream *stream))            \
-    CALL(get, "cuMemcpyDtoHAsync_v2", (void *to, CudaPointer from, size_t bytes, CudaStream *stream))                  \
-    CALL(copy, "cuMemcpyDtoDAsync_v2", (CudaPointer to, CudaPointer from, size_t bytes, CudaStream *stream))           \
-    CALL(set, "cuMemsetD8Async", (CudaPointer to, unsigned char value, size_t bytes, CudaStream *stream))              \
-    CALL(stream_new, "cuStreamCreate", (CudaStream **stream, unsigned flags))                                          \
-    CALL(stream_free, "cuStreamDestroy_v2", (CudaStream *stream))                                                      \
-    CALL(stream_wait, "cuStreamSynchronize", (CudaStream *stream))                                                     \
-    CALL(capture_begin, "cuStreamBeginCapture_v2", (CudaStream *stream, int mode))                                     \
-    CALL(capture_end, "cuStreamEndCapture", (CudaStream *stream, CudaGraph **graph))                                   \
-    CALL(graph_ready, "cuGraphInstantiateWithFlags", (CudaReady **ready, CudaGraph *graph, unsigned long long flags))  \
-    CALL(graph_launch, "cuGraphLaunch", (CudaReady *ready, CudaStream *stream))                                        \
-    CALL(graph_free, "cuGraphDestroy", (CudaGraph *graph))                                                             \
-    CALL(ready_free, "cuGraphExecDestroy", (CudaReady *ready))                                                         \
-    CALL(module_load, "cuModuleLoadData", (CudaModule **module, const void *image))                                    \
-    CALL(module_free, "cuModuleUnload", (CudaModule *module))                                                          \
-    CALL(function_get, "cuModuleGetFunction", (CudaFunction **function, CudaModule *module, const char *name))         \
-    CALL(function_set, "cuFuncSetAttribute", (CudaFunction *function, int attribute, int value))                       \
-    CALL(launch, "cuLaunchKernel",                                                                                     \
-         (CudaFunction *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,                 \
-          unsigned block_y, unsigned block_z, unsigned shared, CudaStream *stream, void **arguments, void **extra))    \
+#define CUDA_DRIVER_CALLS(CALL)                                                                    \
+    CALL(init, "cuInit", (unsigned flags))                                                         \
+    CALL(device_count, "cuDeviceGetCount", (int *count))                                           \
+    CALL(device_get, "cuDeviceGet", (int *device, int number))                                     \
+    CALL(device_name, "cuDeviceGetName", (char *name, int length, int device))                     \
+    CALL(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))        \
+    CALL(context_retain, "cuDevicePrimaryCtxRetain", (CudaContext * *context, int device))         \
+    CALL(context_release, "cuDevicePrimaryCtxRelease_v2", (int device))                            \
+    CALL(context_set, "cuCtxSetCurrent", (CudaContext * context))                                  \
+    CALL(allocate, "cuMemAlloc_v2", (CudaPointer * block, size_t bytes))                           \
+    CALL(release, "cuMemFree_v2", (CudaPointer block))                                             \
+    CALL(allocate_host, "cuMemAllocHost_v2", (void **block, size_t bytes))                         \
+    CALL(release_host, "cuMemFreeHost", (void *block))                                             \
+    CALL(put, "cuMemcpyHtoDAsync_v2",                                                              \
+         (CudaPointer to, const void *from, size_t bytes, CudaStream *stream))                     \
+    CALL(get, "cuMemcpyDtoHAsync_v2",                                                              \
+         (void *to, CudaPointer from, size_t bytes, CudaStream *stream))                           \
+    CALL(copy, "cuMemcpyDtoDAsync_v2",                                                             \
+         (CudaPointer to, CudaPointer from, size_t bytes, CudaStream * stream))                    \
+    CALL(set, "cuMemsetD8Async",                                                                   \
+         (CudaPointer to, unsigned char value, size_t bytes, CudaStream *stream))                  \
+    CALL(stream_new, "cuStreamCreate", (CudaStream * *stream, unsigned flags))                     \
+    CALL(stream_free, "cuStreamDestroy_v2", (CudaStream * stream))                                 \
+    CALL(stream_wait, "cuStreamSynchronize", (CudaStream * stream))                                \
+    CALL(capture_begin, "cuStreamBeginCapture_v2", (CudaStream * stream, int mode))                \
+    CALL(capture_end, "cuStreamEndCapture", (CudaStream * stream, CudaGraph * *graph))             \
+    CALL(graph_ready, "cuGraphInstantiateWithFlags",                                               \
+         (CudaReady * *ready, CudaGraph * graph, unsigned long long flags))                        \
+    CALL(graph_launch, "cuGraphLaunch", (CudaReady * ready, CudaStream * stream))                  \
+    CALL(graph_free, "cuGraphDestroy", (CudaGraph * graph))                                        \
+    CALL(ready_free, "cuGraphExecDestroy", (CudaReady * ready))                                    \
+    CALL(module_load, "cuModuleLoadData", (CudaModule * *module, const void *image))               \
+    CALL(module_free, "cuModuleUnload", (CudaModule * module))                                     \
+    CALL(function_get, "cuModuleGetFunction",                                                      \
+         (CudaFunction * *function, CudaModule * module, const char *name))                        \
+    CALL(function_set, "cuFuncSetAttribute", (CudaFunction * function, int attribute, int value))  \
+    CALL(launch, "cuLaunchKernel",                                                                 \
+         (CudaFunction * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,              \
+          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,                   \
+          CudaStream *stream, void **arguments, void **extra))                                     \
     CALL(error_text, "cuGetErrorString", (int error, const char **text))
 
-#define CUDA_COMPILER_CALLS(CALL)                                                                                      \
-    CALL(version, "nvrtcVersion", (int *major, int *minor))                                                            \
-    CALL(create, "nvrtcCreateProgram",                                                                                 \
-         (CudaCompilation **made, const char *text, const char *name, int count, const char *const *headers,           \
-          const char *const *names))                                                                                   \
-    CALL(compile, "nvrtcCompileProgram", (CudaCompilation *program, int count, const char *const *options))            \
-    CALL(image_bytes, "nvrtcGetCUBINSize", (CudaCompilation *program, size_t *bytes))                                  \
-    CALL(image, "nvrtcGetCUBIN", (CudaCompilation *program, char *image))                                              \
-    CALL(log_bytes, "nvrtcGetProgramLogSize", (CudaCompilation *program, size_t *bytes))                               \
-    CALL(log, "nvrtcGetProgramLog", (CudaCompilation *program, char *log))                                             \
-    CALL(destroy, "nvrtcDestroyProgram", (CudaCompilation **program))
+#define CUDA_COMPILER_CALLS(CALL)                                                                  \
+    CALL(version, "nvrtcVersion", (int *major, int *minor))                                        \
+    CALL(create, "nvrtcCreateProgram",                                                             \
+         (CudaCompilation * *made, const char *text, const char *name, int count,                  \
+          const char *const *headers, const char *const *names))                                   \
+    CALL(compile, "nvrtcCompileProgram",                                                           \
+         (CudaCompilation * program, int count, const char *const *options))                       \
+    CALL(image_bytes, "nvrtcGetCUBINSize", (CudaCompilation * program, size_t * bytes))            \
+    CALL(image, "nvrtcGetCUBIN", (CudaCompilation * program, char *image))                         \
+    CALL(log_bytes, "nvrtcGetProgramLogSize", (CudaCompilation * program, size_t * bytes))         \
+    CALL(log, "nvrtcGetProgramLog", (CudaCompilation * program, char *log))                        \
+    CALL(destroy, "nvrtcDestroyProgram", (CudaCompilation * *program))
 
-#define CUDA_BLAS_CALLS(CALL)                                                                                          \
-    CALL(create, "cublasLtCreate", (BlasHandle **handle))                                                              \
-    CALL(destroy, "cublasLtDestroy", (BlasHandle *handle))                                                             \
-    CALL(product_new, "cublasLtMatmulDescCreate", (BlasProduct **product, int compute, int scale))                     \
-    CALL(product_set, "cublasLtMatmulDescSetAttribute",                                                                \
-         (BlasProduct *product, int attribute, const void *value, size_t bytes))                                       \
-    CALL(product_free, "cublasLtMatmulDescDestroy", (BlasProduct *product))                                            \
-    CALL(layout_new, "cublasLtMatrixLayoutCreate",                                                                     \
-         (BlasLayout **layout, int type, unsigned long long rows, unsigned long long columns, long long leading))      \
-    CALL(layout_set, "cublasLtMatrixLayoutSetAttribute",                                                               \
-         (BlasLayout *layout, int attribute, const void *value, size_t bytes))                                         \
-    CALL(layout_free, "cublasLtMatrixLayoutDestroy", (BlasLayout *layout))                                             \
-    CALL(preference_new, "cublasLtMatmulPreferenceCreate", (BlasPreference **preference))                              \
-    CALL(preference_set, "cublasLtMatmulPreferenceSetAttribute",                                                       \
-         (BlasPreference *preference, int attribute, const void *value, size_t bytes))                                 \
-    CALL(preference_free, "cublasLtMatmulPreferenceDestroy", (BlasPreference *preference))                             \
-    CALL(choose, "cublasLtMatmulAlgoGetHeuristic",                                                                     \
-         (BlasHandle *handle, BlasProduct *product, BlasLayout *a, BlasLayout *b, BlasLayout *c, BlasLayout *d,        \
-          BlasPreference *preference, int wanted, BlasChoice *choices, int *found))                                    \
-    CALL(run, "cublasLtMatmul",                                                                                        \
-         (BlasHandle *handle, BlasProduct *product, const void *alpha, CudaPointer a, BlasLayout *a_layout,            \
-          CudaPointer b, BlasLayout *b_layout, const void *beta, CudaPointer c, BlasLayout *c_layout, CudaPointer d,   \
-          BlasLayout *d_layout, const void *algorithm, CudaPointer workspace, size_t workspace_bytes,                  \
+#define CUDA_BLAS_CALLS(CALL)                                                                      \
+    CALL(create, "cublasLtCreate", (BlasHandle * *handle))                                         \
+    CALL(destroy, "cublasLtDestroy", (BlasHandle * handle))                                        \
+    CALL(product_new, "cublasLtMatmulDescCreate",                                                  \
+         (BlasProduct * *product, int compute, int scale))                                         \
+    CALL(product_set, "cublasLtMatmulDescSetAttribute",                                            \
+         (BlasProduct * product, int attribute, const void *value, size_t bytes))                  \
+    CALL(product_free, "cublasLtMatmulDescDestroy", (BlasProduct * product))                       \
+    CALL(layout_new, "cublasLtMatrixLayoutCreate",                                                 \
+         (BlasLayout * *layout, int type, unsigned long long rows, unsigned long long columns,     \
+          long long leading))                                                                      \
+    CALL(layout_set, "cublasLtMatrixLayoutSetAttribute",                                           \
+         (BlasLayout * layout, int attribute, const void *value, size_t bytes))                    \
+    CALL(layout_free, "cublasLtMatrixLayoutDestroy", (BlasLayout * layout))                        \
+    CALL(preference_new, "cublasLtMatmulPreferenceCreate", (BlasPreference * *preference))         \
+    CALL(preference_set, "cublasLtMatmulPreferenceSetAttribute",                                   \
+         (BlasPreference * preference, int attribute, const void *value, size_t bytes))            \
+    CALL(preference_free, "cublasLtMatmulPreferenceDestroy", (BlasPreference * preference))        \
+    CALL(choose, "cublasLtMatmulAlgoGetHeuristic",                                                 \
+         (BlasHandle * handle, BlasProduct * product, BlasLayout * a, BlasLayout * b,              \
+          BlasLayout * c, BlasLayout * d, BlasPreference * preference, int wanted,                 \
+          BlasChoice *choices, int *found))                                                        \
+    CALL(run, "cublasLtMatmul",                                                                    \
+         (BlasHandle * handle, BlasProduct * product, const void *alpha, CudaPointer a,            \
+          BlasLayout *a_layout, CudaPointer b, BlasLayout *b_layout, const void *beta,             \
+          CudaPointer c, BlasLayout *c_layout, CudaPointer d, BlasLayout *d_layout,                \
+          const void *algorithm, CudaPointer workspace, size_t workspace_bytes,                    \
           CudaStream *stream))
 
 #define CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
@@ -146,8 +159,8 @@ typedef struct CudaLibrary {
 
 /* Driver and NVRTC; NULL after a message that names the one that is missing. */
 const CudaLibrary *cuda_library(void);
-/* cuBLASLt, a large library: opened when the first product is to be made. NULL when it is not there: then our own product
- * is used. */
+/* cuBLASLt, a large library: opened when the first product is to be made. NULL when it is not
+ * there: then our own product is used. */
 const CudaBlas *cuda_blas(void);
 
 #endif

@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* The library counts in columns, we in rows: it is asked for c' = b' a', whose memory is that of c = a b. */
+/* The library counts in columns, we in rows: it is asked for c' = b' a', whose memory is that of c
+ * = a b. */
 
 enum { WORKSPACE = 32 << 20 };
 
@@ -41,35 +42,39 @@ typedef struct Side {
 /* `along` is the stride between neighbours in a row of ours, `across` that between rows. */
 static Side side_of(long rows, long columns, long across, long along) {
     Side side = {columns, rows, across, 0};
-    if (along != 1)
-        side = (Side){rows, columns, along, 1};
-    if (side.leading < side.rows)
-        side.leading = side.rows;
+    if (along != 1) side = (Side){rows, columns, along, 1};
+    if (side.leading < side.rows) side.leading = side.rows;
     return side;
 }
 
-static bool make_layout(const CudaBlas *blas, BlasLayout **layout, const Side *side, int batch, long stride) {
+static bool make_layout(const CudaBlas *blas, BlasLayout **layout, const Side *side, int batch,
+                        long stride) {
     int64_t step = stride;
-    return !blas->layout_new(layout, BLAS_F32, (unsigned long long)side->rows, (unsigned long long)side->columns,
-                             side->leading) &&
+    return !blas->layout_new(layout, BLAS_F32, (unsigned long long)side->rows,
+                             (unsigned long long)side->columns, side->leading) &&
            !blas->layout_set(*layout, BLAS_LAYOUT_BATCH, &batch, sizeof batch) &&
            !blas->layout_set(*layout, BLAS_LAYOUT_BATCH_STRIDE, &step, sizeof step);
 }
 
-static bool make_product(const CudaBlas *blas, Entry *entry, const Side *left, const Side *right, bool rounded) {
+static bool make_product(const CudaBlas *blas, Entry *entry, const Side *left, const Side *right,
+                         bool rounded) {
     int32_t transpose_left = left->transposed, transpose_right = right->transposed;
-    return !blas->product_new(&entry->product, rounded ? BLAS_COMPUTE_BF16 : BLAS_COMPUTE_F32, BLAS_F32) &&
-           !blas->product_set(entry->product, BLAS_TRANSPOSE_A, &transpose_left, sizeof transpose_left) &&
-           !blas->product_set(entry->product, BLAS_TRANSPOSE_B, &transpose_right, sizeof transpose_right);
+    return !blas->product_new(&entry->product, rounded ? BLAS_COMPUTE_BF16 : BLAS_COMPUTE_F32,
+                              BLAS_F32) &&
+           !blas->product_set(entry->product, BLAS_TRANSPOSE_A, &transpose_left,
+                              sizeof transpose_left) &&
+           !blas->product_set(entry->product, BLAS_TRANSPOSE_B, &transpose_right,
+                              sizeof transpose_right);
 }
 
 static bool prefer(CudaProducts *products, int alignment) {
-    static const int names[] = {BLAS_PREFERENCE_ALIGNMENT_A, BLAS_PREFERENCE_ALIGNMENT_B, BLAS_PREFERENCE_ALIGNMENT_C,
-                                BLAS_PREFERENCE_ALIGNMENT_D};
+    static const int names[] = {BLAS_PREFERENCE_ALIGNMENT_A, BLAS_PREFERENCE_ALIGNMENT_B,
+                                BLAS_PREFERENCE_ALIGNMENT_C, BLAS_PREFERENCE_ALIGNMENT_D};
     uint32_t bytes = (uint32_t)alignment;
     bool good = true;
     for (int i = 0; i < 4 && good; i++)
-        good = !products->blas->preference_set(products->preference, names[i], &bytes, sizeof bytes);
+        good =
+            !products->blas->preference_set(products->preference, names[i], &bytes, sizeof bytes);
     return good;
 }
 
@@ -84,37 +89,37 @@ static bool make_entry(CudaProducts *products, Entry *entry, const MoecProduct *
     entry->a_turn = product->a_batch[0];
     entry->b_turn = product->b_batch[0];
     entry->c_turn = product->c_batch[0];
-    return prefer(products, entry->alignment) && make_product(blas, entry, &left, &right, product->rounded) &&
+    return prefer(products, entry->alignment) &&
+           make_product(blas, entry, &left, &right, product->rounded) &&
            make_layout(blas, &entry->left, &left, batch, product->b_batch[inner]) &&
            make_layout(blas, &entry->right, &right, batch, product->a_batch[inner]) &&
            make_layout(blas, &entry->result, &result, batch, product->c_batch[inner]) &&
-           !blas->choose(products->handle, entry->product, entry->left, entry->right, entry->result, entry->result,
-                         products->preference, 1, &entry->choice, &found) &&
+           !blas->choose(products->handle, entry->product, entry->left, entry->right, entry->result,
+                         entry->result, products->preference, 1, &entry->choice, &found) &&
            found == 1;
 }
 
 static void entry_free(const CudaBlas *blas, Entry *entry) {
     BlasLayout *layouts[] = {entry->left, entry->right, entry->result};
     for (int i = 0; i < 3; i++)
-        if (layouts[i])
-            blas->layout_free(layouts[i]);
-    if (entry->product)
-        blas->product_free(entry->product);
+        if (layouts[i]) blas->layout_free(layouts[i]);
+    if (entry->product) blas->product_free(entry->product);
     *entry = (Entry){.state = ENTRY_DECLINED};
 }
 
 CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table) {
     const CudaBlas *blas = table->product_count ? cuda_blas() : NULL;
-    if (!blas)
-        return NULL;
-    CudaProducts *products = memory_new(sizeof *products + sizeof(Entry) * (size_t)table->product_count);
+    if (!blas) return NULL;
+    CudaProducts *products =
+        memory_new(sizeof *products + sizeof(Entry) * (size_t)table->product_count);
     products->device = device;
     products->blas = blas;
     products->products = table->products;
     products->count = table->product_count;
     size_t workspace = WORKSPACE;
     if (!blas->create(&products->handle) && !blas->preference_new(&products->preference) &&
-        !blas->preference_set(products->preference, BLAS_PREFERENCE_WORKSPACE, &workspace, sizeof workspace) &&
+        !blas->preference_set(products->preference, BLAS_PREFERENCE_WORKSPACE, &workspace,
+                              sizeof workspace) &&
         !device->library->driver.allocate(&products->workspace, workspace))
         return products;
     cuda_products_free(products);
@@ -122,24 +127,21 @@ CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table) {
 }
 
 void cuda_products_free(CudaProducts *products) {
-    if (!products)
-        return;
-    for (int i = 0; i < products->count; i++)
-        entry_free(products->blas, &products->entries[i]);
-    if (products->workspace)
-        products->device->library->driver.release(products->workspace);
-    if (products->preference)
-        products->blas->preference_free(products->preference);
-    if (products->handle)
-        products->blas->destroy(products->handle);
+    if (!products) return;
+    for (int i = 0; i < products->count; i++) entry_free(products->blas, &products->entries[i]);
+    if (products->workspace) products->device->library->driver.release(products->workspace);
+    if (products->preference) products->blas->preference_free(products->preference);
+    if (products->handle) products->blas->destroy(products->handle);
     free(products);
 }
 
 /* The largest power of two, 16 at most, that all matrices of the operands start at multiples of. */
-static int alignment_of(const MoecProduct *product, const float *a, const float *b, const float *c) {
+static int alignment_of(const MoecProduct *product, const float *a, const float *b,
+                        const float *c) {
     CudaPointer bits = cuda_pointer(a) | cuda_pointer(b) | cuda_pointer(c);
     for (int i = 0; i < 2; i++)
-        bits |= (CudaPointer)(product->a_batch[i] | product->b_batch[i] | product->c_batch[i]) * sizeof(float);
+        bits |= (CudaPointer)(product->a_batch[i] | product->b_batch[i] | product->c_batch[i]) *
+                sizeof(float);
     return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 4;
 }
 
@@ -153,17 +155,17 @@ int cuda_products_run(CudaProducts *products, int index, const float *a, const f
     }
     if (entry->state == ENTRY_NEW) {
         *entry = (Entry){.state = ENTRY_READY, .alignment = alignment};
-        if (!make_entry(products, entry, product))
-            entry_free(products->blas, entry);
+        if (!make_entry(products, entry, product)) entry_free(products->blas, entry);
     }
-    if (entry->state != ENTRY_READY)
-        return 1;
+    if (entry->state != ENTRY_READY) return 1;
     const float one = 1, start = product->accumulate ? 1 : 0;
     for (long turn = 0; turn < entry->turns; turn++) {
         CudaPointer result = cuda_pointer(c + turn * entry->c_turn);
-        if (products->blas->run(products->handle, entry->product, &one, cuda_pointer(b + turn * entry->b_turn), entry->left,
-                                cuda_pointer(a + turn * entry->a_turn), entry->right, &start, result, entry->result, result,
-                                entry->result, &entry->choice, products->workspace, WORKSPACE, products->device->stream))
+        if (products->blas->run(products->handle, entry->product, &one,
+                                cuda_pointer(b + turn * entry->b_turn), entry->left,
+                                cuda_pointer(a + turn * entry->a_turn), entry->right, &start,
+                                result, entry->result, result, entry->result, &entry->choice,
+                                products->workspace, WORKSPACE, products->device->stream))
             return 1;
     }
     return 0;

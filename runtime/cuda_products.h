@@ -1,4 +1,5 @@
-/* cuda_products: the dense products of a table by cuBLASLt. The algorithm of a product is chosen once. */
+/* cuda_products: the dense products of a table by cuBLASLt. The algorithm of a product is chosen
+ * once. */
 #ifndef CUDA_PRODUCTS_H
 #define CUDA_PRODUCTS_H
 

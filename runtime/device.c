@@ -22,8 +22,7 @@ static void release(Device *device, void *block, size_t bytes) {
 
 static bool copy(Device *device, void *to, const void *from, size_t bytes) {
     (void)device;
-    if (to != from && bytes)
-        memcpy(to, from, bytes);
+    if (to != from && bytes) memcpy(to, from, bytes);
     return true;
 }
 
@@ -38,7 +37,9 @@ static bool zero(Device *device, void *block, size_t bytes) {
     return true;
 }
 
-static void close_device(Device *device) { (void)device; }
+static void close_device(Device *device) {
+    (void)device;
+}
 
 static Engine *engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
     (void)kernels, (void)keep;
@@ -72,12 +73,10 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
         size_t start = (size_t)chunk * CHUNK, end = start + CHUNK < count ? start + CHUNK : count;
         double own = 0;
 #pragma omp simd reduction(+ : own)
-        for (size_t i = start; i < end; i++)
-            own += (double)values[i] * (double)values[i];
+        for (size_t i = start; i < end; i++) own += (double)values[i] * (double)values[i];
         sums[chunk] = own;
     }
-    for (long chunk = 0; chunk < chunks; chunk++)
-        total += sums[chunk];
+    for (long chunk = 0; chunk < chunks; chunk++) total += sums[chunk];
     free(sums);
     *sum = total;
     return true;
@@ -93,11 +92,10 @@ static bool update_all(Engine *engine, const BlockUpdate *given) {
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t offset = tensor->offset / sizeof(float);
-        for (int j = 0; j < update->state_count; j++)
-            moments[j] = given->moments[j] + offset;
-        if (matrix >= 0)
-            scalars[matrix] = (float)tensor->matrix;
-        update->run(given->weights + offset, given->gradients + offset, moments, (long)tensor_count(tensor), scalars);
+        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
+        if (matrix >= 0) scalars[matrix] = (float)tensor->matrix;
+        update->run(given->weights + offset, given->gradients + offset, moments,
+                    (long)tensor_count(tensor), scalars);
     }
     free(moments);
     free(scalars);
@@ -132,8 +130,7 @@ static const DeviceKind kind = {
 
 int update_scalar(const MoecUpdate *update, const char *name) {
     for (int i = 0; i < update->scalar_count; i++)
-        if (strcmp(update->scalar_names[i], name) == 0)
-            return i;
+        if (strcmp(update->scalar_names[i], name) == 0) return i;
     return -1;
 }
 
@@ -143,17 +140,16 @@ Device *device_cpu(void) {
 }
 
 Device *device_open(const char *name) {
-    if (strcmp(name, "cpu") == 0)
-        return device_cpu();
+    if (strcmp(name, "cpu") == 0) return device_cpu();
     char *end = NULL;
     long number = strncmp(name, "cuda:", 5) == 0 ? strtol(name + 5, &end, 10) : 0;
-    if (strcmp(name, "cuda") == 0 || (end && end != name + 5 && !*end && number >= 0 && number < 1024))
+    if (strcmp(name, "cuda") == 0 ||
+        (end && end != name + 5 && !*end && number >= 0 && number < 1024))
         return cuda_open((int)number);
     complain("cpu, cuda or cuda:N", "there is no device '%s'", name);
     return NULL;
 }
 
 void device_close(Device *device) {
-    if (device)
-        device->kind->close(device);
+    if (device) device->kind->close(device);
 }

@@ -1,8 +1,10 @@
-/* device: where a program's memory lies and its work is done: the CPU, or a CUDA device. What differs between them is the
- * table of functions below; everything else of the runtime goes through it.
+/* device: where a program's memory lies and its work is done: the CPU, or a CUDA device. What
+ * differs between them is the table of functions below; everything else of the runtime goes through
+ * it.
  *
- * Pointers into a device's memory are ordinary pointers that only the device may follow. On the CPU they are the host's
- * own: put and get then have nothing to copy when both sides are the same place.
+ * Pointers into a device's memory are ordinary pointers that only the device may follow. On the CPU
+ * they are the host's own: put and get then have nothing to copy when both sides are the same
+ * place.
  */
 #ifndef DEVICE_H
 #define DEVICE_H
@@ -14,7 +16,8 @@
 
 typedef struct Device Device;
 
-/* A loaded table ready to run on a device: its kernels and its products. A kind of device may have more behind it. */
+/* A loaded table ready to run on a device: its kernels and its products. A kind of device may have
+ * more behind it. */
 typedef struct Engine {
     Device *device;
     const MoecTable *table;
@@ -34,23 +37,25 @@ typedef struct BlockUpdate {
 } BlockUpdate;
 
 typedef struct DeviceKind {
-    void *(*allocate)(Device *device, size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
+    void *(*allocate)(Device *device,
+                      size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
     void (*release)(Device *device, void *block, size_t bytes);
     bool (*put)(Device *device, void *to, const void *from, size_t bytes); /* host to device */
-    bool (*get)(Device *device, void *to, const void *from, size_t bytes); /* device to host, after all work before */
+    bool (*get)(Device *device, void *to, const void *from,
+                size_t bytes); /* device to host, after all work before */
     bool (*zero)(Device *device, void *block, size_t bytes);
     void (*close)(Device *device);
 
-    /* kernels: text of the device's kernels, NULL where the program has none apart. keep: use the cache. NULL after a
-     * message. */
+    /* kernels: text of the device's kernels, NULL where the program has none apart. keep: use the
+     * cache. NULL after a message. */
     Engine *(*engine_new)(Device *device, const MoecTable *table, const char *kernels, bool keep);
     void (*engine_free)(Engine *engine);
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
     bool (*update)(Engine *engine, const BlockUpdate *update);
 
-    /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of memory. NaN where that
-     * cannot be measured. */
+    /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
+     * memory. NaN where that cannot be measured. */
     double (*ceiling_products)(Device *device, bool rounded);
     double (*ceiling_read)(Device *device);
 } DeviceKind;

@@ -69,7 +69,8 @@ static bool run_part(Stepper *stepper, long step, long part) {
     const MoecGraphEntry *graph = call->graph;
     long parts = stepper->settings.accumulate;
     call_set_windows(call, stepper->windows);
-    if (!call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)), part == parts - 1) ||
+    if (!call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)),
+                  part == parts - 1) ||
         !call_get_numbers(call))
         return false;
     for (int i = 0; i < graph->output_count; i++)
@@ -85,7 +86,8 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     const Settings *settings = &stepper->settings;
     long parts = settings->accumulate;
     const DeviceKind *kind = model->device->kind;
-    if (!kind->zero(model->device, model->there.gradients, model->table->weight_bytes)) return false;
+    if (!kind->zero(model->device, model->there.gradients, model->table->weight_bytes))
+        return false;
     memset(stepper->outputs, 0, sizeof(double) * (size_t)graph->output_count);
     call_set_scalar(call, "loss_scale", 1.0 / (double)parts);
     call_set_scalar(call, "step", (double)step);

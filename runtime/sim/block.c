@@ -9,9 +9,15 @@
 #include <ucontext.h>
 #endif
 
-enum { STACK_BYTES = 128 << 10, GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192 };
+enum {
+    STACK_BYTES = 128 << 10,
+    GROUP_LIMIT = 33,
+    WARPS = SIM_THREADS / SIM_WARP,
+    ARGUMENT_BYTES = 8192
+};
 
-/* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while others still read. */
+/* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
+ * others still read. */
 typedef struct Meeting {
     unsigned mask, arrived;
     int turn;
@@ -60,31 +66,39 @@ __asm__(".text\n"
         ".hidden sim_switch\n"
         ".type sim_switch, @function\n"
         "sim_switch:\n"
-        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq %r15\n"
+        "    pushq %rbp\n    pushq %rbx\n    pushq %r12\n    pushq %r13\n    pushq %r14\n    pushq "
+        "%r15\n"
         "    movq %rsp, (%rdi)\n"
         "    movq %rsi, %rsp\n"
         "    popq %r15\n    popq %r14\n    popq %r13\n    popq %r12\n    popq %rbx\n    popq %rbp\n"
         "    ret\n"
         ".size sim_switch, .-sim_switch\n");
 
-static void to_scheduler(Thread *thread) { sim_switch(&thread->stack_pointer, block->scheduler); }
+static void to_scheduler(Thread *thread) {
+    sim_switch(&thread->stack_pointer, block->scheduler);
+}
 
-static void to_thread(Thread *thread) { sim_switch(&block->scheduler, thread->stack_pointer); }
+static void to_thread(Thread *thread) {
+    sim_switch(&block->scheduler, thread->stack_pointer);
+}
 
 static void prepare(Thread *thread, void (*entry)(void)) {
     void **top = (void **)(void *)(thread->stack + STACK_BYTES);
     *--top = NULL; /* the entry finds the stack as after a call */
     memcpy(--top, &entry, sizeof entry);
-    for (int i = 0; i < 6; i++)
-        *--top = NULL;
+    for (int i = 0; i < 6; i++) *--top = NULL;
     thread->stack_pointer = top;
 }
 
 #else
 
-static void to_scheduler(Thread *thread) { swapcontext(&block->contexts[thread->number], &block->home); }
+static void to_scheduler(Thread *thread) {
+    swapcontext(&block->contexts[thread->number], &block->home);
+}
 
-static void to_thread(Thread *thread) { swapcontext(&block->home, &block->contexts[thread->number]); }
+static void to_thread(Thread *thread) {
+    swapcontext(&block->home, &block->contexts[thread->number]);
+}
 
 static void prepare(Thread *thread, void (*entry)(void)) {
     ucontext_t *context = &block->contexts[thread->number];
@@ -109,8 +123,7 @@ static void thread_entry(void) {
 
 static void release_barrier(void) {
     for (int i = 0; i < block->thread_count; i++)
-        if (block->threads[i].state == THREAD_AT_BARRIER)
-            block->threads[i].state = THREAD_READY;
+        if (block->threads[i].state == THREAD_AT_BARRIER) block->threads[i].state = THREAD_READY;
     block->arrived = 0;
     epoch++;
 }
@@ -125,10 +138,11 @@ static void wait_here(ThreadState state, const char *file, int line) {
 void sim_barrier(const char *file, int line) {
     for (int i = 0; i < block->thread_count; i++) {
         const Thread *other = &block->threads[i];
-        if (other->state != THREAD_AT_BARRIER || (other->line == line && strcmp(other->file, file) == 0))
+        if (other->state != THREAD_AT_BARRIER ||
+            (other->line == line && strcmp(other->file, file) == 0))
             continue;
-        check_report(file, line, NULL, "divergent barrier: thread %d waits at the barrier of %s:%d", other->number, other->file,
-                     other->line);
+        check_report(file, line, NULL, "divergent barrier: thread %d waits at the barrier of %s:%d",
+                     other->number, other->file, other->line);
         block_fail();
     }
     block->arrived++;
@@ -140,17 +154,16 @@ void sim_barrier(const char *file, int line) {
 
 static Meeting *meeting_of(Warp *warp, unsigned mask) {
     for (int i = 0; i < warp->count; i++)
-        if (warp->meetings[i].mask == mask)
-            return &warp->meetings[i];
-    if (warp->count == GROUP_LIMIT)
-        return NULL;
+        if (warp->meetings[i].mask == mask) return &warp->meetings[i];
+    if (warp->count == GROUP_LIMIT) return NULL;
     Meeting *meeting = &warp->meetings[warp->count++];
     meeting->mask = mask;
     meeting->arrived = 0;
     return meeting;
 }
 
-const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises, const char *file, int line) {
+const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises,
+                             const char *file, int line) {
     Warp *warp = &block->warps[current->number / SIM_WARP];
     unsigned own = 1u << current->place.lane;
     mask &= warp->existing;
@@ -160,14 +173,14 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
         block_fail();
     }
     if (meeting->arrived && (meeting->line != line || strcmp(meeting->file, file) != 0)) {
-        check_report(file, line, NULL, "divergent warp: other lanes of it wait at %s:%d", meeting->file, meeting->line);
+        check_report(file, line, NULL, "divergent warp: other lanes of it wait at %s:%d",
+                     meeting->file, meeting->line);
         block_fail();
     }
     meeting->file = file;
     meeting->line = line;
     SimLanes *lanes = &meeting->lanes[meeting->turn];
-    if (bytes)
-        memcpy(lanes->bytes[current->place.lane], value, bytes);
+    if (bytes) memcpy(lanes->bytes[current->place.lane], value, bytes);
     meeting->arrived |= own;
     if (meeting->arrived != mask) {
         wait_here(THREAD_IN_WARP, file, line);
@@ -183,14 +196,18 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
     return lanes;
 }
 
-unsigned char *sim_shared(void) { return shared; }
+unsigned char *sim_shared(void) {
+    return shared;
+}
 
 void *sim_atomic(void *word, size_t bytes) {
     check_atomic(word, bytes, __builtin_return_address(0));
     return word;
 }
 
-void sim_read(const void *from, size_t bytes) { check_access(from, bytes, false, __builtin_return_address(0)); }
+void sim_read(const void *from, size_t bytes) {
+    check_access(from, bytes, false, __builtin_return_address(0));
+}
 
 void sim_trap(const char *file, int line) {
     check_report(file, line, NULL, "the kernel gave up");
@@ -199,13 +216,14 @@ void sim_trap(const char *file, int line) {
 
 /* Copies arrive when they are waited for, as late as the hardware may do it. */
 void sim_copy_async(void *to, const void *from, int bytes) {
-    if (current->copy_count == COPY_LIMIT)
-        sim_copy_wait(0);
+    if (current->copy_count == COPY_LIMIT) sim_copy_wait(0);
     check_access(from, (size_t)bytes, false, __builtin_return_address(0));
     current->copies[current->copy_count++] = (SimCopy){to, from, bytes, current->copy_group};
 }
 
-void sim_copy_commit(void) { current->copy_group++; }
+void sim_copy_commit(void) {
+    current->copy_group++;
+}
 
 void sim_copy_wait(int groups_left) {
     int kept = 0;
@@ -223,19 +241,27 @@ void sim_copy_wait(int groups_left) {
 
 /* ---- the scheduler ---- */
 
-Thread *block_current(void) { return current; }
+Thread *block_current(void) {
+    return current;
+}
 
-const Launch *block_launch(void) { return launched; }
+const Launch *block_launch(void) {
+    return launched;
+}
 
-uint32_t block_epoch(void) { return epoch; }
+uint32_t block_epoch(void) {
+    return epoch;
+}
 
-uint32_t block_warp_epoch(int warp) { return block->warps[warp].epoch; }
+uint32_t block_warp_epoch(int warp) {
+    return block->warps[warp].epoch;
+}
 
 bool block_owns(const unsigned char *at, size_t bytes) {
-    if (at >= current->stack && at + bytes <= current->stack + STACK_BYTES)
-        return true;
+    if (at >= current->stack && at + bytes <= current->stack + STACK_BYTES) return true;
     const unsigned char *own = (const unsigned char *)block;
-    return (at >= own && at + bytes <= own + sizeof *block) || at == (const unsigned char *)&sim_place;
+    return (at >= own && at + bytes <= own + sizeof *block) ||
+           at == (const unsigned char *)&sim_place;
 }
 
 void block_fail(void) {
@@ -248,14 +274,14 @@ void block_fail(void) {
 static void report_stuck(void) {
     for (int i = 0; i < block->thread_count; i++) {
         current = &block->threads[i];
-        if (current->state == THREAD_DONE)
-            continue;
+        if (current->state == THREAD_DONE) continue;
         if (current->state == THREAD_AT_BARRIER)
             check_report(current->file, current->line, NULL,
-                         "divergent barrier: %d of %d threads wait here, %d have left the kernel", block->arrived,
-                         block->thread_count, block->done);
+                         "divergent barrier: %d of %d threads wait here, %d have left the kernel",
+                         block->arrived, block->thread_count, block->done);
         else
-            check_report(current->file, current->line, NULL, "lanes wait here for others of their warp that never come");
+            check_report(current->file, current->line, NULL,
+                         "lanes wait here for others of their warp that never come");
         break;
     }
     block->failed = true;
@@ -266,14 +292,12 @@ static void run_threads(void) {
         bool moved = false;
         for (int i = 0; i < block->thread_count && !block->failed; i++) {
             current = &block->threads[i];
-            if (current->state != THREAD_READY)
-                continue;
+            if (current->state != THREAD_READY) continue;
             moved = true;
             sim_place = &current->place;
             to_thread(current);
         }
-        if (!moved)
-            report_stuck();
+        if (!moved) report_stuck();
     }
 }
 
@@ -292,7 +316,8 @@ static void start_block(const Launch *launch, SimIndex place) {
         thread->state = THREAD_READY;
         thread->stack = stacks + (size_t)i * STACK_BYTES;
         thread->copy_count = thread->copy_group = 0;
-        thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block, launch->grid, i % SIM_WARP};
+        thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block,
+                                   launch->grid, i % SIM_WARP};
         prepare(thread, thread_entry);
     }
     for (int i = 0; i * SIM_WARP < block->thread_count; i++) {
@@ -305,9 +330,10 @@ static void start_block(const Launch *launch, SimIndex place) {
 static bool take_memory(void) {
     const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     if (!block) {
-        void *parts[3] = {mmap(NULL, sizeof *block, PROT_READ | PROT_WRITE, flags, -1, 0),
-                          mmap(NULL, (size_t)SIM_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0),
-                          mmap(NULL, SIM_SHARED, PROT_READ | PROT_WRITE, flags, -1, 0)};
+        void *parts[3] = {
+            mmap(NULL, sizeof *block, PROT_READ | PROT_WRITE, flags, -1, 0),
+            mmap(NULL, (size_t)SIM_THREADS * STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0),
+            mmap(NULL, SIM_SHARED, PROT_READ | PROT_WRITE, flags, -1, 0)};
         if (parts[0] == MAP_FAILED || parts[1] == MAP_FAILED || parts[2] == MAP_FAILED)
             return false;
         block = parts[0];
@@ -321,8 +347,7 @@ static bool copy_arguments(const Launch *launch) {
     size_t used = 0;
     for (int i = 0; i < launch->kernel->argument_count; i++) {
         size_t bytes = launch->kernel->argument_bytes[i];
-        if (i == SIM_ARGUMENTS || used + bytes > ARGUMENT_BYTES)
-            return false;
+        if (i == SIM_ARGUMENTS || used + bytes > ARGUMENT_BYTES) return false;
         block->arguments[i] = block->values + used;
         memcpy(block->arguments[i], launch->arguments[i], bytes);
         used += (bytes + 15) / 16 * 16;
@@ -331,8 +356,7 @@ static bool copy_arguments(const Launch *launch) {
 }
 
 bool block_run(const Launch *launch) {
-    if (!take_memory() || !copy_arguments(launch))
-        return false;
+    if (!take_memory() || !copy_arguments(launch)) return false;
     launched = launch;
     block->failed = false;
     unsigned blocks = launch->grid.x * launch->grid.y * launch->grid.z;

@@ -6,7 +6,12 @@
 
 #include <stdbool.h>
 
-typedef enum ThreadState { THREAD_READY, THREAD_AT_BARRIER, THREAD_IN_WARP, THREAD_DONE } ThreadState;
+typedef enum ThreadState {
+    THREAD_READY,
+    THREAD_AT_BARRIER,
+    THREAD_IN_WARP,
+    THREAD_DONE
+} ThreadState;
 
 /* An asynchronous copy that has been asked for and not waited for. */
 typedef struct SimCopy {
@@ -33,8 +38,8 @@ typedef struct Launch {
     const SimKernel *kernel;
     void **arguments;
     SimIndex grid, block;
-    const char *object;              /* path of the compiled text */
-    unsigned char *image;            /* where it was loaded */
+    const char *object;   /* path of the compiled text */
+    unsigned char *image; /* where it was loaded */
     unsigned char *image_end;
     unsigned char *statics, *statics_end; /* its variables: static shared memory */
     size_t dynamic_bytes;

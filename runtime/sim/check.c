@@ -1,8 +1,8 @@
 /* check: what the compiler calls at every access to memory, and the reports.
  *
- * An address is fine on the stack of its own thread, in a block of the device, among the constants of the compiled text,
- * or in shared memory. There each byte remembers who wrote it and who read it last and when: between two barriers a byte
- * that one thread writes is nobody else's.
+ * An address is fine on the stack of its own thread, in a block of the device, among the constants
+ * of the compiled text, or in shared memory. There each byte remembers who wrote it and who read it
+ * last and when: between two barriers a byte that one thread writes is nobody else's.
  */
 #include "block.h"
 
@@ -24,33 +24,31 @@ static uint32_t first_epoch; /* of the block */
 
 void check_block(const Launch *launch, uint32_t epoch) {
     size_t count = (size_t)(launch->statics_end - launch->statics);
-    if (!dynamic_traces)
-        dynamic_traces = calloc(SIM_SHARED, sizeof *dynamic_traces);
+    if (!dynamic_traces) dynamic_traces = calloc(SIM_SHARED, sizeof *dynamic_traces);
     if (count > static_count) {
         free(static_traces);
         static_traces = calloc(count, sizeof *static_traces);
         static_count = static_traces ? count : 0;
     }
     first_epoch = epoch;
-    if (!dynamic_traces || (count && !static_traces))
-        abort();
+    if (!dynamic_traces || (count && !static_traces)) abort();
 }
 
 /* "k12.cu:34" of a place in the compiled text, through addr2line. */
 static void print_place(const void *caller) {
     const Launch *launch = block_launch();
     char command[4200], line[512], name[512];
-    snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null", launch->object,
-             (size_t)((const unsigned char *)caller - launch->image) - 1);
+    snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null",
+             launch->object, (size_t)((const unsigned char *)caller - launch->image) - 1);
     FILE *pipe = popen(command, "r");
-    for (int i = 0; pipe && i < 8 && fgets(name, sizeof name, pipe) && fgets(line, sizeof line, pipe); i++) {
+    for (int i = 0;
+         pipe && i < 8 && fgets(name, sizeof name, pipe) && fgets(line, sizeof line, pipe); i++) {
         line[strcspn(line, " \n")] = 0;
         name[strcspn(name, "(\n")] = 0;
         if (i == 0 || strncmp(line, "cuda_sim.h", 10) != 0)
             fprintf(stderr, "%s%s", i ? ", called at " : "  at ", line);
     }
-    if (pipe)
-        pclose(pipe);
+    if (pipe) pclose(pipe);
 }
 
 void check_report(const char *file, int line, const void *caller, const char *format, ...) {
@@ -67,8 +65,9 @@ void check_report(const char *file, int line, const void *caller, const char *fo
     else
         fprintf(stderr, "  at %s:%d", file, line);
     const SimPlace *place = &thread->place;
-    fprintf(stderr, ", thread %u of block (%u, %u), grid (%u, %u) of %u threads\n", thread->place.thread.x, place->block.x,
-            place->block.y, place->grid_size.x, place->grid_size.y, place->block_size.x);
+    fprintf(stderr, ", thread %u of block (%u, %u), grid (%u, %u) of %u threads\n",
+            thread->place.thread.x, place->block.x, place->block.y, place->grid_size.x,
+            place->grid_size.y, place->block_size.x);
 }
 
 static void fail(const void *at, size_t bytes, const void *caller, const char *what) {
@@ -101,24 +100,26 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     }
     bool again = trace->read_epoch == now && trace->reader != thread->number;
     /* Lanes of one warp that read stay one reader, named by the last of them. */
-    trace->reader = again && (trace->reader == MANY || trace->reader / SIM_WARP != thread->number / SIM_WARP)
-                        ? MANY
-                        : (int16_t)thread->number;
+    trace->reader =
+        again && (trace->reader == MANY || trace->reader / SIM_WARP != thread->number / SIM_WARP)
+            ? MANY
+            : (int16_t)thread->number;
     trace->read_epoch = now;
     trace->read_warp_epoch = warp_now;
     return NULL;
 }
 
-static void touch_all(Trace *traces, const void *at, size_t bytes, bool writes, const void *caller) {
+static void touch_all(Trace *traces, const void *at, size_t bytes, bool writes,
+                      const void *caller) {
     const Thread *thread = block_current();
     for (size_t i = 0; i < bytes; i++) {
         const char *wrong = touch(&traces[i], thread, writes);
-        if (wrong)
-            fail(at, bytes, caller, wrong);
+        if (wrong) fail(at, bytes, caller, wrong);
     }
 }
 
-static bool within(const unsigned char *at, size_t bytes, const unsigned char *start, const unsigned char *end) {
+static bool within(const unsigned char *at, size_t bytes, const unsigned char *start,
+                   const unsigned char *end) {
     return at >= start && at + bytes <= end;
 }
 
@@ -135,8 +136,7 @@ static Trace *traces_of(const unsigned char *at, size_t bytes) {
 
 void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
     const unsigned char *at = address;
-    if (!block_current() || block_owns(at, bytes))
-        return;
+    if (!block_current() || block_owns(at, bytes)) return;
     if (memory_holds(at, bytes)) {
         if ((uintptr_t)at % (bytes > 16 || (bytes & (bytes - 1)) ? 1 : bytes))
             fail(address, bytes, caller, "misaligned access");
@@ -152,8 +152,7 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
 
 void check_atomic(const void *at, size_t bytes, const void *caller) {
     Trace *traces = traces_of(at, bytes);
-    if (!traces)
-        check_access(at, bytes, true, caller);
+    if (!traces) check_access(at, bytes, true, caller);
     for (size_t i = 0; traces && i < bytes; i++) {
         if (traces[i].write_epoch < first_epoch)
             fail(at, bytes, caller, "shared memory is read that nobody has written");
@@ -164,22 +163,27 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
 
 /* ---- the compiler's entries: one for each size and direction ---- */
 
-#define ENTRY(name, size)                                                                                              \
-    void __asan_load##name(const void *at) { check_access(at, size, false, __builtin_return_address(0)); }             \
-    void __asan_store##name(const void *at) { check_access(at, size, true, __builtin_return_address(0)); }
-#define ENTRY_N(name)                                                                                                  \
-    void __asan_load##name(const void *at, size_t bytes) {                                                             \
-        if (bytes)                                                                                                     \
-            check_access(at, bytes, false, __builtin_return_address(0));                                               \
-    }                                                                                                                  \
-    void __asan_store##name(const void *at, size_t bytes) {                                                            \
-        if (bytes)                                                                                                     \
-            check_access(at, bytes, true, __builtin_return_address(0));                                                \
+#define ENTRY(name, size)                                                                          \
+    void __asan_load##name(const void *at) {                                                       \
+        check_access(at, size, false, __builtin_return_address(0));                                \
+    }                                                                                              \
+    void __asan_store##name(const void *at) {                                                      \
+        check_access(at, size, true, __builtin_return_address(0));                                 \
+    }
+#define ENTRY_N(name)                                                                              \
+    void __asan_load##name(const void *at, size_t bytes) {                                         \
+        if (bytes) check_access(at, bytes, false, __builtin_return_address(0));                    \
+    }                                                                                              \
+    void __asan_store##name(const void *at, size_t bytes) {                                        \
+        if (bytes) check_access(at, bytes, true, __builtin_return_address(0));                     \
     }
 #pragma GCC visibility push(default)
-#define DECLARE(name) void __asan_load##name(const void *at); void __asan_store##name(const void *at);
-DECLARE(1_noabort) DECLARE(2_noabort) DECLARE(4_noabort) DECLARE(8_noabort) DECLARE(16_noabort)
-void __asan_loadN_noabort(const void *at, size_t bytes);
+#define DECLARE(name)                                                                              \
+    void __asan_load##name(const void *at);                                                        \
+    void __asan_store##name(const void *at);
+DECLARE(1_noabort)
+DECLARE(2_noabort) DECLARE(4_noabort) DECLARE(8_noabort)
+    DECLARE(16_noabort) void __asan_loadN_noabort(const void *at, size_t bytes);
 void __asan_storeN_noabort(const void *at, size_t bytes);
 void __asan_handle_no_return(void);
 void __asan_before_dynamic_init(const char *module);
@@ -196,9 +200,13 @@ ENTRY(16_noabort, 16)
 ENTRY_N(N_noabort)
 
 /* Of no meaning here. */
-void __asan_handle_no_return(void) {}
-void __asan_before_dynamic_init(const char *module) { (void)module; }
-void __asan_after_dynamic_init(void) {}
+void __asan_handle_no_return(void) {
+}
+void __asan_before_dynamic_init(const char *module) {
+    (void)module;
+}
+void __asan_after_dynamic_init(void) {
+}
 
 void *__asan_memcpy(void *to, const void *from, size_t bytes) {
     check_access(from, bytes, false, __builtin_return_address(0));

@@ -1,5 +1,6 @@
-/* compile: the calls of NVRTC that the runtime uses. "Compiling" makes a shared object with the system's C++ compiler
- * (MOEC_CXX, else c++); an image is the mark "SIMULATE", its length and that object. */
+/* compile: the calls of NVRTC that the runtime uses. "Compiling" makes a shared object with the
+ * system's C++ compiler (MOEC_CXX, else c++); an image is the mark "SIMULATE", its length and that
+ * object. */
 #include "embedded.h"
 #include "sim.h"
 
@@ -38,13 +39,14 @@ int nvrtcVersion(int *major, int *minor) {
     return GOOD;
 }
 
-const char *nvrtcGetErrorString(int result) { return result == GOOD ? "no error" : "compilation failed"; }
+const char *nvrtcGetErrorString(int result) {
+    return result == GOOD ? "no error" : "compilation failed";
+}
 
-int nvrtcCreateProgram(Program **made, const char *text, const char *name, int count, const char *const *headers,
-                       const char *const *names) {
+int nvrtcCreateProgram(Program **made, const char *text, const char *name, int count,
+                       const char *const *headers, const char *const *names) {
     Program *program = calloc(1, sizeof *program);
-    if (!program)
-        return OUT_OF_MEMORY;
+    if (!program) return OUT_OF_MEMORY;
     program->text = strdup(text);
     program->name = strdup(name ? name : "program.cu");
     program->headers = calloc((size_t)count + 1, sizeof *program->headers);
@@ -76,20 +78,20 @@ static bool write_text(const char *folder, const char *name, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "w");
-    if (!file)
-        return false;
+    if (!file) return false;
     fputs(text, file);
     return fclose(file) == 0;
 }
 
-static bool is_word(char one) { return isalnum((unsigned char)one) || one == '_'; }
+static bool is_word(char one) {
+    return isalnum((unsigned char)one) || one == '_';
+}
 
 /* Behind spaces and launch bounds. */
 static const char *skip(const char *at) {
     static const char bounds[] = "__launch_bounds__";
     at += strspn(at, " \n\t");
-    if (strncmp(at, bounds, sizeof bounds - 1) != 0)
-        return at;
+    if (strncmp(at, bounds, sizeof bounds - 1) != 0) return at;
     const char *end = strchr(at, ')');
     return end ? skip(end + 1) : at;
 }
@@ -99,13 +101,10 @@ static void write_entries(FILE *file, const char *text) {
     static const char mark[] = "extern \"C\" __global__";
     for (const char *at = text; (at = strstr(at, mark)); at++) {
         const char *word = skip(at + sizeof mark - 1);
-        if (strncmp(word, "void", 4) != 0)
-            continue;
+        if (strncmp(word, "void", 4) != 0) continue;
         const char *name = skip(word + 4), *end = name;
-        while (is_word(*end))
-            end++;
-        if (end > name && *end == '(')
-            fprintf(file, "SIM_KERNEL(%.*s)\n", (int)(end - name), name);
+        while (is_word(*end)) end++;
+        if (end > name && *end == '(') fprintf(file, "SIM_KERNEL(%.*s)\n", (int)(end - name), name);
     }
 }
 
@@ -126,13 +125,11 @@ static void reach(const Program *program, const char *text, bool *reached) {
 
 static void write_all_entries(FILE *file, const Program *program) {
     bool *reached = calloc((size_t)program->header_count + 1, sizeof *reached);
-    if (!reached)
-        return;
+    if (!reached) return;
     reach(program, program->text, reached);
     write_entries(file, program->text);
     for (int i = 0; i < program->header_count; i++)
-        if (reached[i])
-            write_entries(file, program->headers[i].text);
+        if (reached[i]) write_entries(file, program->headers[i].text);
     free(reached);
 }
 
@@ -147,8 +144,7 @@ static bool write_program(const Program *program, const char *folder) {
     char path[512];
     snprintf(path, sizeof path, "%s/unit.cpp", folder);
     FILE *file = good ? fopen(path, "w") : NULL;
-    if (!file)
-        return false;
+    if (!file) return false;
     fprintf(file, "#include \"cuda_sim.h\"\n#line 1 \"%s\"\n%s\n", program->name, program->text);
     write_all_entries(file, program);
     return fclose(file) == 0;
@@ -158,8 +154,7 @@ static char *read_all(const char *path, size_t before, size_t *length) {
     FILE *file = fopen(path, "rb");
     struct stat status;
     if (!file || fstat(fileno(file), &status)) {
-        if (file)
-            fclose(file);
+        if (file) fclose(file);
         return NULL;
     }
     *length = (size_t)status.st_size;
@@ -172,11 +167,14 @@ static char *read_all(const char *path, size_t before, size_t *length) {
     return bytes;
 }
 
-/* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them. */
-static const char *const gcc_flags = "-fsanitize=kernel-address -fno-gnu-unique --param asan-instrumentation-with-call-threshold=0 "
-                                     "--param asan-stack=0 --param asan-globals=0";
-static const char *const clang_flags = "-fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 "
-                                       "-mllvm -asan-stack=0 -mllvm -asan-globals=0";
+/* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them.
+ */
+static const char *const gcc_flags =
+    "-fsanitize=kernel-address -fno-gnu-unique --param asan-instrumentation-with-call-threshold=0 "
+    "--param asan-stack=0 --param asan-globals=0";
+static const char *const clang_flags =
+    "-fsanitize=kernel-address -mllvm -asan-instrumentation-with-call-threshold=0 "
+    "-mllvm -asan-stack=0 -mllvm -asan-globals=0";
 
 static const char *compiler_name(void) {
     const char *name = getenv("MOEC_CXX");
@@ -187,7 +185,8 @@ static int run_compiler(const char *folder) {
     char command[2048];
     snprintf(command, sizeof command,
              "cd '%s' && { f='%s'; case $(%s --version 2>&1) in *clang*) f='%s' ;; esac; "
-             "%s -std=c++17 -O1 -g1 -gdwarf-4 -fPIC -shared -w -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing $f "
+             "%s -std=c++17 -O1 -g1 -gdwarf-4 -fPIC -shared -w -fvisibility=hidden "
+             "-ffp-contract=off -fno-strict-aliasing $f "
              "-I. -o unit.so unit.cpp; } >log 2>&1",
              folder, gcc_flags, compiler_name(), clang_flags, compiler_name());
     int status = system(command);
@@ -217,8 +216,7 @@ int nvrtcCompileProgram(Program *program, int count, const char *const *options)
     (void)count, (void)options;
     char folder[] = "/tmp/moec-sim-make.XXXXXX", path[64];
     size_t length = 0;
-    if (!mkdtemp(folder))
-        return COMPILATION;
+    if (!mkdtemp(folder)) return COMPILATION;
     bool good = write_program(program, folder) && run_compiler(folder) == 0;
     snprintf(path, sizeof path, "%s/log", folder);
     char *log = read_all(path, 0, &length);

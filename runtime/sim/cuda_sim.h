@@ -41,19 +41,37 @@ enum { warpSize = SIM_WARP };
 /* ---- vectors ---- */
 
 #define SIM_VECTOR(type, name)                                                                     \
-    struct alignas(2 * sizeof(type)) name##2 { type x, y; };                                       \
-    struct name##3 { type x, y, z; };                                                              \
-    struct alignas(16) name##4 { type x, y, z, w; };                                               \
-    static inline name##2 make_##name##2(type x, type y) { return {x, y}; }                        \
-    static inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }             \
-    static inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+    struct alignas(2 * sizeof(type)) name##2 {                                                     \
+        type x, y;                                                                                 \
+    };                                                                                             \
+    struct name##3 {                                                                               \
+        type x, y, z;                                                                              \
+    };                                                                                             \
+    struct alignas(16) name##4 {                                                                   \
+        type x, y, z, w;                                                                           \
+    };                                                                                             \
+    static inline name##2 make_##name##2(type x, type y) {                                         \
+        return {x, y};                                                                             \
+    }                                                                                              \
+    static inline name##3 make_##name##3(type x, type y, type z) {                                 \
+        return {x, y, z};                                                                          \
+    }                                                                                              \
+    static inline name##4 make_##name##4(type x, type y, type z, type w) {                         \
+        return {x, y, z, w};                                                                       \
+    }
 SIM_VECTOR(float, float)
 SIM_VECTOR(int, int)
 SIM_VECTOR(unsigned, uint)
 
-struct alignas(16) double2 { double x, y; };
-struct alignas(16) longlong2 { long long x, y; };
-struct dim3 { unsigned x, y, z; };
+struct alignas(16) double2 {
+    double x, y;
+};
+struct alignas(16) longlong2 {
+    long long x, y;
+};
+struct dim3 {
+    unsigned x, y, z;
+};
 
 /* ---- warps ---- */
 
@@ -97,16 +115,21 @@ static inline int sim_at(int from, int width) {
 static inline void __syncwarp(unsigned mask = 0xffffffffu, SIM_WHERE) {
     sim_syncwarp(mask, file, line);
 }
-template <class T> static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32, SIM_WHERE) {
+template <class T>
+static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32, SIM_WHERE) {
     return sim_shuffle(mask, value, sim_at(from, width), file, line);
 }
-template <class T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_WHERE) {
+template <class T>
+static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_WHERE) {
     return sim_shuffle(mask, value, sim_up((int)delta, width), file, line);
 }
-template <class T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, SIM_WHERE) {
+template <class T>
+static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                                 SIM_WHERE) {
     return sim_shuffle(mask, value, sim_down((int)delta, width), file, line);
 }
-template <class T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SIM_WHERE) {
+template <class T>
+static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, SIM_WHERE) {
     return sim_shuffle(mask, value, sim_xor(lanes, width), file, line);
 }
 static inline unsigned __ballot_sync(unsigned mask, int vote, SIM_WHERE) {
@@ -149,10 +172,18 @@ template <class To, class From> static inline To sim_bits(From value) {
     __builtin_memcpy(&bits, &value, sizeof bits);
     return bits;
 }
-static inline int __float_as_int(float value) { return sim_bits<int>(value); }
-static inline unsigned __float_as_uint(float value) { return sim_bits<unsigned>(value); }
-static inline float __int_as_float(int value) { return sim_bits<float>(value); }
-static inline float __uint_as_float(unsigned value) { return sim_bits<float>(value); }
+static inline int __float_as_int(float value) {
+    return sim_bits<int>(value);
+}
+static inline unsigned __float_as_uint(float value) {
+    return sim_bits<unsigned>(value);
+}
+static inline float __int_as_float(int value) {
+    return sim_bits<float>(value);
+}
+static inline float __uint_as_float(unsigned value) {
+    return sim_bits<float>(value);
+}
 /* Names that the C library has for itself. */
 #define __expf(x) expf(x)
 #define __logf(x) logf(x)
@@ -161,50 +192,116 @@ static inline float __uint_as_float(unsigned value) { return sim_bits<float>(val
 #define __sinf(x) sinf(x)
 #define __cosf(x) cosf(x)
 #define __tanhf(x) tanhf(x)
-static inline float __fdividef(float x, float y) { return x / y; }
-static inline float __fdiv_rn(float x, float y) { return x / y; }
-static inline float __fadd_rn(float x, float y) { return x + y; }
-static inline float __fsub_rn(float x, float y) { return x - y; }
-static inline float __fmul_rn(float x, float y) { return x * y; }
-static inline float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
-static inline float __fsqrt_rn(float x) { return sqrtf(x); }
-static inline float __frcp_rn(float x) { return 1.0f / x; }
-static inline float __frsqrt_rn(float x) { return 1.0f / sqrtf(x); }
-static inline float __saturatef(float x) { return x < 0 ? 0 : x > 1 ? 1 : x; }
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-static inline int __float2int_rn(float x) { return (int)rintf(x); }
-static inline int __float2int_rd(float x) { return (int)floorf(x); }
-static inline int __float2int_rz(float x) { return (int)x; }
-static inline float __int2float_rn(int x) { return (float)x; }
-static inline float __uint2float_rn(unsigned x) { return (float)x; }
-static inline int __popc(unsigned x) { return __builtin_popcount(x); }
-static inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-static inline int __ffs(int x) { return __builtin_ffs(x); }
-static inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
-static inline int __clzll(long long x) { return x ? __builtin_clzll((unsigned long long)x) : 64; }
-static inline unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((uint64_t)x * y >> 32); }
+static inline float __fdividef(float x, float y) {
+    return x / y;
+}
+static inline float __fdiv_rn(float x, float y) {
+    return x / y;
+}
+static inline float __fadd_rn(float x, float y) {
+    return x + y;
+}
+static inline float __fsub_rn(float x, float y) {
+    return x - y;
+}
+static inline float __fmul_rn(float x, float y) {
+    return x * y;
+}
+static inline float __fmaf_rn(float x, float y, float z) {
+    return fmaf(x, y, z);
+}
+static inline float __fsqrt_rn(float x) {
+    return sqrtf(x);
+}
+static inline float __frcp_rn(float x) {
+    return 1.0f / x;
+}
+static inline float __frsqrt_rn(float x) {
+    return 1.0f / sqrtf(x);
+}
+static inline float __saturatef(float x) {
+    return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+static inline float rsqrtf(float x) {
+    return 1.0f / sqrtf(x);
+}
+static inline double rsqrt(double x) {
+    return 1.0 / sqrt(x);
+}
+static inline int __float2int_rn(float x) {
+    return (int)rintf(x);
+}
+static inline int __float2int_rd(float x) {
+    return (int)floorf(x);
+}
+static inline int __float2int_rz(float x) {
+    return (int)x;
+}
+static inline float __int2float_rn(int x) {
+    return (float)x;
+}
+static inline float __uint2float_rn(unsigned x) {
+    return (float)x;
+}
+static inline int __popc(unsigned x) {
+    return __builtin_popcount(x);
+}
+static inline int __popcll(unsigned long long x) {
+    return __builtin_popcountll(x);
+}
+static inline int __ffs(int x) {
+    return __builtin_ffs(x);
+}
+static inline int __clz(int x) {
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+static inline int __clzll(long long x) {
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+static inline unsigned __umulhi(unsigned x, unsigned y) {
+    return (unsigned)((uint64_t)x * y >> 32);
+}
 static inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
     return (unsigned long long)((unsigned __int128)x * y >> 64);
 }
-template <class T> static inline T __ldg(const T *from) { return *from; }
-template <class T> static inline T __ldcs(const T *from) { return *from; }
-template <class T> static inline T __ldcg(const T *from) { return *from; }
-template <class T> static inline void __stcs(T *to, T value) { *to = value; }
+template <class T> static inline T __ldg(const T *from) {
+    return *from;
+}
+template <class T> static inline T __ldcs(const T *from) {
+    return *from;
+}
+template <class T> static inline T __ldcg(const T *from) {
+    return *from;
+}
+template <class T> static inline void __stcs(T *to, T value) {
+    *to = value;
+}
 
 #define SIM_CHOICE(type)                                                                           \
-    static inline type min(type x, type y) { return y < x ? y : x; }                               \
-    static inline type max(type x, type y) { return x < y ? y : x; }
+    static inline type min(type x, type y) {                                                       \
+        return y < x ? y : x;                                                                      \
+    }                                                                                              \
+    static inline type max(type x, type y) {                                                       \
+        return x < y ? y : x;                                                                      \
+    }
 SIM_CHOICE(int)
 SIM_CHOICE(unsigned)
 SIM_CHOICE(long)
 SIM_CHOICE(unsigned long)
 SIM_CHOICE(long long)
 SIM_CHOICE(unsigned long long)
-static inline float min(float x, float y) { return fminf(x, y); }
-static inline float max(float x, float y) { return fmaxf(x, y); }
-static inline double min(double x, double y) { return fmin(x, y); }
-static inline double max(double x, double y) { return fmax(x, y); }
+static inline float min(float x, float y) {
+    return fminf(x, y);
+}
+static inline float max(float x, float y) {
+    return fmaxf(x, y);
+}
+static inline double min(double x, double y) {
+    return fmin(x, y);
+}
+static inline double max(double x, double y) {
+    return fmax(x, y);
+}
 
 /* Fibers are never interrupted: what follows is atomic as it stands. */
 #define SIM_ATOMIC(name, result)                                                                   \
@@ -219,14 +316,15 @@ SIM_ATOMIC(atomicMax, old < value ? value : old)
 SIM_ATOMIC(atomicMin, value < old ? value : old)
 SIM_ATOMIC(atomicExch, value)
 SIM_ATOMIC(atomicOr, old | value)
-SIM_ATOMIC(atomicAnd, old & value)
+SIM_ATOMIC(atomicAnd, old &value)
 template <class T> static inline T atomicCAS(T *at, T expected, T value) {
     T *word = (T *)sim_atomic(at, sizeof *at), old = *word;
     if (old == expected) *word = value;
     return old;
 }
 
-/* ---- matrix instructions: every lane gives its part of a and b, takes its part of the result ---- */
+/* ---- matrix instructions: every lane gives its part of a and b, takes its part of the result ----
+ */
 
 struct SimOperands {
     unsigned a[4], b[2];
@@ -236,7 +334,8 @@ static inline float sim_half_of(unsigned pair, int high) {
     return sim_bits<float>(high ? pair & 0xffff0000u : pair << 16); /* bf16 */
 }
 
-/* d[16,8] += a[16,16] b[16,8] of bf16, as mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 lays them out. */
+/* d[16,8] += a[16,16] b[16,8] of bf16, as mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 lays
+ * them out. */
 static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, SIM_WHERE) {
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
@@ -280,7 +379,8 @@ static inline void sim_ldmatrix(unsigned *result, const void *row, int transpose
     for (int i = 0; i < 4; i++) {
         uint16_t pair[2];
         for (int j = 0; j < 2; j++) {
-            int line_of = transposed ? place * 2 + j : group, column = transposed ? group : place * 2 + j;
+            int line_of = transposed ? place * 2 + j : group,
+                column = transposed ? group : place * 2 + j;
             const uint16_t *from = sim_take<const uint16_t *>(lanes, i * 8 + line_of);
             pair[j] = from[column];
         }
@@ -305,12 +405,15 @@ template <class... Types> static inline void sim_enter(void (*kernel)(Types...),
 }
 
 template <class... Types>
-static constexpr SimKernel sim_describe(const char *name, void (*enter)(void **), void (*)(Types...)) {
+static constexpr SimKernel sim_describe(const char *name, void (*enter)(void **),
+                                        void (*)(Types...)) {
     return SimKernel{name, enter, (int)sizeof...(Types), {sizeof(Types)..., 0}};
 }
 
 #define SIM_KERNEL(name)                                                                           \
-    static void sim_enter_##name(void **arguments) { sim_enter(name, arguments); }                 \
+    static void sim_enter_##name(void **arguments) {                                               \
+        sim_enter(name, arguments);                                                                \
+    }                                                                                              \
     extern "C" __attribute__((visibility("default"))) SimKernel sim_kernel_##name =                \
         sim_describe(#name, sim_enter_##name, name);
 

@@ -12,7 +12,15 @@
 
 typedef int Result;
 typedef unsigned long long Pointer;
-enum { GOOD = 0, INVALID_VALUE = 1, NO_MEMORY = 2, NO_DEVICE = 101, INVALID_IMAGE = 200, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
+enum {
+    GOOD = 0,
+    INVALID_VALUE = 1,
+    NO_MEMORY = 2,
+    NO_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    NOT_FOUND = 500,
+    LAUNCH_FAILED = 719
+};
 enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an image */
 
 typedef struct Image {
@@ -59,20 +67,15 @@ typedef struct Search {
 static int take_segments(struct dl_phdr_info *info, size_t size, void *data) {
     Search *search = data;
     (void)size;
-    if (info->dlpi_addr != search->base)
-        return 0;
+    if (info->dlpi_addr != search->base) return 0;
     unsigned char *fixed = NULL; /* end of what the loader writes and nobody else */
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &info->dlpi_phdr[i];
         unsigned char *start = (unsigned char *)(info->dlpi_addr + part->p_vaddr); // NOLINT
-        if (part->p_type == PT_GNU_RELRO)
-            fixed = start + part->p_memsz;
-        if (part->p_type != PT_LOAD)
-            continue;
-        if (!search->image->start || start < search->image->start)
-            search->image->start = start;
-        if (start + part->p_memsz > search->image->end)
-            search->image->end = start + part->p_memsz;
+        if (part->p_type == PT_GNU_RELRO) fixed = start + part->p_memsz;
+        if (part->p_type != PT_LOAD) continue;
+        if (!search->image->start || start < search->image->start) search->image->start = start;
+        if (start + part->p_memsz > search->image->end) search->image->end = start + part->p_memsz;
         if (part->p_flags & PF_W) {
             search->image->statics = start;
             search->image->statics_end = start + part->p_memsz;
@@ -97,12 +100,10 @@ static bool load(Image *image) {
 
 Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
     unsigned long long length;
-    if (memcmp(bytes, "SIMULATE", IMAGE_MARK) != 0)
-        return INVALID_IMAGE;
+    if (memcmp(bytes, "SIMULATE", IMAGE_MARK) != 0) return INVALID_IMAGE;
     memcpy(&length, bytes + IMAGE_MARK, sizeof length);
     Image *image = calloc(1, sizeof *image);
-    if (!image)
-        return NO_MEMORY;
+    if (!image) return NO_MEMORY;
     strcpy(image->path, "/tmp/moec-sim.XXXXXX");
     int file = mkstemp(image->path);
     bool good = file >= 0;
@@ -111,8 +112,7 @@ Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
         good = part > 0;
         done += good ? (size_t)part : 0;
     }
-    if (file >= 0)
-        close(file);
+    if (file >= 0) close(file);
     if (!good || !load(image)) {
         unlink(image->path);
         free(image);
@@ -134,8 +134,7 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
     snprintf(symbol, sizeof symbol, "sim_kernel_%s", name);
     const SimKernel *kernel = dlsym(image->handle, symbol);
     Function *function = kernel ? calloc(1, sizeof *function) : NULL;
-    if (!function)
-        return NOT_FOUND;
+    if (!function) return NOT_FOUND;
     *function = (Function){image, kernel};
     *found = function;
     return GOOD;
@@ -146,9 +145,9 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
 static Work *record(WorkKind kind) {
     if (captured->count == captured->capacity) {
         captured->capacity = captured->capacity * 2 + 64;
-        captured->work = realloc(captured->work, sizeof *captured->work * (size_t)captured->capacity);
-        if (!captured->work)
-            abort();
+        captured->work =
+            realloc(captured->work, sizeof *captured->work * (size_t)captured->capacity);
+        if (!captured->work) abort();
     }
     Work *work = &captured->work[captured->count++];
     *work = (Work){.kind = kind};
@@ -156,9 +155,9 @@ static Work *record(WorkKind kind) {
 }
 
 static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
-    if (broken)
-        return LAUNCH_FAILED;
-    if ((kind != WORK_GET && !memory_holds(to, bytes)) || (kind != WORK_PUT && !memory_holds(from, bytes)))
+    if (broken) return LAUNCH_FAILED;
+    if ((kind != WORK_GET && !memory_holds(to, bytes)) ||
+        (kind != WORK_PUT && !memory_holds(from, bytes)))
         return INVALID_VALUE;
     if (captured) {
         Work *work = record(kind);
@@ -171,28 +170,38 @@ static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
     return GOOD;
 }
 
-static Result launch(const Function *function, SimIndex grid, SimIndex block, size_t shared, void **arguments) {
+static Result launch(const Function *function, SimIndex grid, SimIndex block, size_t shared,
+                     void **arguments) {
     const Image *image = function->image;
-    Launch one = {.kernel = function->kernel, .arguments = arguments, .grid = grid, .block = block, .object = image->path,
-                  .image = image->start, .image_end = image->end, .statics = image->statics,
-                  .statics_end = image->statics_end, .dynamic_bytes = shared};
-    if (!broken && !block_run(&one))
-        broken = true;
+    Launch one = {.kernel = function->kernel,
+                  .arguments = arguments,
+                  .grid = grid,
+                  .block = block,
+                  .object = image->path,
+                  .image = image->start,
+                  .image_end = image->end,
+                  .statics = image->statics,
+                  .statics_end = image->statics_end,
+                  .dynamic_bytes = shared};
+    if (!broken && !block_run(&one)) broken = true;
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
-Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                      unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **arguments, void **extra) {
+Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                      void *stream, void **arguments, void **extra) {
     (void)stream, (void)extra;
     SimIndex grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
     unsigned threads = block_x * block_y * block_z;
-    if (!threads || threads > SIM_THREADS || !grid_x || !grid_y || !grid_z || grid_y > 65535 || shared > SIM_SHARED) {
-        fprintf(stderr, "sim: error: kernel %s: launched with grid (%u, %u), %u threads, %u bytes of shared memory\n",
+    if (!threads || threads > SIM_THREADS || !grid_x || !grid_y || !grid_z || grid_y > 65535 ||
+        shared > SIM_SHARED) {
+        fprintf(stderr,
+                "sim: error: kernel %s: launched with grid (%u, %u), %u threads, %u bytes of "
+                "shared memory\n",
                 function->kernel->name, grid_x, grid_y, threads, shared);
         return INVALID_VALUE;
     }
-    if (!captured)
-        return launch(function, grid, block, shared, arguments);
+    if (!captured) return launch(function, grid, block, shared, arguments);
     Work *work = record(WORK_LAUNCH);
     work->function = function;
     work->grid = grid;
@@ -200,8 +209,7 @@ Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y
     work->shared = shared;
     for (int i = 0; i < function->kernel->argument_count; i++) {
         work->arguments[i] = malloc(function->kernel->argument_bytes[i]);
-        if (!work->arguments[i])
-            return NO_MEMORY;
+        if (!work->arguments[i]) return NO_MEMORY;
         memcpy(work->arguments[i], arguments[i], function->kernel->argument_bytes[i]);
     }
     return GOOD;
@@ -224,10 +232,8 @@ Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stre
 
 Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream) {
     (void)stream;
-    if (broken)
-        return LAUNCH_FAILED;
-    if (!memory_holds(to, bytes))
-        return INVALID_VALUE;
+    if (broken) return LAUNCH_FAILED;
+    if (!memory_holds(to, bytes)) return INVALID_VALUE;
     if (captured) {
         Work *work = record(WORK_SET);
         work->to = to;
@@ -243,8 +249,7 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
 
 Result cuStreamBeginCapture_v2(void *stream, int mode) {
     (void)stream, (void)mode;
-    if (captured)
-        return INVALID_VALUE;
+    if (captured) return INVALID_VALUE;
     captured = calloc(1, sizeof *captured);
     return captured ? GOOD : NO_MEMORY;
 }
@@ -270,8 +275,7 @@ Result cuGraphDestroy(Graph *graph) {
 
 Result cuGraphExecDestroy(Graph *graph) {
     for (int i = 0; i < graph->count; i++)
-        for (int j = 0; j < SIM_ARGUMENTS; j++)
-            free(graph->work[i].arguments[j]);
+        for (int j = 0; j < SIM_ARGUMENTS; j++) free(graph->work[i].arguments[j]);
     free(graph->work);
     free(graph);
     return GOOD;
@@ -281,10 +285,11 @@ Result cuGraphLaunch(Graph *graph, void *stream) {
     Result result = GOOD;
     for (int i = 0; i < graph->count && !result; i++) {
         Work *work = &graph->work[i];
-        result = work->kind == WORK_LAUNCH
-                     ? launch(work->function, work->grid, work->block, work->shared, work->arguments)
-                 : work->kind == WORK_SET ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
-                                          : move(work->kind, work->to, work->from, work->bytes);
+        result = work->kind == WORK_LAUNCH ? launch(work->function, work->grid, work->block,
+                                                    work->shared, work->arguments)
+                 : work->kind == WORK_SET
+                     ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
+                     : move(work->kind, work->to, work->from, work->bytes);
     }
     return result;
 }
@@ -295,8 +300,7 @@ Result cuInit(unsigned flags) {
     Dl_info own;
     (void)flags;
     /* Kernels find the simulator among the global names. */
-    if (dladdr(&sim_place, &own))
-        dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    if (dladdr(&sim_place, &own)) dlopen(own.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     return GOOD;
 }
 
@@ -364,7 +368,9 @@ Result cuMemAlloc_v2(void **block, size_t bytes) {
     return *block ? GOOD : bytes ? NO_MEMORY : INVALID_VALUE;
 }
 
-Result cuMemFree_v2(void *block) { return memory_give(block) ? GOOD : INVALID_VALUE; }
+Result cuMemFree_v2(void *block) {
+    return memory_give(block) ? GOOD : INVALID_VALUE;
+}
 
 Result cuMemAllocHost_v2(void **block, size_t bytes) {
     *block = malloc(bytes ? bytes : 1);

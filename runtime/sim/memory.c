@@ -29,14 +29,12 @@ static int find(const unsigned char *at) {
 void *memory_take(size_t bytes) {
     size_t whole = (bytes + 255) / 256 * 256 + 256;
     unsigned char *start = aligned_alloc(256, whole);
-    if (!start)
-        return NULL;
+    if (!start) return NULL;
     memset(start, 0xff, whole);
     if (part_count == part_capacity) {
         part_capacity = part_capacity * 2 + 64;
         Part *more = realloc(parts, sizeof *parts * (size_t)part_capacity);
-        if (!more)
-            return NULL;
+        if (!more) return NULL;
         parts = more;
     }
     int place = find(start) + 1;
@@ -48,8 +46,7 @@ void *memory_take(size_t bytes) {
 
 bool memory_give(void *block) {
     int place = find(block);
-    if (place < 0 || parts[place].start != block)
-        return false;
+    if (place < 0 || parts[place].start != block) return false;
     memmove(parts + place, parts + place + 1, sizeof *parts * (size_t)(part_count - place - 1));
     part_count--;
     memset(recent, 0, sizeof recent);
@@ -60,11 +57,9 @@ bool memory_give(void *block) {
 bool memory_holds(const void *at, size_t bytes) {
     const unsigned char *start = at;
     for (int i = 0; i < 2; i++)
-        if (start >= recent[i].start && start + bytes <= recent[i].end)
-            return true;
+        if (start >= recent[i].start && start + bytes <= recent[i].end) return true;
     int place = find(start);
-    if (place < 0 || start + bytes > parts[place].end)
-        return false;
+    if (place < 0 || start + bytes > parts[place].end) return false;
     recent[1] = recent[0];
     recent[0] = parts[place];
     return true;

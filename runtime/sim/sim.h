@@ -1,8 +1,9 @@
-/* sim: what a simulated kernel and the simulator know of each other. Included by the simulator (C) and, through cuda_sim.h,
- * by the kernels (C++).
+/* sim: what a simulated kernel and the simulator know of each other. Included by the simulator (C)
+ * and, through cuda_sim.h, by the kernels (C++).
  *
- * The threads of a block are fibers of one thread of the system: they run one after the other, each until it waits or ends.
- * The compiler calls the simulator at every access to memory (see check.c), so that it knows who touched what, and when.
+ * The threads of a block are fibers of one thread of the system: they run one after the other, each
+ * until it waits or ends. The compiler calls the simulator at every access to memory (see check.c),
+ * so that it knows who touched what, and when.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -43,8 +44,10 @@ typedef struct SimLanes {
 extern SimPlace *sim_place;
 
 void sim_barrier(const char *file, int line);
-/* Waits until all lanes of the mask have given a value here. synchronises: what they wrote is seen by each other. */
-const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises, const char *file, int line);
+/* Waits until all lanes of the mask have given a value here. synchronises: what they wrote is seen
+ * by each other. */
+const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises,
+                             const char *file, int line);
 unsigned char *sim_shared(void);
 /* The word of an atomic access: any thread may touch it so. */
 void *sim_atomic(void *word, size_t bytes);

@@ -1,5 +1,6 @@
-/* The simulated driver finds what is wrong in a kernel and says where. Every kernel of the text below but the first is
- * wrong in one way. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+/* The simulated driver finds what is wrong in a kernel and says where. Every kernel of the text
+ * below but the first is wrong in one way. Runs in the root of the project; BUILD is where
+ * libmoec_sim.so stands. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,24 +17,35 @@
 
 /* One kernel to a line, so that the line tells which one is meant. */
 static const char text[] =
-    "extern \"C\" __global__ void fine(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; __syncthreads(); "
-    "float y = s[(threadIdx.x + 33) % 64]; y += __shfl_xor_sync(0xffffffffu, y, 1); x[threadIdx.x] = y; }\n"
-    "extern \"C\" __global__ void reads_outside(float *x) { x[threadIdx.x] = x[threadIdx.x + 1]; }\n"
+    "extern \"C\" __global__ void fine(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = "
+    "x[threadIdx.x]; __syncthreads(); "
+    "float y = s[(threadIdx.x + 33) % 64]; y += __shfl_xor_sync(0xffffffffu, y, 1); x[threadIdx.x] "
+    "= y; }\n"
+    "extern \"C\" __global__ void reads_outside(float *x) { x[threadIdx.x] = x[threadIdx.x + 1]; "
+    "}\n"
     "extern \"C\" __global__ void writes_outside(float *x) { x[(int)threadIdx.x - 1] = 0; }\n"
-    "extern \"C\" __global__ void shared_outside(float *x) { MOEC_SHARED(float, s); s[threadIdx.x + 1] = 0; }\n"
-    "extern \"C\" __global__ void nobody_wrote(float *x) { MOEC_SHARED(float, s); if (threadIdx.x) s[threadIdx.x] = 1; "
+    "extern \"C\" __global__ void shared_outside(float *x) { MOEC_SHARED(float, s); s[threadIdx.x "
+    "+ 1] = 0; }\n"
+    "extern \"C\" __global__ void nobody_wrote(float *x) { MOEC_SHARED(float, s); if (threadIdx.x) "
+    "s[threadIdx.x] = 1; "
     "__syncthreads(); x[threadIdx.x] = s[threadIdx.x]; }\n"
-    "extern \"C\" __global__ void no_barrier(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; "
+    "extern \"C\" __global__ void no_barrier(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = "
+    "x[threadIdx.x]; "
     "x[threadIdx.x] = s[threadIdx.x ^ 1]; }\n"
-    "extern \"C\" __global__ void overwrites(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = x[threadIdx.x]; "
+    "extern \"C\" __global__ void overwrites(float *x) { MOEC_SHARED(float, s); s[threadIdx.x] = "
+    "x[threadIdx.x]; "
     "__syncthreads(); x[threadIdx.x] = s[(threadIdx.x + 63) % 64]; s[threadIdx.x] = 0; }\n"
-    "extern \"C\" __global__ void leaves_early(float *x) { if (threadIdx.x < 10) return; __syncthreads(); x[0] = 1; }\n"
+    "extern \"C\" __global__ void leaves_early(float *x) { if (threadIdx.x < 10) return; "
+    "__syncthreads(); x[0] = 1; }\n"
     "extern \"C\" __global__ void two_barriers(float *x) { if (threadIdx.x < 10) __syncthreads();\n"
     "    else __syncthreads(); }\n"
-    "extern \"C\" __global__ void lanes_missing(float *x) { if (threadIdx.x % 2) x[0] = __shfl_sync(0xffffffffu, 1.0f, 0); }\n"
-    "extern \"C\" __global__ void not_waited(float *x) { MOEC_SHARED(float, s); sim_copy_async(s + 4 * threadIdx.x, x, 16); "
+    "extern \"C\" __global__ void lanes_missing(float *x) { if (threadIdx.x % 2) x[0] = "
+    "__shfl_sync(0xffffffffu, 1.0f, 0); }\n"
+    "extern \"C\" __global__ void not_waited(float *x) { MOEC_SHARED(float, s); sim_copy_async(s + "
+    "4 * threadIdx.x, x, 16); "
     "sim_copy_commit(); x[threadIdx.x] = s[4 * threadIdx.x]; }\n"
-    "extern \"C\" __global__ void misaligned(float *x) { *(float4 *)x = *(float4 *)(x + threadIdx.x); }\n";
+    "extern \"C\" __global__ void misaligned(float *x) { *(float4 *)x = *(float4 *)(x + "
+    "threadIdx.x); }\n";
 
 static struct {
     int (*cuInit)(unsigned);
@@ -42,9 +54,10 @@ static struct {
     int (*cuMemcpyDtoHAsync_v2)(void *, const void *, size_t, void *);
     int (*cuModuleLoadData)(void **, const void *);
     int (*cuModuleGetFunction)(void **, void *, const char *);
-    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-                          void **);
-    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *, const char *const *);
+    int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, void *, void **, void **);
+    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *,
+                              const char *const *);
     int (*nvrtcCompileProgram)(void *, int, const char *const *);
     int (*nvrtcGetProgramLog)(void *, char *);
     int (*nvrtcGetCUBINSize)(void *, size_t *);
@@ -69,8 +82,10 @@ static int load(void **state) {
     snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *program;
     if (!library) fail_msg("%s", dlerror());
-    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2), FIND(cuModuleLoadData);
-    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram), FIND(nvrtcCompileProgram);
+    FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2),
+        FIND(cuModuleLoadData);
+    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram),
+        FIND(nvrtcCompileProgram);
     FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN);
     assert_int_equal(cuda.cuInit(0), 0);
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "wrong.cu", 0, NULL, NULL), 0);
@@ -97,7 +112,8 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     int kept = dup(2);
     dup2(fileno(file), 2);
     void *arguments[] = {&memory};
-    int result = cuda.cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, BYTES, NULL, arguments, NULL);
+    int result =
+        cuda.cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, BYTES, NULL, arguments, NULL);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
@@ -157,9 +173,12 @@ static void finds_missing_barriers(void **state) {
 
 static void finds_divergent_barriers(void **state) {
     (void)state;
-    expect("leaves_early", "divergent barrier: 54 of 64 threads wait here, 10 have left", "wrong.cu:8");
-    expect("two_barriers", "divergent barrier: thread 0 waits at the barrier of wrong.cu:9", "wrong.cu:10");
-    expect("lanes_missing", "lanes wait here for others of their warp that never come", "wrong.cu:11");
+    expect("leaves_early", "divergent barrier: 54 of 64 threads wait here, 10 have left",
+           "wrong.cu:8");
+    expect("two_barriers", "divergent barrier: thread 0 waits at the barrier of wrong.cu:9",
+           "wrong.cu:10");
+    expect("lanes_missing", "lanes wait here for others of their warp that never come",
+           "wrong.cu:11");
 }
 
 int main(void) {
