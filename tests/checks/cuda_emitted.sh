@@ -1,0 +1,20 @@
+#!/bin/sh
+# What moec emit --target cuda writes builds with nvcc, for both graphs; without nvcc only the C part is compiled.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+for graph in decode train; do
+    moec emit models/tiny.moe:tiny_moe --set layers=2 --set dim=32 --set train.precision=bf16 \
+        --target cuda --graph "$graph" --out "$work/$graph"
+    if command -v nvcc >/dev/null; then
+        make -s -C "$work/$graph" ARCH=sm_80
+    else
+        (cd "$work/$graph" && for source in *.c; do
+            "${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -I. -c -o "$source.o" "$source"
+        done)
+    fi
+done
+if command -v nvcc >/dev/null; then
+    test -x "$work/decode/generate"
+    test -x "$work/train/train"
+fi
