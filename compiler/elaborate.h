@@ -5,6 +5,7 @@
  *     repeat.c     a body repeated over depth
  *     equation.c   indices of one equation, tensors it defines
  *     express.c    expressions to values
+ *     call.c       functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
 #ifndef ELABORATE_H
@@ -184,6 +185,9 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
 Expr *value_expr(Elaborator *e, Value *value);
 Value *read_value(Elaborator *e, Value *value, Span span);                 /* subscript-free: names do the matching */
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
+
+/* ---- call.c ---- */
+Value *call_expression(Elaborator *e, const Node *node);
 
 /* ---- equation.c ---- */
 Axis *axis_root(Elaborator *e, Axis *axis);

@@ -572,105 +572,6 @@ static Value *reduction(Elaborator *e, const Node *node)
     return reduce(e, node->name, indices, count, value, node->span);
 }
 
-/* The indices a layer is applied under: names of indices, and axis lists. */
-static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count)
-{
-    for (int i = 0; i < subs->count; i++) {
-        const Node *sub = subs->kids[i];
-        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
-        bool list = binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name);
-        int more = list ? binding->value->list.count : 1;
-        if (sub->kind != NODE_NAME || *count + more > MAX_RANK) {
-            report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
-            return false;
-        }
-        for (int j = 0; list && j < more; j++)
-            under[(*count)++] = equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
-        if (list) continue;
-        Index *index = equation_index(e, sub->name, NULL, sub->span);
-        if (!index) return false;
-        if (!index->axis) {
-            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over", sub->name);
-            report_help(e->reports, "declare it: axis %s = ...", sub->name);
-            return false;
-        }
-        under[(*count)++] = index;
-    }
-    return true;
-}
-
-static Value *call(Elaborator *e, const Node *node)
-{
-    const Node *callee = node->kids[0], *subs = NULL;
-    const char *label = NULL;
-    if (callee->kind == NODE_INDEXED) {
-        subs = callee->kids[1];
-        callee = callee->kids[0];
-    }
-    if (callee->kind == NODE_LABELLED) label = callee->kids[0]->name;
-    bool named = callee->kind == NODE_NAME || callee->kind == NODE_LABELLED;
-    Binding *binding = named ? scope_find(e->scope, callee->name) : NULL;
-    Value *layer = NULL;
-    if (binding && binding->value->kind != KIND_LAYER && binding->value->kind != KIND_ERROR) {
-        Value *result = builtin_call(e, node, callee->name, subs); /* an option may have the name of a function */
-        if (result) return result;
-    }
-    if (binding) layer = binding->value;
-    else if (named) {
-        /* An operator keeps its meaning where a layer of its name exists, which lets an option name it (act = sigmoid). */
-        bool operator = op_find(callee->name, node->kids[1]->count) >= 0;
-        const Node *found = operator ? NULL : find_layer(e, callee->name);
-        if (!found) {
-            Value *result = builtin_call(e, node, callee->name, subs);
-            if (result) return result;
-            report_error(e->reports, callee->span, "there is no layer or function '%s'", callee->name);
-            const char *names[512];
-            int count = 0;
-            for (int i = 0; i < e->unit->layers.count && count < 400; i++)
-                names[count++] = ((Node *)e->unit->layers.items[i])->name;
-            for (int i = 0; i < OP_COUNT; i++) names[count++] = op_table[i].text;
-            const char *near = did_you_mean(callee->name, names, count);
-            if (near) report_help(e->reports, "did you mean '%s'?", near);
-            return value_error(e, node->span);
-        }
-        layer = value_new(e, KIND_LAYER, callee->span);
-        layer->layer = found;
-        layer->record = record_new(e);
-    } else
-        layer = evaluate(e, callee);
-    if (layer->kind == KIND_ERROR) return layer;
-    if (layer->kind != KIND_LAYER || layer->layer->kind != NODE_LAYER) {
-        report_error(e->reports, callee->span, "%s cannot be applied", value_kind_text(layer));
-        if (binding) report_note(e->reports, binding->span, "declared here");
-        if (layer->kind == KIND_NONE) report_help(e->reports, "test it first: if %s != none { ... }", callee->name);
-        return value_error(e, node->span);
-    }
-    if (!e->equation) {
-        report_error(e->reports, node->span, "a layer is applied only in an equation");
-        return value_error(e, node->span);
-    }
-    Index *under[MAX_RANK];
-    int under_count = 0;
-    if (subs && !under_indices(e, subs, under, &under_count)) return value_error(e, node->span);
-    Value *arguments[MAX_RANK];
-    const Node *args = node->kids[1];
-    if (args->count > MAX_RANK) {
-        report_error(e->reports, args->span, "more than %d arguments", MAX_RANK);
-        return value_error(e, node->span);
-    }
-    for (int i = 0; i < args->count; i++) {
-        arguments[i] = evaluate(e, args->kids[i]);
-        if (arguments[i]->kind == KIND_WORD) {
-            report_unknown_name(e, arguments[i]);
-            return value_error(e, node->span);
-        }
-        if (arguments[i]->kind == KIND_ERROR) return arguments[i];
-    }
-    Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;
-    return apply_layer(e, layer, label ? label : named ? callee->name : layer->layer->name, under, under_count, arguments,
-                       args->count, options, node->span);
-}
-
 Value *evaluate(Elaborator *e, const Node *node)
 {
     switch (node->kind) {
@@ -686,7 +587,7 @@ Value *evaluate(Elaborator *e, const Node *node)
     case NODE_MADE: return made(e, node);
     case NODE_INDEXED: return indexed(e, node);
     case NODE_REDUCE: return reduction(e, node);
-    case NODE_CALL: return call(e, node);
+    case NODE_CALL: return call_expression(e, node);
     case NODE_UNARY: return unary(e, node);
     case NODE_BINARY: return binary(e, node);
     case NODE_RANGE: {
