@@ -1,6 +1,6 @@
 /* call: e(arguments; options) and e[n](arguments): a function of the language, or a layer applied.
  *
- *     norm(x)   norm@attention_norm(x)   expert[n](x)   g(t, x; axes = [h, c])
+ *     norm(x)   norm@attention_norm(x)   part[n](x)   g(t, x; axes = [h, c])
  */
 #include "elaborate.h"
 
