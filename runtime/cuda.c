@@ -2,6 +2,7 @@
 
 #include "complain.h"
 #include "memory.h"
+#include "seconds.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -114,12 +115,15 @@ static bool begin(CudaDevice *device, int number) {
 }
 
 Device *cuda_open(int number) {
+    double began = seconds_now();
     const CudaLibrary *library = cuda_library();
     if (!library) return NULL;
     CudaDevice *device = memory_new(sizeof *device);
     *device =
         (CudaDevice){.base = {.kind = &kind, .apart = true, .name = "cuda"}, .library = library};
-    if (begin(device, number)) return &device->base;
+    bool good = begin(device, number);
+    device->seconds = seconds_now() - began;
+    if (good) return &device->base;
     close_device(&device->base);
     return NULL;
 }

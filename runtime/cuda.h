@@ -11,6 +11,7 @@ typedef struct CudaDevice {
     int number, major, minor;
     CudaContext *context;
     CudaStream *stream; /* all work of the process goes through it, in order */
+    double seconds;     /* that opening it took, libraries included */
     bool failed; /* after the first error nothing can be done with the device, and nothing more is
                     said */
 } CudaDevice;

@@ -161,9 +161,10 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
     snprintf(engine->base.ledger, sizeof engine->base.ledger,
-             "%s: %d kernels %s in %.2f s, loaded in %.2f s%s", engine->device->base.name,
-             engine->base.table->kernel_count, engine->base.cached ? "found" : "compiled",
-             made - start, loaded - made, engine->products ? ", products by cuBLASLt" : "");
+             "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s%s",
+             engine->device->base.name, engine->device->seconds, engine->base.table->kernel_count,
+             engine->base.cached ? "found" : "compiled", made - start, loaded - made,
+             engine->products ? ", products by cuBLASLt" : "");
     for (int i = 0; i < 2; i++) free(makings[i].image.bytes);
     return good;
 }
