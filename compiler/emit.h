@@ -202,6 +202,20 @@ typedef struct Launch {
 } Launch;
 
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
+/* Who takes turns of a loop that is shared out. */
+typedef enum Sharing { THREADS_ALONE, COLUMNS_OF_THREADS, SHARED_IN_BLOCK, SHARED_BY_ALL } Sharing;
+void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
+/* The loop variables of a chain from the number of the turn; those that the body names. */
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+                 const Text *body);
+/* A nest that is one large sum over everything: its parts, by many blocks, then the sum of those. */
+bool sums_in_two(const Emitter *emitter, const Nest *nest);
+void emit_parts_of_sums(Emitter *emitter, Nest *nest);
+Launch launch_of_parts(void);
+Launch emit_sums_of_parts(Emitter *emitter, Nest *nest);
+/* A nest that is one scatter. */
+bool scatters_rows(const Emitter *emitter, const Nest *nest);
+Launch emit_scatter(Emitter *emitter, Nest *nest);
 /* A barrier, unless the line before is one. */
 void emit_barrier(Emitter *emitter);
 /* Everything below `root` in one block. */

@@ -48,18 +48,38 @@ static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) 
     }
 }
 
-/* One nest, or (NULL) all of them in one block. */
-static void emit_part(Emitter *emitter, Kernel *kernel, Nest *nest) {
+typedef enum Part { WHOLE_KERNEL, ONE_NEST, PARTS_OF_SUMS, SUMS_OF_PARTS } Part;
+
+static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
+    switch (part) {
+    case WHOLE_KERNEL:
+        break;
+    case ONE_NEST:
+        return emit_cuda_nest(emitter, nest);
+    case PARTS_OF_SUMS:
+        emit_parts_of_sums(emitter, nest);
+        return launch_of_parts();
+    case SUMS_OF_PARTS:
+        return emit_sums_of_parts(emitter, nest);
+    }
+    return emit_cuda_block(emitter, nest);
+}
+
+static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     int outer = emitter->binding_count, indent = emitter->indent;
     Text body = {.arena = emitter->arena}, *run = emitter->out;
     begin_kernel(emitter, kernel);
     emitter->out = &body;
     emitter->indent = 1;
-    Launch launch =
-        nest ? emit_cuda_nest(emitter, nest) : emit_cuda_block(emitter, kernel->root);
+    Launch launch = emit_nest(emitter, part, nest);
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
     add_parameters(emitter, &parameters, &arguments);
+    if (part == PARTS_OF_SUMS || part == SUMS_OF_PARTS) {
+        text_add(&parameters, "%sfloat *moec_parts", parameters.length ? ", " : "");
+        text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",
+                 emitter->schedule->arena_bytes);
+    }
     const char *name = device_kernel(
         emitter, arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++));
     emitter->out = &emitter->functions;
@@ -80,6 +100,13 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Nest *nest) {
     emit_launch(emitter, name, launch, arguments.text);
 }
 
+static bool is_two(Emitter *emitter, Kernel *kernel, const Nest *nest) {
+    emitter->kernel = kernel;
+    bool two = sums_in_two(emitter, nest);
+    emitter->kernel = NULL;
+    return two;
+}
+
 /* Nests can be launched apart when nothing but memory goes from one to the next. */
 static bool are_apart(const Kernel *kernel) {
     for (int i = 0; i < kernel->root->children.count; i++)
@@ -91,9 +118,13 @@ static bool are_apart(const Kernel *kernel) {
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
     if (kernel->work < SMALL_WORK || !are_apart(kernel)) {
-        emit_part(emitter, kernel, NULL);
+        emit_part(emitter, kernel, WHOLE_KERNEL, kernel->root);
         return;
     }
-    for (int i = 0; i < kernel->root->children.count; i++)
-        emit_part(emitter, kernel, kernel->root->children.items[i]);
+    for (int i = 0; i < kernel->root->children.count; i++) {
+        Nest *nest = kernel->root->children.items[i];
+        bool two = is_two(emitter, kernel, nest);
+        emit_part(emitter, kernel, two ? PARTS_OF_SUMS : ONE_NEST, nest);
+        if (two) emit_part(emitter, kernel, SUMS_OF_PARTS, nest);
+    }
 }

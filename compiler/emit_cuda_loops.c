@@ -19,8 +19,6 @@
 /* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
 enum { COLUMNS = 32, FEW_TURNS = 16, MOST_BLOCKS = 1 << 20 };
 
-typedef enum Sharing { THREADS, COLUMNS_OF_THREADS, BLOCKS } Sharing;
-
 /* ---- what may be shared out ---- */
 
 static bool sums_at(const Emitter *emitter, const Nest *nest, int level) {
@@ -104,7 +102,7 @@ static bool stores_inside(const Emitter *emitter, const Nest *nest) {
 static Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
     const Member *member;
     bool across = false, scatter = false, stores = false;
-    if (is_innermost(last)) return THREADS;
+    if (is_innermost(last)) return THREADS_ALONE;
     for (int i = 0; i < last->children.count; i++)
         stores |= stores_inside(emitter, last->children.items[i]);
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
@@ -112,10 +110,10 @@ static Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *
         scatter |= scatters(member);
         across |= member->across && member->kept == length;
     }
-    if (scatter) return THREADS;
-    if (has_rows(emitter, nest)) return BLOCKS;
-    if (turns_inside(last) <= FEW_TURNS) return THREADS;
-    return across && !stores ? COLUMNS_OF_THREADS : BLOCKS;
+    if (scatter) return THREADS_ALONE;
+    if (has_rows(emitter, nest)) return SHARED_IN_BLOCK;
+    if (turns_inside(last) <= FEW_TURNS) return THREADS_ALONE;
+    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
 }
 
 /* ---- loops inside a block ---- */
@@ -135,12 +133,11 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, nest))
             emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
-                      sharing == BLOCKS ? "block" : "column", names[member->statement->reduction],
+                      sharing == COLUMNS_OF_THREADS ? "column" : "block", names[member->statement->reduction],
                       member->sum);
 }
 
-/* The loop variables of a chain from the number of the turn; those that the body names. */
-static void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
                         const Text *body) {
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
@@ -173,7 +170,7 @@ static const char *turns_text(const Emitter *emitter, const Nest *nest, long tur
     return elements ? "elements" : arena_format(emitter->arena, "%ld", turns);
 }
 
-static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long turns;
     bool stores = stores_inside(emitter, nest);
@@ -182,9 +179,10 @@ static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sh
     if (stores) emit_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part") : loops[0]->text;
-    const char *lanes = sharing == BLOCKS ? "" : " / 32";
-    emit_line(emitter, "for (long %s = moec_thread()%s; %s < %s; %s += moec_threads()%s) {", name,
-              lanes, name, turns_text(emitter, nest, turns), name, lanes);
+    static const char *const firsts[] = {"", "moec_thread() / 32", "moec_thread()", "moec_first()"};
+    static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads()", "moec_step()"};
+    emit_line(emitter, "for (long %s = %s; %s < %s; %s += %s) {", name, firsts[sharing], name,
+              turns_text(emitter, nest, turns), name, steps[sharing]);
     emitter->indent++;
 
     Text body = {.arena = emitter->arena}, *out = emitter->out;
@@ -199,7 +197,7 @@ static void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sh
     if (body.text) text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
-    end_sums(emitter, nest);
+    if (sharing != SHARED_BY_ALL) end_sums(emitter, nest);
     if (stores) emit_barrier(emitter);
 }
 
@@ -236,12 +234,12 @@ static const char *blocks_for(Emitter *emitter, long turns, long each) {
 static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Text *body) {
     Text *out = emitter->out;
     emitter->out = body;
-    if (sharing == THREADS) {
+    if (sharing == THREADS_ALONE) {
         emit_body(emitter, last, length - 1);
     } else {
-        emitter->owner = sharing == BLOCKS ? "moec_thread() == 0"
+        emitter->owner = sharing == SHARED_IN_BLOCK ? "moec_thread() == 0"
                                            : "moec_thread() < 32 && from + moec_thread() == turn";
-        emitter->storage = sharing == BLOCKS ? "__shared__ " : NULL;
+        emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
         emitter->owner = emitter->storage = NULL;
     }
@@ -249,10 +247,10 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
 }
 
 static void open_turns(Emitter *emitter, Sharing sharing, const char *turns) {
-    if (sharing == THREADS) {
+    if (sharing == THREADS_ALONE) {
         emit_line(emitter, "for (long turn = moec_first(); turn < %s; turn += moec_step()) {",
                   turns);
-    } else if (sharing == BLOCKS) {
+    } else if (sharing == SHARED_IN_BLOCK) {
         emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
                   turns);
     } else {
@@ -279,7 +277,7 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
 
     long inside = turns_inside(last);
     if (elements) return (Launch){"(unsigned)((elements + 255) / 256)", 256};
-    if (sharing == THREADS) {
+    if (sharing == THREADS_ALONE) {
         int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
         return (Launch){blocks_for(emitter, turns, threads), threads};
     }
@@ -290,6 +288,7 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
 
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
     int length = chain_of(emitter, nest);
+    if (scatters_rows(emitter, nest)) return emit_scatter(emitter, nest);
     if (length > 0) return emit_chain(emitter, nest, length);
     Nest root = {.step = 1};
     list_push(emitter->arena, &root.children, nest);
@@ -300,7 +299,7 @@ Launch emit_cuda_block(Emitter *emitter, Nest *root) {
     long inside = turns_inside(root);
     emitter->owner = "moec_thread() == 0";
     emitter->storage = "__shared__ ";
-    emit_shared_body(emitter, root, -1, BLOCKS);
+    emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
     emitter->owner = emitter->storage = NULL;
     return (Launch){"1", threads_for(inside, 1024)};
 }

@@ -111,6 +111,15 @@ static Nest *new_loop(Program *program, Nest *parent, const Member *added, int l
     return loop;
 }
 
+/* On a device the nests of a large kernel are launched apart: numbers that one hands to the next
+ * would keep all of it in one block. */
+static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
+    if (!program->device || program->graph == GRAPH_UPDATE) return false;
+    for (int i = 0; i < kernel->members.count; i++)
+        if (((const Member *)kernel->members.items[i])->kept == 0) return true;
+    return false;
+}
+
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {
     if (!kernel->root) kernel->root = arena_alloc(program->arena, sizeof *kernel->root);
     Member *member = order_loops(program, statement);
@@ -119,6 +128,7 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
     int shared = fresh ? 0 : shared_loops(program, kernel, member, small);
     bool full = kernel->members.count >= MOST_MEMBERS && program->graph != GRAPH_UPDATE;
     if (!fresh && (full || (shared == 0 && !small))) return false;
+    if (!fresh && !small && hands_over_numbers(program, kernel)) return false;
 
     Nest *at = shared ? member->path[shared - 1] : kernel->root;
     for (int level = shared; level < member->depth; level++)

@@ -1,0 +1,198 @@
+/* emit_cuda_sums: nests of a device whose loops all put together what they compute: sums over
+ * everything, in two launches, and scatters, row by row of the target.
+ *
+ *     e[tokens[b,s],d] += x[b,s,d]       a block for each row of e; it looks through all tokens for
+ *                                        its own and adds what belongs to them, in their order
+ */
+#include "emit.h"
+#include "nest.h"
+
+#include <string.h>
+
+/* Blocks of a sum in two launches; fewer operations than LEAST_WORK are not worth two. */
+enum { PARTS = 256, THREADS = 256, LEAST_WORK = 1 << 18, MOST_ROWS = 1 << 20 };
+
+/* ---- sums over everything ---- */
+
+static bool sums_everything(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    double work = 0;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        if (!reduces_at(member, nest)) return false;
+        work += statement_work(member->statement);
+    }
+    return work >= LEAST_WORK;
+}
+
+bool sums_in_two(const Emitter *emitter, const Nest *nest) {
+    for (const Nest *at = nest; at; at = at->children.items[0]) {
+        if (at->member) return sums_everything(emitter, nest);
+        if (at->children.count != 1 && !is_innermost(at)) return false;
+    }
+    return false;
+}
+
+void emit_parts_of_sums(Emitter *emitter, Nest *nest) {
+    Member *member;
+    int bindings = emitter->binding_count;
+    emit_shared_loop(emitter, nest, 0, SHARED_BY_ALL);
+    for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (reduces_at(member, nest))
+            emit_line(emitter, "if (moec_thread() == 0) moec_parts[%d + moec_block()] = %s;",
+                      PARTS * number++, member->sum);
+    emitter->binding_count = bindings;
+    const size_t bytes = (size_t)emitter->kernel->members.count * PARTS * 4;
+    if (bytes > emitter->scratch_bytes) emitter->scratch_bytes = bytes;
+}
+
+Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
+    static const char *const joins[] = {"", "MoecSum", "MoecMax", "MoecMin"};
+    static const char *const names[] = {"", "sum", "max", "min"};
+    Member *member;
+    emitter->owner = "moec_thread() == 0";
+    begin_sums(emitter, nest, false);
+    for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!reduces_at(member, nest)) continue;
+        Reduction reduction = member->statement->reduction;
+        emit_line(emitter, "%s = %s::join(%s, moec_parts[%d + moec_thread()]);", member->sum,
+                  joins[reduction], member->sum, PARTS * number++);
+        emit_line(emitter, "%s = moec_block_%s(%s);", member->sum, names[reduction], member->sum);
+    }
+    end_sums(emitter, nest);
+    emitter->owner = NULL;
+    return (Launch){"1", PARTS};
+}
+
+Launch launch_of_parts(void) {
+    return (Launch){"256", THREADS};
+}
+
+/* ---- scatters ---- */
+
+static long turns_of(const Member *member, int from, int to) {
+    long turns = 1;
+    for (int i = from; i < to; i++) turns *= member->path[i]->size;
+    return turns;
+}
+
+/* Rows of the target: the places that computed subscripts can name. */
+static long rows_of(const Member *member) {
+    const Expr *target = member->statement->target;
+    double rows = 1;
+    for (int i = 0; i < target->count; i++)
+        if (is_computed(target->args[i])) rows *= (double)target->tensor->axes[i]->size;
+    return rows <= MOST_ROWS ? (long)rows : 0;
+}
+
+static Member *only_member(const Emitter *emitter, const Nest *nest) {
+    Member *member, *only = NULL;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        if (only) return NULL;
+        only = member;
+    }
+    return only;
+}
+
+bool scatters_rows(const Emitter *emitter, const Nest *nest) {
+    const Member *member = only_member(emitter, nest);
+    if (!member || member->kept == member->depth || !member->statement->accumulate ||
+        member->statement->reduction != REDUCE_NONE)
+        return false;
+    return rows_of(member) > 1 && turns_of(member, member->kept, member->depth) < 1L << 31;
+}
+
+/* The row that an iteration adds to, and the condition under which there is one. */
+static const char *row_text(Emitter *emitter, const Expr *target, const char **inside) {
+    const char *row = NULL;
+    element_text(emitter, target, inside);
+    for (int i = 0; i < target->count; i++) {
+        if (!is_computed(target->args[i])) continue;
+        const char *sub = integer_text(emitter, target->args[i]);
+        row = row ? arena_format(emitter->arena, "(%s) * %ld + %s", row,
+                                 target->tensor->axes[i]->size, sub)
+                  : sub;
+    }
+    return row;
+}
+
+static Text begin_text(Emitter *emitter, Text **out) {
+    *out = emitter->out;
+    return (Text){.arena = emitter->arena};
+}
+
+static void emit_hits(Emitter *emitter, const Member *member, long turns) {
+    Text body, *out;
+    Nest *loops[MAX_LOOPS + 1];
+    int count = member->depth - member->kept;
+    const char *inside, *row = row_text(emitter, member->statement->target, &inside);
+    for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
+    emit_line(emitter, "const long part = from + moec_thread();");
+    emit_line(emitter, "bool hit = false;");
+    emit_line(emitter, "if (part < %ld) {", turns);
+    emitter->indent++;
+    body = begin_text(emitter, &out);
+    emitter->out = &body;
+    if (inside)
+        emit_line(emitter, "hit = %s && %s == row;", inside, row);
+    else
+        emit_line(emitter, "hit = %s == row;", row);
+    emitter->out = out;
+    emit_places(emitter, loops, count, "part", &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emit_line(emitter, "int total;");
+    emit_line(emitter, "const int before = moec_block_before(hit, &total);");
+    emit_line(emitter, "if (hit) hits[before] = (int)part;");
+    emit_line(emitter, "moec_barrier();");
+}
+
+static void emit_additions(Emitter *emitter, Member *member) {
+    Text body, *out;
+    int summed = member->depth - member->kept;
+    emit_line(emitter, "for (int n = 0; n < total; n++) {");
+    emitter->indent++;
+    emit_line(emitter, "const long of = hits[n];");
+    body = begin_text(emitter, &out);
+    emitter->out = &body;
+    emit_line(emitter, "for (long column = moec_thread(); column < %ld; column += moec_threads()) {",
+              turns_of(member, 0, member->kept));
+    emitter->indent++;
+    Text inner, *middle;
+    inner = begin_text(emitter, &middle);
+    emitter->out = &inner;
+    emit_member(emitter, member);
+    emitter->out = middle;
+    emit_places(emitter, member->path, member->kept, "column", &inner);
+    text_add_bytes(emitter->out, inner.text, inner.length);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emitter->out = out;
+    emit_places(emitter, member->path + member->kept, summed, "of", &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emit_line(emitter, "moec_barrier();");
+}
+
+Launch emit_scatter(Emitter *emitter, Nest *nest) {
+    Member *member = only_member(emitter, nest);
+    long rows = rows_of(member), turns = turns_of(member, member->kept, member->depth);
+    int bindings = emitter->binding_count;
+    static const char *const names[] = {"row", "from", "part", "hit", "hits", "total", "before", "n", "of", "column"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(emitter, NULL, NULL, names[i]);
+    for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
+    emit_line(emitter, "__shared__ int hits[%d];", THREADS);
+    emit_line(emitter, "for (long row = moec_block(); row < %ld; row += moec_blocks()) {", rows);
+    emitter->indent++;
+    emit_line(emitter, "for (long from = 0; from < %ld; from += moec_threads()) {", turns);
+    emitter->indent++;
+    emit_hits(emitter, member, turns);
+    emit_additions(emitter, member);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    close_loop(emitter, bindings);
+    return (Launch){arena_format(emitter->arena, "%ld", rows), THREADS};
+}
