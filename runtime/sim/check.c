@@ -161,36 +161,38 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
     }
 }
 
-/* ---- the compiler's entries: one for each size and direction ---- */
+/* ---- the compiler's entries: one for each size and direction. Kernels are linked with --wrap, so
+ * that an address sanitizer in the process keeps its own. ---- */
 
 #define ENTRY(name, size)                                                                          \
-    void __asan_load##name(const void *at) {                                                       \
+    void __wrap___asan_load##name(const void *at) {                                                \
         check_access(at, size, false, __builtin_return_address(0));                                \
     }                                                                                              \
-    void __asan_store##name(const void *at) {                                                      \
+    void __wrap___asan_store##name(const void *at) {                                               \
         check_access(at, size, true, __builtin_return_address(0));                                 \
     }
 #define ENTRY_N(name)                                                                              \
-    void __asan_load##name(const void *at, size_t bytes) {                                         \
+    void __wrap___asan_load##name(const void *at, size_t bytes) {                                  \
         if (bytes) check_access(at, bytes, false, __builtin_return_address(0));                    \
     }                                                                                              \
-    void __asan_store##name(const void *at, size_t bytes) {                                        \
+    void __wrap___asan_store##name(const void *at, size_t bytes) {                                 \
         if (bytes) check_access(at, bytes, true, __builtin_return_address(0));                     \
     }
 #pragma GCC visibility push(default)
 #define DECLARE(name)                                                                              \
-    void __asan_load##name(const void *at);                                                        \
-    void __asan_store##name(const void *at);
+    void __wrap___asan_load##name(const void *at);                                                 \
+    void __wrap___asan_store##name(const void *at);
 DECLARE(1_noabort)
-DECLARE(2_noabort) DECLARE(4_noabort) DECLARE(8_noabort)
-    DECLARE(16_noabort) void __asan_loadN_noabort(const void *at, size_t bytes);
-void __asan_storeN_noabort(const void *at, size_t bytes);
-void __asan_handle_no_return(void);
-void __asan_before_dynamic_init(const char *module);
-void __asan_after_dynamic_init(void);
-void *__asan_memcpy(void *to, const void *from, size_t bytes);
-void *__asan_memset(void *to, int value, size_t bytes);
-void *__asan_memmove(void *to, const void *from, size_t bytes);
+DECLARE(2_noabort)
+DECLARE(4_noabort) DECLARE(8_noabort)
+    DECLARE(16_noabort) void __wrap___asan_loadN_noabort(const void *at, size_t bytes);
+void __wrap___asan_storeN_noabort(const void *at, size_t bytes);
+void __wrap___asan_handle_no_return(void);
+void __wrap___asan_before_dynamic_init(const char *module);
+void __wrap___asan_after_dynamic_init(void);
+void *__wrap___asan_memcpy(void *to, const void *from, size_t bytes);
+void *__wrap___asan_memset(void *to, int value, size_t bytes);
+void *__wrap___asan_memmove(void *to, const void *from, size_t bytes);
 #pragma GCC visibility pop
 ENTRY(1_noabort, 1)
 ENTRY(2_noabort, 2)
@@ -200,27 +202,27 @@ ENTRY(16_noabort, 16)
 ENTRY_N(N_noabort)
 
 /* Of no meaning here. */
-void __asan_handle_no_return(void) {
+void __wrap___asan_handle_no_return(void) {
 }
-void __asan_before_dynamic_init(const char *module) {
+void __wrap___asan_before_dynamic_init(const char *module) {
     (void)module;
 }
-void __asan_after_dynamic_init(void) {
+void __wrap___asan_after_dynamic_init(void) {
 }
 
-void *__asan_memcpy(void *to, const void *from, size_t bytes) {
+void *__wrap___asan_memcpy(void *to, const void *from, size_t bytes) {
     check_access(from, bytes, false, __builtin_return_address(0));
     check_access(to, bytes, true, __builtin_return_address(0));
     return memcpy(to, from, bytes);
 }
 
-void *__asan_memmove(void *to, const void *from, size_t bytes) {
+void *__wrap___asan_memmove(void *to, const void *from, size_t bytes) {
     check_access(from, bytes, false, __builtin_return_address(0));
     check_access(to, bytes, true, __builtin_return_address(0));
     return memmove(to, from, bytes);
 }
 
-void *__asan_memset(void *to, int value, size_t bytes) {
+void *__wrap___asan_memset(void *to, int value, size_t bytes) {
     check_access(to, bytes, true, __builtin_return_address(0));
     return memset(to, value, bytes);
 }

@@ -23,16 +23,20 @@ enum {
 };
 enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an image */
 
+typedef struct Function Function;
+
 typedef struct Image {
+    Function *functions; /* all that were asked for */
     char path[64];
     void *handle;
     unsigned char *start, *end, *statics, *statics_end;
 } Image;
 
-typedef struct Function {
+struct Function {
     Image *image;
     const SimKernel *kernel;
-} Function;
+    Function *next;
+};
 
 /* What a stream records while it captures. */
 typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET } WorkKind;
@@ -123,6 +127,11 @@ Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
 }
 
 Result cuModuleUnload(Image *image) {
+    while (image->functions) {
+        Function *next = image->functions->next;
+        free(image->functions);
+        image->functions = next;
+    }
     dlclose(image->handle);
     unlink(image->path);
     free(image);
@@ -135,7 +144,8 @@ Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
     const SimKernel *kernel = dlsym(image->handle, symbol);
     Function *function = kernel ? calloc(1, sizeof *function) : NULL;
     if (!function) return NOT_FOUND;
-    *function = (Function){image, kernel};
+    *function = (Function){image, kernel, image->functions};
+    image->functions = function;
     *found = function;
     return GOOD;
 }
