@@ -44,7 +44,7 @@ static const char text[] =
     "extern \"C\" __global__ void not_waited(float *x) { MOEC_SHARED(float, s); sim_copy_async(s + "
     "4 * threadIdx.x, x, 16); "
     "sim_copy_commit(); x[threadIdx.x] = s[4 * threadIdx.x]; }\n"
-    "extern \"C\" __global__ void misaligned(float *x) { *(float4 *)x = *(float4 *)(x + "
+    "extern \"C\" __global__ void misaligned(float *x) { x[0] = (float)*(double *)(x + "
     "threadIdx.x); }\n";
 
 static struct {
