@@ -62,6 +62,34 @@ bool never_meet(const Expr *one, const Expr *other) {
     return false;
 }
 
+/* The statement adds to the places that the tables of `flat` name, by rows of the relation. */
+static bool goes_by(const Flat *flat, const Relation *relation, const Expr *target) {
+    int found = 0;
+    const Index *row = NULL;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_INDEX || sub->kind == EXPR_NUMBER) continue;
+        if (sub->kind != EXPR_READ || found == flat->count || sub->tensor != flat->of[found++])
+            return false;
+        const Expr *at = sub->args[sub->count - 1];
+        if (at->kind != EXPR_INDEX || at->index->axis != relation->rows || (row && row != at->index))
+            return false;
+        row = at->index;
+    }
+    return found > 0 && found == flat->count;
+}
+
+const Relation *listed_rows(const Program *program, const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP || !statement_is_scatter(statement)) return NULL;
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        if (relation->flats.count &&
+            goes_by(relation->flats.items[0], relation, statement->target))
+            return relation;
+    }
+    return NULL;
+}
+
 bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {
     List writes[2] = {{0}}, reads[2] = {{0}};
     const Statement *both[2] = {one, other};

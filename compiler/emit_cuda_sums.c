@@ -149,12 +149,13 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     emit_line(emitter, "moec_barrier();");
 }
 
-static void emit_additions(Emitter *emitter, Member *member) {
+/* A loop over what belongs to a row; `place` is its number. */
+static void emit_additions(Emitter *emitter, Member *member, const char *loop, const char *place) {
     Text body, *out;
     int summed = member->depth - member->kept;
-    emit_line(emitter, "for (int n = 0; n < total; n++) {");
+    emit_line(emitter, "%s", loop);
     emitter->indent++;
-    emit_line(emitter, "const long of = hits[n];");
+    emit_line(emitter, "const long of = %s;", place);
     body = begin_text(emitter, &out);
     emitter->out = &body;
     emit_line(emitter, "for (long column = moec_thread(); column < %ld; column += moec_threads()) {",
@@ -174,25 +175,44 @@ static void emit_additions(Emitter *emitter, Member *member) {
     text_add_bytes(emitter->out, body.text, body.length);
     emitter->indent--;
     emit_line(emitter, "}");
+}
+
+static void emit_searched(Emitter *emitter, Member *member, long turns) {
+    emit_line(emitter, "for (long from = 0; from < %ld; from += moec_threads()) {", turns);
+    emitter->indent++;
+    emit_hits(emitter, member, turns);
+    emit_additions(emitter, member, "for (int n = 0; n < total; n++) {", "hits[n]");
     emit_line(emitter, "moec_barrier();");
+    emitter->indent--;
+    emit_line(emitter, "}");
+}
+
+/* The same where a relation has listed the rows of each entry. */
+static void emit_listed(Emitter *emitter, Member *member, const Relation *relation) {
+    const char *start = emitter->names[relation->start->id],
+               *list = emitter->names[relation->list->id];
+    emitter->used[relation->start->id] = emitter->used[relation->list->id] = true;
+    const char *text = arena_format(
+        emitter->arena, "for (long n = %s[row]; n < %s[row + 1]; n++) {", start, start);
+    emit_additions(emitter, member, text, arena_format(emitter->arena, "%s[n]", list));
 }
 
 Launch emit_scatter(Emitter *emitter, Nest *nest) {
     Member *member = only_member(emitter, nest);
+    const Relation *relation = listed_rows(emitter->program, member->statement);
+    if (member->depth - member->kept != 1) relation = NULL;
     long rows = rows_of(member), turns = turns_of(member, member->kept, member->depth);
     int bindings = emitter->binding_count;
     static const char *const names[] = {"row", "from", "part", "hit", "hits", "total", "before", "n", "of", "column"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(emitter, NULL, NULL, names[i]);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
-    emit_line(emitter, "__shared__ int hits[%d];", THREADS);
+    if (!relation) emit_line(emitter, "__shared__ int hits[%d];", THREADS);
     emit_line(emitter, "for (long row = moec_block(); row < %ld; row += moec_blocks()) {", rows);
     emitter->indent++;
-    emit_line(emitter, "for (long from = 0; from < %ld; from += moec_threads()) {", turns);
-    emitter->indent++;
-    emit_hits(emitter, member, turns);
-    emit_additions(emitter, member);
-    emitter->indent--;
-    emit_line(emitter, "}");
+    if (relation)
+        emit_listed(emitter, member, relation);
+    else
+        emit_searched(emitter, member, turns);
     close_loop(emitter, bindings);
     return (Launch){arena_format(emitter->arena, "%ld", rows), THREADS};
 }

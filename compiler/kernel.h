@@ -147,6 +147,9 @@ Local *local_in(const Kernel *kernel, const Tensor *tensor);
  * same dimension with it. */
 bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second);
 
+/* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with r its rows; else NULL. */
+const Relation *listed_rows(const Program *program, const Statement *statement);
+
 /* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */
 void plan(Schedule *schedule);
 /* The plan as text: one line a tensor, offsets and lifetimes, then the total. */

@@ -66,6 +66,16 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
     }
 }
 
+/* On a device a scatter goes by the lists of its rows. */
+static void touch_member(Planning *planning, const Kernel *kernel, const Member *member, Touch base) {
+    const Program *program = planning->schedule->program;
+    const Relation *relation = program->device ? listed_rows(program, member->statement) : NULL;
+    touch_statement(planning, member->statement, kernel, base);
+    if (!relation) return;
+    touch_table(planning, relation->start, base);
+    touch_table(planning, relation->list, base);
+}
+
 static void touch_units(Planning *planning, List *units, const ScheduleUnit *top,
                         const ScheduleUnit *repeat) {
     for (int i = 0; i < units->count; i++) {
@@ -77,8 +87,7 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
             unit->last = planning->clock++;
         } else if (unit->kind == UNIT_KERNEL) {
             for (int j = 0; j < unit->kernel->members.count; j++)
-                touch_statement(planning, ((Member *)unit->kernel->members.items[j])->statement,
-                                unit->kernel, base);
+                touch_member(planning, unit->kernel, unit->kernel->members.items[j], base);
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }
