@@ -26,6 +26,17 @@ static const char *const reserved[] = {
 static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
                                                   "state",    "step",    "steps"};
 
+/* Words that CUDA has beyond those of C. */
+static const char *const reserved_on_devices[] = {
+    "alignas",   "alignof",   "and",       "and_eq",   "bitand",    "bitor",    "catch",
+    "class",     "compl",     "constexpr", "decltype", "delete",    "explicit", "export",
+    "friend",    "mutable",   "namespace", "new",      "noexcept",  "not",      "not_eq",
+    "nullptr",   "operator",  "or",        "or_eq",    "private",   "protected", "public",
+    "template",  "this",      "throw",     "try",      "typeid",    "typename", "using",
+    "virtual",   "wchar_t",   "xor",       "xor_eq",   "threadIdx", "blockIdx", "blockDim",
+    "gridDim",   "warpSize",
+};
+
 /* Names that begin so belong to C or to the kernels. */
 static const char *const reserved_starts[] = {"_",   "moec", "MOEC", "kernel_", "run_",
                                               "FP_", "INT",  "UINT", "SIZE_",   "omp_"};
@@ -42,6 +53,9 @@ static bool is_taken(const Emitter *emitter, const char *name) {
     bool update = emitter->program->graph == GRAPH_UPDATE;
     for (size_t i = 0; update && i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
         if (strcmp(reserved_in_updates[i], name) == 0) return true;
+    bool device = emitter->program->device;
+    for (size_t i = 0; device && i < sizeof reserved_on_devices / sizeof *reserved_on_devices; i++)
+        if (strcmp(reserved_on_devices[i], name) == 0) return true;
     for (int i = 0; i < emitter->program->tensors.count; i++)
         if (emitter->names[i] && strcmp(emitter->names[i], name) == 0) return true;
     for (int i = 0; i < emitter->binding_count; i++)
