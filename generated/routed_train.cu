@@ -1,0 +1,1012 @@
+/* Written by moec to stand alone: the kernels that the program beside it launches. */
+#include "kernels.cuh"
+
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:36
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:36
+   balance[0] = 0   -- std/moe.moe:69
+   busiest[0] = 0   -- std/moe.moe:72
+   query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
+   query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
+   query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
+extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
+        const float *__restrict__ embedding, float *__restrict__ x_2,
+        float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
+        float *__restrict__ balance, float *__restrict__ busiest)
+{
+    moec_barrier();
+    for (long part = moec_thread(); part < 2048; part += moec_threads()) {
+        const long b = (unsigned)part / 1024u;
+        const long s = (unsigned)part / 32u % 32u;
+        const long d = (unsigned)part % 32u;
+        const long tokens_at = (long)tokens[b * 32 + s];
+        float x = embedding[tokens_at * 32 + d];
+        x_2[(b * 32 + s) * 32 + d] = x;
+    }
+    moec_barrier();
+    if (moec_thread() == 0) balance[0] = 0.0f;
+    moec_barrier();
+    if (moec_thread() == 0) busiest[0] = 0.0f;
+    moec_barrier();
+    for (long part = moec_thread(); part < 256; part += moec_threads()) {
+        const long s = (unsigned)part / 8u;
+        const long e = (unsigned)part % 8u;
+        float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+        query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
+        query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
+                1.0f) * moec_sin(query_rotary_angle);
+    }
+    moec_barrier();
+}
+
+/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
+   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+   attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
+        float *__restrict__ attention_norm_hidden, const float *__restrict__ block_attention_norm_weight,
+        float *__restrict__ attention_norm_y_2)
+{
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float attention_norm_hidden_sum = 0.0f;
+        for (long d = 0; d < 32; d++) {
+            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            attention_norm_hidden_sum += x_2_at * x_2_at;
+        }
+        float attention_norm_hidden_now = attention_norm_hidden_sum;
+        attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
+        float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+        for (long d = 0; d < 32; d++) {
+            float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
+            attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i * 32
+                    + d];
+        }
+    }
+    moec_barrier();
+}
+
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+   key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
+        * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
+extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ attention_q,
+        const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
+        const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
+        float *__restrict__ key_rotary_y)
+{
+    for (long turn = moec_first(); turn < 2048; turn += moec_step()) {
+        const long b = (unsigned)turn / 1024u;
+        const long s = (unsigned)turn / 32u % 32u;
+        const long h = (unsigned)turn / 8u % 4u;
+        const long e = (unsigned)turn % 8u;
+        query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4 + h) * 8
+                + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
+                % 8)] * query_rotary_sine[s * 8 + e]);
+        key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_k[((b * 32 + s) * 4 + h) * 8 + e]
+                * query_rotary_cosine[s * 8 + e]) + (attention_k[((b * 32 + s) * 4 + h) * 8 + ((e + 4) % 8)]
+                * query_rotary_sine[s * 8 + e]);
+    }
+}
+
+struct options_train_3 {
+    static constexpr long batch = 2, queries = 32, keys = 32;
+    static constexpr int heads = 4, key_heads = 4, value_heads = 4;
+    static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
+    static constexpr long window = 0, best = 0, parts = 16;
+    static constexpr float scale = 0.353553391f, cap = 0.0f;
+};
+extern "C" __global__ void __launch_bounds__(128) attend_train_3(const float *q, const float *k, const float *v, const float *sink,
+    float *o, float *lse)
+{
+    moec_attend<options_train_3>(q, k, v, sink, o, lse);
+}
+
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:45
+   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
+        const float *__restrict__ attention_y, float *__restrict__ x_3, float *__restrict__ ffn_norm_hidden,
+        const float *__restrict__ block_ffn_norm_weight, float *__restrict__ ffn_norm_y_2)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        float ffn_norm_hidden_sum = 0.0f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
+                    + s) * 32 + d];
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            ffn_norm_hidden_sum += x_3_at * x_3_at;
+        }
+        ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
+        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
+        moec_barrier();
+        if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
+        moec_barrier();
+        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        }
+        moec_barrier();
+    }
+}
+
+/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:38
+   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:38
+   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:38
+   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38 */
+extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_logit,
+        float *__restrict__ ffn_hidden_3, float *__restrict__ ffn_hidden_4, float *__restrict__ ffn_p)
+{
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float ffn_hidden_2 = -INFINITY;
+        for (long n = 0; n < 4; n++) {
+            ffn_hidden_2 = moec_max(ffn_hidden_2, ffn_logit[(b * 32 + s) * 4 + n]);
+        }
+        float ffn_hidden_4_sum = 0.0f;
+        for (long n = 0; n < 4; n++) {
+            ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp((ffn_logit[(b * 32 + s) * 4 + n]
+                    - (ffn_hidden_2)));
+            ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+        }
+        float ffn_hidden_4_now = ffn_hidden_4_sum;
+        ffn_hidden_4[(i * 2 + b) * 32 + s] = ffn_hidden_4_now;
+        for (long n = 0; n < 4; n++) {
+            ffn_p[(b * 32 + s) * 4 + n] = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4_now;
+        }
+    }
+    moec_barrier();
+}
+
+/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:54
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:54
+   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:58
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:59
+   ffn_y[b,s,d] = 0   -- std/moe.moe:63 */
+extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_p,
+        const float *__restrict__ chosen, float *__restrict__ ffn_load, float *__restrict__ ffn_total,
+        float *__restrict__ ffn_weight, float *__restrict__ ffn_y)
+{
+    moec_barrier();
+    for (long n = moec_thread(); n < 4; n += moec_threads()) {
+        float ffn_hidden_5 = 0.0f;
+        for (long b = 0; b < 2; b++) {
+            float ffn_hidden_5_part = 0.0f;
+            for (long s = 0; s < 32; s++) {
+                ffn_hidden_5_part += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+            }
+            ffn_hidden_5 += ffn_hidden_5_part;
+        }
+        ffn_load[i * 4 + n] = ffn_hidden_5 * 0.015625f;
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float ffn_total_sum = 0.0f;
+        for (long n = 0; n < 4; n++) {
+            ffn_total_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
+        }
+        float ffn_total_now = ffn_total_sum;
+        ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+        for (long n = 0; n < 4; n++) {
+            ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n] / moec_where(moec_lt(0.0f,
+                    ffn_total_now), ffn_total_now, 1.0f);
+        }
+        for (long d = 0; d < 32; d++) {
+            ffn_y[(b * 32 + s) * 32 + d] = 0.0f;
+        }
+    }
+    moec_barrier();
+}
+
+/* act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19 */
+extern "C" __global__ void kernel_train_7(long i, const float *__restrict__ expert_hidden,
+        float *__restrict__ act_y)
+{
+    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
+        const long r = (unsigned)turn / 48u;
+        const long f = (unsigned)turn % 48u;
+        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+        act_y[r * 48 + f] = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+    }
+}
+
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ act_y,
+        const float *__restrict__ expert_hidden_2, float *__restrict__ expert_h)
+{
+    moec_barrier();
+    for (long part = moec_thread(); part < 6144; part += moec_threads()) {
+        const long r = (unsigned)part / 48u;
+        const long f = (unsigned)part % 48u;
+        expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+    }
+    moec_barrier();
+}
+
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
+        * expert_y[i,r,d]   -- std/moe.moe:63
+   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:69
+   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:69
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:72 */
+extern "C" __global__ void kernel_train_9(long i, const float *__restrict__ ffn_p,
+        const float *__restrict__ ffn_load, const float *__restrict__ ffn_weight,
+        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_hidden_9,
+        float *__restrict__ ffn_hidden_10, const int32_t *__restrict__ chosen_batch,
+        const int32_t *__restrict__ chosen_s, const int32_t *__restrict__ chosen_n)
+{
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        for (long r = 0; r < 128; r++) {
+            const long chosen_batch_at = (long)chosen_batch[r];
+            const long chosen_s_at = (long)chosen_s[r];
+            const long chosen_n_at = (long)chosen_n[r];
+            ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += ffn_weight[(chosen_batch_at * 32
+                    + chosen_s_at) * 4 + chosen_n_at] * expert_y[(i * 128 + r) * 32 + d];
+        }
+    }
+    moec_barrier();
+    float ffn_hidden_9_sum = 0.0f;
+    float ffn_hidden_10_sum = -INFINITY;
+    for (long n = moec_thread(); n < 4; n += moec_threads()) {
+        float ffn_hidden_8 = 0.0f;
+        for (long b = 0; b < 2; b++) {
+            float ffn_hidden_8_part = 0.0f;
+            for (long s = 0; s < 32; s++) {
+                ffn_hidden_8_part += ffn_p[(b * 32 + s) * 4 + n];
+            }
+            ffn_hidden_8 += ffn_hidden_8_part;
+        }
+        ffn_hidden_9_sum += (ffn_load[i * 4 + n]) * (ffn_hidden_8 * 0.015625f);
+        ffn_hidden_10_sum = moec_max(ffn_hidden_10_sum, ffn_load[i * 4 + n]);
+    }
+    ffn_hidden_9_sum = moec_block_sum(ffn_hidden_9_sum);
+    ffn_hidden_10_sum = moec_block_max(ffn_hidden_10_sum);
+    moec_barrier();
+    if (moec_thread() == 0) ffn_hidden_9[0] = ffn_hidden_9_sum;
+    moec_barrier();
+    if (moec_thread() == 0) ffn_hidden_10[0] = ffn_hidden_10_sum;
+    moec_barrier();
+}
+
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
+extern "C" __global__ void kernel_train_10(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_y, const float *__restrict__ ffn_hidden_9,
+        const float *__restrict__ ffn_hidden_10, float *__restrict__ balance, float *__restrict__ busiest)
+{
+    const float ffn_hidden_9_at = ffn_hidden_9[0];
+    const float ffn_hidden_10_at = ffn_hidden_10[0];
+    moec_barrier();
+    for (long part = moec_thread(); part < 2048; part += moec_threads()) {
+        const long b = (unsigned)part / 1024u;
+        const long s = (unsigned)part / 32u % 32u;
+        const long d = (unsigned)part % 32u;
+        x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b * 32
+                + s) * 32 + d];
+    }
+    moec_barrier();
+    if (moec_thread() == 0) balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9_at);
+    moec_barrier();
+    if (moec_thread() == 0) busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10_at);
+    moec_barrier();
+}
+
+/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
+   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_11(const float *__restrict__ x_2,
+        float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
+        float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
+        float *__restrict__ final_norm_y_2)
+{
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float final_norm_hidden_sum = 0.0f;
+        for (long d = 0; d < 32; d++) {
+            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            final_norm_hidden_sum += x_2_at * x_2_at;
+        }
+        float final_norm_hidden_now = final_norm_hidden_sum;
+        final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
+        float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+        final_norm_root[b * 32 + s] = final_norm_root_now;
+        for (long d = 0; d < 32; d++) {
+            float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
+            final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
+            final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+        }
+    }
+    moec_barrier();
+}
+
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
+extern "C" __global__ void kernel_train_12(const float *__restrict__ logits, float *__restrict__ hidden_2,
+        float *__restrict__ hidden_3)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        float hidden_2_sum = -INFINITY;
+        for (long v = moec_thread(); v < 64; v += moec_threads()) {
+            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+        }
+        hidden_2_sum = moec_block_max(hidden_2_sum);
+        float hidden_2_now = hidden_2_sum;
+        moec_barrier();
+        if (moec_thread() == 0) hidden_2[b * 32 + s] = hidden_2_now;
+        moec_barrier();
+        float hidden_3_sum = 0.0f;
+        for (long v = moec_thread(); v < 64; v += moec_threads()) {
+            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+        }
+        hidden_3_sum = moec_block_sum(hidden_3_sum);
+        moec_barrier();
+        if (moec_thread() == 0) hidden_3[b * 32 + s] = hidden_3_sum;
+        moec_barrier();
+    }
+}
+
+/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:62
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:62
+   balance_2 = balance[4]   -- std/moe.moe:69
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:62
+   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
+   d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
+extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
+        const float *__restrict__ balance, const float *__restrict__ busiest,
+        const float *__restrict__ logits, const float *__restrict__ hidden_2,
+        const float *__restrict__ hidden_3, float *__restrict__ loss, float *__restrict__ balance_2,
+        float *__restrict__ total, float *__restrict__ busiest_2, const float *__restrict__ loss_scale,
+        float *__restrict__ d_hidden_4, float *__restrict__ d_balance_3, float *__restrict__ d_hidden_3)
+{
+    const float loss_scale_at = loss_scale[0];
+    float hidden_4 = 0.0f;
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        const long targets_at = (long)targets[b * 32 + s];
+        hidden_4 += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32 + s) * 64
+                + targets_at];
+    }
+    hidden_4 = moec_block_sum(hidden_4);
+    moec_barrier();
+    if (moec_thread() == 0) loss[0] = hidden_4 * 0.015625f;
+    moec_barrier();
+    float balance_2_now = balance[0];
+    moec_barrier();
+    if (moec_thread() == 0) balance_2[0] = balance_2_now;
+    moec_barrier();
+    if (moec_thread() == 0) total[0] = (hidden_4 * 0.015625f) + balance_2_now;
+    moec_barrier();
+    if (moec_thread() == 0) busiest_2[0] = busiest[0] * 0.25f;
+    moec_barrier();
+    float d_hidden_4_now = loss_scale_at * 0.015625f;
+    moec_barrier();
+    if (moec_thread() == 0) d_hidden_4[0] = d_hidden_4_now;
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        d_hidden_3[b * 32 + s] = d_hidden_4_now * (1.0f / hidden_3[b * 32 + s]);
+    }
+    moec_barrier();
+    if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
+    moec_barrier();
+}
+
+/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
+extern "C" __global__ void kernel_train_14(const int32_t *__restrict__ targets,
+        const float *__restrict__ logits, const float *__restrict__ hidden_2,
+        const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
+        float *__restrict__ d_logits)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        const long targets_at = (long)targets[b * 32 + s];
+        const float d_hidden_4_at = d_hidden_4[0];
+        moec_barrier();
+        for (long v = moec_thread(); v < 64; v += moec_threads()) {
+            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3[b * 32 + s] * moec_exp((logits[(b * 32 + s) * 64
+                    + v] - (hidden_2[b * 32 + s])));
+        }
+        moec_barrier();
+        if (moec_thread() == 0) d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4_at;
+        moec_barrier();
+    }
+}
+
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
+        + x_2[4,b,s,d])   -- std/decoder.moe:36 */
+extern "C" __global__ void kernel_train_15(const float *__restrict__ final_norm_y,
+        const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
+{
+    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
+        const long turn = moec_column(from, 32);
+        const long d = turn;
+        float d_final_norm_weight_sum = 0.0f;
+        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
+            const long b = (unsigned)part / 32u;
+            const long s = (unsigned)part % 32u;
+            d_final_norm_weight_sum += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32 + s)
+                    * 32 + d];
+        }
+        d_final_norm_weight_sum = moec_column_sum(d_final_norm_weight_sum);
+        moec_barrier();
+        if (moec_thread() < 32 && from
+                + moec_thread() == turn) d_final_norm_weight[d] += d_final_norm_weight_sum;
+        moec_barrier();
+    }
+}
+
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
+        + x_2[4,b,s,d])   -- std/decoder.moe:36 */
+extern "C" __global__ void kernel_train_16(const float *__restrict__ x_2,
+        const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
+        const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
+        float *__restrict__ d_x_2)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        __shared__ float d_final_norm_y_3[32];
+        float d_final_norm_root = 0.0f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
+            d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+        }
+        d_final_norm_root = moec_block_sum(d_final_norm_root);
+        moec_barrier();
+        float d_final_norm_hidden = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
+                / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[d] * final_norm_root[b * 32 + s])
+                    + (d_final_norm_hidden * (x_2_at + x_2_at));
+        }
+        moec_barrier();
+    }
+}
+
+/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:69
+   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:69
+   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
+        1)   -- std/moe.moe:59
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33 */
+extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn_hidden_3,
+        const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
+        const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
+        float *__restrict__ d_ffn_hidden_8, float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
+{
+    float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
+    moec_barrier();
+    for (long n = moec_thread(); n < 4; n += moec_threads()) {
+        d_ffn_hidden_8[n] = (d_ffn_hidden_9 * (ffn_load[i * 4 + n])) * 0.015625f;
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        for (long n = 0; n < 4; n++) {
+            float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4[(i * 2 + b)
+                    * 32 + s];
+            ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
+            const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+            ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now / moec_where(moec_lt(0.0f,
+                    ffn_total_at), ffn_total_at, 1.0f);
+        }
+        for (long d = 0; d < 32; d++) {
+            d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
+        }
+    }
+    moec_barrier();
+}
+
+/* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
+          -- std/moe.moe:63
+   d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
+   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ expert_hidden,
+        const float *__restrict__ expert_hidden_2, const float *__restrict__ expert_y,
+        const float *__restrict__ d_x_2, float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_y,
+        const float *__restrict__ ffn_weight_again, float *__restrict__ act_y_again,
+        float *__restrict__ expert_h_again, const int32_t *__restrict__ chosen_batch_2,
+        const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_n_2)
+{
+    for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
+        const long r = turn;
+        const long chosen_batch_2_at = (long)chosen_batch_2[r];
+        const long chosen_s_2_at = (long)chosen_s_2[r];
+        const long chosen_n_2_at = (long)chosen_n_2[r];
+        float d_ffn_weight_sum = 0.0f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            d_ffn_weight_sum += d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at) * 32
+                    + d] * expert_y[(i * 128 + r) * 32 + d];
+            d_expert_y[r * 32 + d] = d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
+                    * 32 + d] * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4
+                    + chosen_n_2_at];
+        }
+        d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
+        moec_barrier();
+        if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
+        moec_barrier();
+        for (long f = moec_thread(); f < 48; f += moec_threads()) {
+            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+            float act_y_again_now = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+            act_y_again[r * 48 + f] = act_y_again_now;
+            expert_h_again[r * 48 + f] = act_y_again_now * expert_hidden_2[(i * 128 + r) * 48 + f];
+        }
+        moec_barrier();
+    }
+}
+
+/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_19(const float *__restrict__ d_expert_h,
+        float *__restrict__ d_expert_hidden_2, const float *__restrict__ act_y_again)
+{
+    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
+        const long r = (unsigned)turn / 48u;
+        const long f = (unsigned)turn % 48u;
+        d_expert_hidden_2[r * 48 + f] = d_expert_h[r * 48 + f] * act_y_again[r * 48 + f];
+    }
+}
+
+/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        float *__restrict__ ffn_norm_root_again, float *__restrict__ ffn_norm_y_again,
+        float *__restrict__ ffn_norm_y_2_again)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                + 1e-06f));
+        moec_barrier();
+        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
+                    + d];
+        }
+        moec_barrier();
+    }
+}
+
+/* d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
+   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:33 */
+extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ expert_hidden,
+        const float *__restrict__ expert_hidden_2, const float *__restrict__ d_expert_h,
+        float *__restrict__ d_expert_hidden_3)
+{
+    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
+        const long r = (unsigned)turn / 48u;
+        const long f = (unsigned)turn % 48u;
+        float d_act_y = d_expert_h[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+        const float part = moec_sigmoid(expert_hidden_at);
+        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at * (part * (1.0f - part))));
+    }
+}
+
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:33
+   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+          -- std/moe.moe:59
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
+        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:59
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
+        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:38
+   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:38
+   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:38
+   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
+          -- std/moe.moe:38
+   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:36 */
+extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ ffn_hidden_3,
+        const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
+        const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
+        const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ d_ffn_logit, const float *__restrict__ ffn_p_again,
+        const float *__restrict__ ffn_weight_again, const int32_t *__restrict__ chosen_batch_2,
+        const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_row_2,
+        const float *__restrict__ d_ffn_norm_y_2_rows)
+{
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        for (long r = 0; r < 128; r++) {
+            const long chosen_batch_2_at = (long)chosen_batch_2[r];
+            const long chosen_s_2_at = (long)chosen_s_2[r];
+            d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] += d_ffn_norm_y_2_rows[r * 32
+                    + d];
+        }
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float d_ffn_p[4];
+        float d_ffn_total_sum = 0.0f;
+        for (long n = 0; n < 4; n++) {
+            const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+            d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                    * ffn_weight_again[(b * 32 + s) * 4 + n];
+        }
+        const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+        const float part_2 = moec_lt(0.0f, ffn_total_at);
+        float d_ffn_total = -moec_where(part_2, ((1.0f / moec_where(part_2, ffn_total_at,
+                1.0f)) * d_ffn_total_sum), 0.0f);
+        float d_ffn_hidden_4_sum = 0.0f;
+        for (long n = 0; n < 4; n++) {
+            const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+            const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
+            d_ffn_p[n] = (d_ffn_hidden_8[n] + ((chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                    * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2,
+                    1.0f)))) + (d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n]);
+            d_ffn_hidden_4_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
+        }
+        float d_ffn_hidden_4 = -((1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]) * d_ffn_hidden_4_sum);
+        for (long n = 0; n < 4; n++) {
+            float d_ffn_hidden_3 = (d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
+                    + d_ffn_hidden_4;
+            d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3 * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+        }
+    }
+    moec_barrier();
+}
+
+/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
+{
+    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
+        const long turn = moec_column(from, 32);
+        const long d = turn;
+        float d_block_ffn_norm_weight_sum = 0.0f;
+        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
+            const long b = (unsigned)part / 32u;
+            const long s = (unsigned)part % 32u;
+            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b * 32
+                    + s) * 32 + d];
+        }
+        d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
+        moec_barrier();
+        if (moec_thread() < 32 && from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
+                + d] += d_block_ffn_norm_weight_sum;
+        moec_barrier();
+    }
+}
+
+/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2,
+        const float *__restrict__ attention_norm_hidden,
+        const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
+        float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        __shared__ float d_ffn_norm_y_3[32];
+        float d_ffn_norm_root = 0.0f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            d_ffn_norm_y_3[d] = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i * 32 + d];
+            d_ffn_norm_root += d_ffn_norm_y_3[d] * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        }
+        d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
+        moec_barrier();
+        float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
+                / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
+                    + (d_ffn_norm_y_3[d] * ffn_norm_root_again[b * 32 + s])) + (d_ffn_norm_hidden * (x_3_at
+                    + x_3_at));
+        }
+        moec_barrier();
+        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f) + 1e-06f));
+        moec_barrier();
+        if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    * attention_norm_root_again_now;
+            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * 32 + d];
+        }
+        moec_barrier();
+    }
+}
+
+struct options_train_25 {
+    static constexpr long batch = 2, queries = 32, keys = 32;
+    static constexpr int heads = 4, key_heads = 4, value_heads = 4;
+    static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
+    static constexpr long window = 0, best = 0, parts = 16;
+    static constexpr float scale = 0.353553391f, cap = 0.0f;
+};
+extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_25(const float *q, const float *k, const float *v, const float *sink, const float *o,
+    const float *lse, const float *output_grad, float *first)
+{
+    moec_attend_grad_query<options_train_25>(q, k, v, sink, o, lse, output_grad, first);
+}
+extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_25(const float *q, const float *k, const float *v, const float *sink, const float *o,
+    const float *lse, const float *output_grad, float *first, float *second)
+{
+    moec_attend_grad_both<options_train_25>(q, k, v, sink, o, lse, output_grad, first, second);
+}
+
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
+extern "C" __global__ void kernel_train_26(const float *__restrict__ query_rotary_cosine,
+        const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
+        const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
+        float *__restrict__ d_attention_q)
+{
+    for (long turn = moec_first(); turn < 2048; turn += moec_step()) {
+        const long b = (unsigned)turn / 1024u;
+        const long s = (unsigned)turn / 32u % 32u;
+        const long h = (unsigned)turn / 8u % 4u;
+        const long e = (unsigned)turn % 8u;
+        d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
+                % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+        d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
+                % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+    }
+}
+
+/* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:9
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
+        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
+extern "C" __global__ void kernel_train_27(long i, const float *__restrict__ d_attention_norm_y_2,
+        float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
+{
+    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
+        const long turn = moec_column(from, 32);
+        const long d = turn;
+        float d_block_attention_norm_weight_sum = 0.0f;
+        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
+            const long b = (unsigned)part / 32u;
+            const long s = (unsigned)part % 32u;
+            d_block_attention_norm_weight_sum += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                    * attention_norm_y_again[(b * 32 + s) * 32 + d];
+        }
+        d_block_attention_norm_weight_sum = moec_column_sum(d_block_attention_norm_weight_sum);
+        moec_barrier();
+        if (moec_thread() < 32 && from + moec_thread() == turn) d_block_attention_norm_weight[i * 32
+                + d] += d_block_attention_norm_weight_sum;
+        moec_barrier();
+    }
+}
+
+/* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:9
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
+        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
+extern "C" __global__ void kernel_train_28(long i, const float *__restrict__ x_2,
+        const float *__restrict__ attention_norm_hidden,
+        const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
+        const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
+        const float *__restrict__ attention_norm_root_again)
+{
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        __shared__ float d_attention_norm_y_3[32];
+        float d_attention_norm_root = 0.0f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            d_attention_norm_y_3[d] = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                    * block_attention_norm_weight[i * 32 + d];
+            d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+        }
+        d_attention_norm_root = moec_block_sum(d_attention_norm_root);
+        moec_barrier();
+        float d_attention_norm_hidden = (d_attention_norm_root * (((-0.5f) * attention_norm_root_again[b * 32
+                + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        moec_barrier();
+        for (long d = moec_thread(); d < 32; d += moec_threads()) {
+            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
+                    + (d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]))
+                    + (d_attention_norm_hidden * (x_2_at + x_2_at));
+        }
+        moec_barrier();
+    }
+}
+
+/* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
+extern "C" __global__ void kernel_train_29(long i, float *__restrict__ d_balance_3)
+{
+    moec_barrier();
+    if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
+    moec_barrier();
+}
+
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
+extern "C" __global__ void kernel_train_30(const int32_t *__restrict__ tokens,
+        const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
+{
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        for (long b = 0; b < 2; b++) {
+            for (long s = 0; s < 32; s++) {
+                const long tokens_at = (long)tokens[b * 32 + s];
+                d_embedding[tokens_at * 32 + d] += d_x_2[(b * 32 + s) * 32 + d];
+            }
+        }
+    }
+    moec_barrier();
+}
+
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:12
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:13
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:11
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
+extern "C" __global__ void update_step(float *weight, const float *gradient, float *state_0, float *state_1, long elements,
+                                       const float *scalars)
+{
+    float *const state[] = {state_0, state_1};
+    const float *const lr = scalars + 0;
+    const float *const step_2 = scalars + 1;
+    const float *const matrix = scalars + 2;
+    const float *const clip = scalars + 3;
+    float *const m = state[0];
+    float *const v = state[1];
+    float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_2[0]));
+    float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_2[0]));
+    for (long turn = moec_first(); turn < elements; turn += moec_step()) {
+        const long elements_2 = turn;
+        const float clip_at = clip[0];
+        const float lr_at = lr[0];
+        const float matrix_at = matrix[0];
+        float g = clip_at * gradient[elements_2];
+        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
+        m[elements_2] = m_now;
+        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
+        v[elements_2] = v_now;
+        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
+                + 1e-08f)) + ((0.1f * matrix_at) * weight[elements_2])));
+        weight[elements_2] = weight_now;
+    }
+}
+
+extern "C" {
+extern const void *const moec_kernel_functions[] = {
+    (const void *)kernel_train_0,
+    (const void *)kernel_train_1,
+    (const void *)kernel_train_2,
+    (const void *)attend_train_3,
+    (const void *)kernel_train_4,
+    (const void *)kernel_train_5,
+    (const void *)moec_top,
+    (const void *)moec_pack_count,
+    (const void *)moec_pack_begin,
+    (const void *)moec_pack_fill,
+    (const void *)moec_pack_count_others,
+    (const void *)moec_pack_begin_others,
+    (const void *)moec_pack_list,
+    (const void *)kernel_train_6,
+    (const void *)moec_rows_by_weight_exact,
+    (const void *)kernel_train_7,
+    (const void *)kernel_train_8,
+    (const void *)kernel_train_9,
+    (const void *)kernel_train_10,
+    (const void *)kernel_train_11,
+    (const void *)kernel_train_12,
+    (const void *)kernel_train_13,
+    (const void *)kernel_train_14,
+    (const void *)kernel_train_15,
+    (const void *)kernel_train_16,
+    (const void *)kernel_train_17,
+    (const void *)kernel_train_18,
+    (const void *)moec_rows_by_rows_exact,
+    (const void *)kernel_train_19,
+    (const void *)kernel_train_20,
+    (const void *)kernel_train_21,
+    (const void *)kernel_train_22,
+    (const void *)kernel_train_23,
+    (const void *)kernel_train_24,
+    (const void *)attend_grad_query_train_25,
+    (const void *)attend_grad_both_train_25,
+    (const void *)kernel_train_26,
+    (const void *)kernel_train_27,
+    (const void *)kernel_train_28,
+    (const void *)kernel_train_29,
+    (const void *)kernel_train_30,
+    (const void *)update_step,
+    (const void *)moec_product_exact,
+    (const void *)moec_product_rounded,
+};
+}
