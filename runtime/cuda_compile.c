@@ -1,6 +1,7 @@
 #include "cuda_compile.h"
 
 #include "complain.h"
+#include "cuda_parts.h"
 #include "embedded.h"
 #include "files.h"
 #include "hashing.h"
@@ -16,13 +17,13 @@
 
 enum { HEADER_LIMIT = 64, LOG_LIMIT = 4000 };
 
-/* The headers that CUDA text may include, by their base names. */
-static int take_headers(const char **names, const char **texts) {
+/* The headers that CUDA text may include, by their base names; texts are new strings. */
+static int take_headers(bool bare, const char **names, char **texts) {
     int count = 0;
     for (const EmbeddedFile *file = embedded_files; file->name && count < HEADER_LIMIT; file++) {
         if (!embedded_is_header(file)) continue;
         names[count] = embedded_base(file);
-        texts[count++] = file->text;
+        texts[count++] = bare ? cuda_part(file->text, -1, 1) : memory_format("%s", file->text);
     }
     return count;
 }
@@ -54,7 +55,7 @@ static char *cache_path(const CudaLibrary *library, const CudaText *text) {
     hash_text(state, text->text);
     for (const EmbeddedFile *file = embedded_files; file->name; file++)
         if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
-    const int architecture[] = {text->major, text->minor};
+    const int architecture[] = {text->major, text->minor, text->bare};
     XXH3_128bits_update(state, architecture, sizeof architecture);
     hash_library(state, library);
     XXH128_hash_t hash = XXH3_128bits_digest(state);
@@ -96,11 +97,14 @@ static char *architecture_option(const CudaText *text) {
 
 static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     const CudaCompiler *compiler = &library->compiler;
-    const char *names[HEADER_LIMIT], *texts[HEADER_LIMIT];
-    int count = take_headers(names, texts);
+    const char *names[HEADER_LIMIT] = {NULL};
+    char *texts[HEADER_LIMIT] = {NULL};
+    int count = take_headers(text->bare, names, texts);
     CudaCompilation *program = NULL;
-    if (compiler->create(&program, text->text, text->name, count, texts, names))
-        return complain(NULL, "NVRTC cannot begin with %s", text->name);
+    int error = compiler->create(&program, text->text, text->name, count,
+                                 (const char *const *)texts, names);
+    for (int i = 0; i < count; i++) free(texts[i]);
+    if (error) return complain(NULL, "NVRTC cannot begin with %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||

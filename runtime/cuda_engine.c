@@ -8,6 +8,7 @@
 
 #include "complain.h"
 #include "cuda_compile.h"
+#include "cuda_parts.h"
 #include "cuda_products.h"
 #include "memory.h"
 #include "seconds.h"
@@ -16,8 +17,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { CAPTURE_LIMIT = 16, SUM_BLOCKS = 512, SUM_THREADS = 256, PLAIN_SHARED = 48 << 10 };
+enum {
+    CAPTURE_LIMIT = 16,
+    PART_LIMIT = 8,
+    LEAST_KERNELS = 12,
+    SUM_BLOCKS = 512,
+    SUM_THREADS = 256,
+    PLAIN_SHARED = 48 << 10
+};
 
 /* What decides the arguments of all kernels of a call. */
 typedef struct CaptureKey {
@@ -34,7 +43,8 @@ typedef struct Capture {
 typedef struct CudaEngine {
     Engine base;
     CudaDevice *device;
-    CudaModule *program, *sums;
+    CudaModule *modules[PART_LIMIT + 1]; /* parts of the program, then the sums */
+    int module_count;
     CudaFunction **functions; /* by the table's kernel numbers */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
@@ -109,8 +119,8 @@ static void *make_image(void *data) {
 }
 
 static bool make_images(CudaDevice *device, Making *makings, int count) {
-    pthread_t threads[2];
-    bool started[2] = {false}, good = true;
+    pthread_t threads[PART_LIMIT + 1];
+    bool started[PART_LIMIT + 1] = {false}, good = true;
     for (int i = 0; i < count; i++) {
         makings[i].library = device->library;
         makings[i].text.major = device->major;
@@ -126,38 +136,57 @@ static bool make_images(CudaDevice *device, Making *makings, int count) {
     return good;
 }
 
-static bool load_functions(CudaEngine *engine, const Making *makings) {
+/* Looks in the modules one after the other: which part has a kernel is nobody's business. */
+static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
+    CudaFunction *function = NULL;
+    for (int i = 0; i < engine->module_count; i++)
+        if (!engine->device->library->driver.function_get(&function, engine->modules[i], name))
+            return function;
+    complain("please report this with the spec", "the program has no kernel %s", name);
+    return NULL;
+}
+
+static bool load_functions(CudaEngine *engine, const Making *makings, int count) {
     CudaDevice *device = engine->device;
-    const CudaDriver *driver = &device->library->driver;
     const MoecTable *table = engine->base.table;
-    bool good = cuda_good(device, driver->module_load(&engine->program, makings[0].image.bytes),
-                          "loading the program") &&
-                cuda_good(device, driver->module_load(&engine->sums, makings[1].image.bytes),
-                          "loading the sums");
+    bool good = true;
+    for (int i = 0; i < count && good; i++) {
+        good = cuda_good(
+            device,
+            device->library->driver.module_load(&engine->modules[i], makings[i].image.bytes),
+            "loading the kernels");
+        engine->module_count += good;
+    }
     engine->functions = memory_new(sizeof(CudaFunction *) * (size_t)(table->kernel_count + 1));
     for (int i = 0; good && i < table->kernel_count; i++)
-        good = cuda_good(
-            device, driver->function_get(&engine->functions[i], engine->program, table->kernels[i]),
-            table->kernels[i]);
-    return good &&
-           cuda_good(device,
-                     driver->function_get(&engine->square_parts, engine->sums, "moec_square_parts"),
-                     "the sums") &&
-           cuda_good(device,
-                     driver->function_get(&engine->square_total, engine->sums, "moec_square_total"),
-                     "the sums");
+        good = (engine->functions[i] = find_function(engine, table->kernels[i])) != NULL;
+    return good && (engine->square_parts = find_function(engine, "moec_square_parts")) &&
+           (engine->square_total = find_function(engine, "moec_square_total"));
+}
+
+/* How many parts to compile side by side: one a processor, when there is enough for each. */
+static int part_count(const MoecTable *table) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = table->kernel_count / LEAST_KERNELS;
+    long parts = processors < worth ? processors : worth;
+    return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
 static bool load(CudaEngine *engine, const char *kernels, bool keep) {
-    Making makings[2] = {
-        {.text = {.name = "program.cu", .text = kernels, .keep = keep}},
-        {.text = {.name = "sums.cu", .text = "#include \"sums.cuh\"\n", .keep = keep}},
-    };
+    Making makings[PART_LIMIT + 1] = {{.good = false}};
+    char *texts[PART_LIMIT];
+    int parts = part_count(engine->base.table);
+    for (int i = 0; i < parts; i++) {
+        texts[i] = cuda_part(kernels, i, parts);
+        makings[i].text =
+            (CudaText){.name = "program.cu", .text = texts[i], .bare = i > 0, .keep = keep};
+    }
+    makings[parts].text =
+        (CudaText){.name = "sums.cu", .text = "#include \"sums.cuh\"\n", .keep = keep};
     double start = seconds_now();
-    bool good = make_images(engine->device, makings, 2);
+    bool good = make_images(engine->device, makings, parts + 1);
     double made = seconds_now();
     engine->base.cached = makings[0].image.cached;
-    good = good && load_functions(engine, makings);
+    good = good && load_functions(engine, makings, parts + 1);
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
     snprintf(engine->base.ledger, sizeof engine->base.ledger,
@@ -165,7 +194,8 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
              engine->device->base.name, engine->device->seconds, engine->base.table->kernel_count,
              engine->base.cached ? "found" : "compiled", made - start, loaded - made,
              engine->products ? ", products by cuBLASLt" : "");
-    for (int i = 0; i < 2; i++) free(makings[i].image.bytes);
+    for (int i = 0; i <= parts; i++) free(makings[i].image.bytes);
+    for (int i = 0; i < parts; i++) free(texts[i]);
     return good;
 }
 
@@ -192,8 +222,7 @@ void cuda_engine_free(Engine *base) {
     for (int i = 0; i < engine->capture_count; i++)
         if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
     cuda_products_free(engine->products);
-    if (engine->program) driver->module_free(engine->program);
-    if (engine->sums) driver->module_free(engine->sums);
+    for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     if (engine->scratch) driver->release(engine->scratch);
     free(engine->functions);
     free(engine);

@@ -1,0 +1,42 @@
+#include "cuda_parts.h"
+
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char mark[] = "extern \"C\" __global__", bounds[] = "__launch_bounds__";
+static const char unused[] = "template <int> static __device__";
+
+/* Where the launch bounds of a kernel begin, between `at` and its parameters, or NULL. */
+static const char *bounds_of(const char *at) {
+    const char *found = strstr(at, bounds), *parameters = strchr(at, '(');
+    return found && parameters && found < parameters ? found : NULL;
+}
+
+static char *add(char *to, const char *from, size_t length) {
+    memcpy(to, from, length);
+    return to + length;
+}
+
+char *cuda_part(const char *text, int part, int parts) {
+    size_t length = strlen(text), kernels = 0;
+    for (const char *at = text; (at = strstr(at, mark)); at++) kernels++;
+    char *result = memory_new(length + kernels * sizeof unused + 1), *to = result;
+    int number = 0;
+    for (const char *at; (at = strstr(text, mark)); number++) {
+        to = add(to, text, (size_t)(at - text));
+        text = at + strlen(mark);
+        if (part >= 0 && number % parts == part) {
+            to = add(to, mark, strlen(mark));
+            continue;
+        }
+        to = add(to, unused, strlen(unused));
+        const char *first = bounds_of(text), *last = first ? strchr(first, ')') : NULL;
+        if (!last) continue;
+        to = add(to, text, (size_t)(first - text));
+        text = last + 1;
+    }
+    add(to, text, strlen(text));
+    return result;
+}
