@@ -26,6 +26,7 @@ enum { IMAGE_MARK = 8 }; /* bytes of mark and of length before the object in an 
 typedef struct Function Function;
 
 typedef struct Image {
+    struct Image *next;  /* loaded before it */
     Function *functions; /* all that were asked for */
     char path[64];
     void *handle;
@@ -59,6 +60,7 @@ typedef struct Graph {
 } Graph;
 
 static Graph *captured; /* not NULL: work is recorded */
+static Image *images;   /* those that are loaded */
 static bool broken;     /* a launch has failed; nothing more will be done */
 
 /* ---- images ---- */
@@ -122,6 +124,8 @@ Result cuModuleLoadData(Image **loaded, const unsigned char *bytes) {
         free(image);
         return INVALID_IMAGE;
     }
+    image->next = images;
+    images = image;
     *loaded = image;
     return GOOD;
 }
@@ -132,10 +136,18 @@ Result cuModuleUnload(Image *image) {
         free(image->functions);
         image->functions = next;
     }
+    Image **place = &images;
+    while (*place != image) place = &(*place)->next;
+    *place = image->next;
     dlclose(image->handle);
     unlink(image->path);
     free(image);
     return GOOD;
+}
+
+/* Whoever does not unload leaves no files either. */
+__attribute__((destructor)) static void remove_files(void) {
+    for (const Image *image = images; image; image = image->next) unlink(image->path);
 }
 
 Result cuModuleGetFunction(Function **found, Image *image, const char *name) {
