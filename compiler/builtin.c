@@ -18,15 +18,18 @@ static Index *fresh(Elaborator *e, const Index *index)
     return index_new(e->program, index->name, index->axis);
 }
 
+static bool holds(Index *const *indices, int count, const Index *index)
+{
+    for (int i = 0; i < count; i++)
+        if (indices[i] == index) return true;
+    return false;
+}
+
 static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count)
 {
     Value *result = value_new(e, KIND_TENSOR, value->span);
-    for (int i = 0; i < value->rank; i++) {
-        bool reduced = false;
-        for (int j = 0; j < count; j++)
-            if (indices[j] == value->dims[i]) reduced = true;
-        if (!reduced) result->dims[result->rank++] = value->dims[i];
-    }
+    for (int i = 0; i < value->rank; i++)
+        if (!holds(indices, count, value->dims[i])) result->dims[result->rank++] = value->dims[i];
     return result;
 }
 
@@ -35,22 +38,11 @@ static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *co
 {
     Index *all[MAX_LOOPS];
     int found = free_indices(e, expr, all), count = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < found; i++) {
-            bool listed = false, removed = false;
-            for (int j = 0; j < value->rank; j++)
-                if (value->dims[j] == all[i]) listed = true;
-            for (int j = 0; j < reduced_count; j++)
-                if (reduced[j] == all[i]) removed = true;
-            if (removed || listed != (pass == 1) || count == MAX_RANK) continue;
-            if (pass == 0) dims[count++] = all[i];
-        }
-    for (int i = 0; i < value->rank && count < MAX_RANK; i++) {
-        bool removed = !expr_uses_index(expr, value->dims[i]);
-        for (int j = 0; j < reduced_count; j++)
-            if (reduced[j] == value->dims[i]) removed = true;
-        if (!removed) dims[count++] = value->dims[i];
-    }
+    for (int i = 0; i < found && count < MAX_RANK; i++)
+        if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i])) dims[count++] = all[i];
+    for (int i = 0; i < value->rank && count < MAX_RANK; i++)
+        if (expr_uses_index(expr, value->dims[i]) && !holds(reduced, reduced_count, value->dims[i]))
+            dims[count++] = value->dims[i];
     return count;
 }
 

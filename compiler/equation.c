@@ -308,15 +308,6 @@ static void bind_equation(Elaborator *e, const Node *node, Value *value)
     list_push(e->arena, &e->scope->bindings, before);
 }
 
-static bool mentions(const Node *node, const char *name)
-{
-    if (!node) return false;
-    if (node->kind == NODE_NAME && !strcmp(node->name, name)) return true;
-    for (int i = 0; i < node->count; i++)
-        if (mentions(node->kids[i], name)) return true;
-    return false;
-}
-
 /* A name may be given a new value from an inner block, or where the right side reads the old one. */
 static bool may_define(Elaborator *e, const Node *node)
 {
@@ -324,7 +315,7 @@ static bool may_define(Elaborator *e, const Node *node)
         Binding *binding = e->scope->bindings.items[i];
         if (strcmp(binding->name, node->name) || binding->value->kind == KIND_ERROR) continue;
         bool data = binding->value->kind == KIND_TENSOR || binding->value->kind == KIND_NUMBER;
-        if (data && mentions(node->kids[1], node->name)) return true;
+        if (data && node_mentions(node->kids[1], node->name)) return true;
         report_error(e->reports, node->name_span, "'%s' is defined twice", node->name);
         report_note(e->reports, binding->span, "first here");
         if (data) report_help(e->reports, "choose another name, or let the right side read the old value");

@@ -28,15 +28,6 @@ typedef struct Plan {
     long count, prefix, period, turns;
 } Plan;
 
-static bool mentions(const Node *node, const char *name)
-{
-    if (!node) return false;
-    if (node->kind == NODE_NAME && !strcmp(node->name, name)) return true;
-    for (int i = 0; i < node->count; i++)
-        if (mentions(node->kids[i], name)) return true;
-    return false;
-}
-
 static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count)
 {
     if (!node) return count;
@@ -134,7 +125,7 @@ static bool plan_turns(Elaborator *e, const Node *node, long count, const Carrie
         *plan = (Plan){count, count, 1, 0};
         return true;
     }
-    if (!mentions(node->kids[2], node->kids[0]->name)) return true;
+    if (!node_mentions(node->kids[2], node->kids[0]->name)) return true;
     char **texts = arena_alloc(e->arena, (size_t)count * sizeof *texts);
     for (long i = 0; i < count; i++) {
         int errors = e->reports->errors;

@@ -1,5 +1,7 @@
 #include "tree.h"
 
+#include <string.h>
+
 static const char *const kind_names[NODE_KIND_COUNT] = {
     [NODE_FILE] = "file",
     [NODE_USE] = "use",
@@ -81,4 +83,12 @@ void node_add(Arena *arena, Node *node, Node *kid) {
 
 const char *node_kind_name(NodeKind kind) {
     return kind_names[kind];
+}
+
+bool node_mentions(const Node *node, const char *name) {
+    if (!node) return false;
+    if (node->kind == NODE_NAME && strcmp(node->name, name) == 0) return true;
+    for (int i = 0; i < node->count; i++)
+        if (node_mentions(node->kids[i], name)) return true;
+    return false;
 }

@@ -14,6 +14,7 @@
 #include "../../compiler/moec.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -398,12 +399,23 @@ static int run_trial(uint64_t seed, const char *folder, char *problem, size_t si
     return good;
 }
 
+static uint64_t present_seed;
+
+/* The compiler gives up on a program that a pass broke: say which spec did it. */
+static void tell_seed(int signal_number) {
+    printf("seed %llu: stopped by signal %d\n", (unsigned long long)present_seed, signal_number);
+    fflush(stdout);
+    _exit(1);
+}
+
 static int run_shard(uint64_t first, long count, long worker, long workers, const char *folder) {
     int failed = 0;
     double worst = 0;
+    signal(SIGABRT, tell_seed);
+    signal(SIGSEGV, tell_seed);
     for (long i = worker; i < count; i += workers) {
         char problem[256] = "";
-        uint64_t seed = first + (uint64_t)i;
+        uint64_t seed = present_seed = first + (uint64_t)i;
         if (run_trial(seed, folder, problem, sizeof problem, &worst))
             continue;
         failed++;
