@@ -525,7 +525,7 @@ static void kernel_train_16(long i, const float *restrict attended, const float 
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12
-   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:94 */
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:97 */
 static void kernel_train_17(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict attended,
         const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
@@ -574,9 +574,9 @@ static const MoecAttend moec_options_train_18 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:60
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:58 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
 static void kernel_train_19(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -776,22 +776,22 @@ static void run_train(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:58 */
+                  -- std/attention.moe:61 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:60 */
+                  -- std/attention.moe:63 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:64 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 2) * 8, attention_v + (((i * 2) * 32) * 2) * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:94 */
+                mask = causal)   -- std/attention.moe:97 */
         moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
                 key_rotary_y + ((i * 2) * 32) * 8, attention_v + (((i * 2) * 32) * 2) * 8, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
@@ -801,7 +801,7 @@ static void run_train(const MoecRun *run)
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
         kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
@@ -859,11 +859,11 @@ static void run_train(const MoecRun *run)
         kernel_train_16(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden,
                 sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + ((i * 4) * 8) * 32);
         kernel_train_17(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended, act_y,
@@ -880,7 +880,7 @@ static void run_train(const MoecRun *run)
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:94 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:97 */
         moec_attend_grad(&moec_options_train_18,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + ((i * 2) * 32) * 8, .v = attention_v + (((i * 2) * 32) * 2) * 8,
@@ -889,29 +889,29 @@ static void run_train(const MoecRun *run)
                                          .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:64 */
         moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + ((i * 32) * 2) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 2) * 8);
         kernel_train_19(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:60 */
+                  -- std/attention.moe:63 */
         moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + (i * 32) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:60 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:63 */
         moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + (i * 32) * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:58 */
+                  -- std/attention.moe:61 */
         moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:58 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
         kernel_train_20(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,

@@ -796,9 +796,9 @@ static const MoecAttend moec_options_train_25 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:60
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:58 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
 static void kernel_train_26(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -1031,27 +1031,27 @@ static void run_train(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:58 */
+                  -- std/attention.moe:61 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:60 */
+                  -- std/attention.moe:63 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:64 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:94 */
+                mask = causal)   -- std/attention.moe:97 */
         moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
                 key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 3, &moec_products[3], attended + (((i * 2) * 32) * 4) * 8,
                 block_attention_output + ((i * 4) * 8) * 32, attention_y);
         kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
@@ -1181,17 +1181,17 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
                 d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:110 */
+                  -- std/attention.moe:113 */
         moec_product(run, 11, &moec_products[11], attended + (((i * 2) * 32) * 4) * 8, d_x_3,
                 d_block_attention_output + ((i * 4) * 8) * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:94 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:97 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
@@ -1200,29 +1200,29 @@ static void run_train(const MoecRun *run)
                                          .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:64 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 4) * 8);
         kernel_train_26(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:60 */
+                  -- std/attention.moe:63 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:60 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:63 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + ((i * 32) * 4) * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:58 */
+                  -- std/attention.moe:61 */
         moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:58 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
         kernel_train_27(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,

@@ -183,6 +183,16 @@ MOEC_DEVICE unsigned moec_bf16_pair(float low, float high) {
 #endif
 }
 
+/* A number as it is stored: its first 16 bits, rounded to nearest even. */
+struct MoecBf16 {
+    uint16_t bits;
+};
+
+MOEC_DEVICE float moec_load(float x) { return x; }
+MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }
+MOEC_DEVICE void moec_store(MoecBf16 *to, float x) { to->bits = (uint16_t)moec_bf16_pair(x, 0.0f); }
+
 /* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */
 MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
 #ifdef MOEC_SIM
