@@ -316,20 +316,21 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
 
 /* ---- a choice within the rows ---- */
 
-/* The operand of a choice on rows; copied onto rows when it is not packed itself. */
-static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand, const Packing *like) {
-    Routing *routing = rewrite->routing;
-    Program *program = routing->program;
-    if (packing_of(routing, operand->tensor)) return rewrite_expr(rewrite, operand);
-    void *items[MAX_RANK];
+/* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops of
+ * the result, but perhaps not its turns. */
+static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
+    Program *program = rewrite->routing->program;
+    if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);
     Index *indices[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
-    for (int i = 0; i < operand->count; i++) items[i] = operand->args[i];
-    int count = collapse(routing, like, operand->count, items, expr_index(program, rewrite->row));
-    for (int i = 0; i < count; i++) {
-        const Expr *sub = items[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn) indices[rank++] = sub->index;
+    bool placed = false;
+    for (int i = 0; i < operand->count; i++) {
+        const Expr *sub = operand->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->turn) continue;
+        bool gone = in_tuple(rewrite, sub->index);
+        if (!gone || !placed) indices[rank++] = gone ? rewrite->row : sub->index;
+        placed |= gone;
     }
     for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
     const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
@@ -343,7 +344,6 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand, const P
 static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     Program *program = rewrite->routing->program;
     Expr *output = top->outputs.items[0], *input = top->inputs.items[0];
-    const Packing *packing = packing_of(rewrite->routing, output->tensor);
     int before = 0, iterated = 0;
     for (int i = 0; i < output->count && iterated < top->top.dimension; i++) {
         const Expr *sub = output->args[i];
@@ -351,8 +351,7 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
         before += in_tuple(rewrite, sub->index);
         iterated++;
     }
-    Packing like = *packing;
-    top->inputs.items[0] = rows_operand(rewrite, block, input, &like);
+    top->inputs.items[0] = rows_operand(rewrite, block, input);
     top->outputs.items[0] = rewrite_expr(rewrite, output);
     if (before) top->top.dimension -= before - 1;
     list_push(program->arena, &block->statements, top);
