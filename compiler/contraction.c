@@ -50,8 +50,8 @@ bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
         return false;
     *a = value->args[0];
     *b = value->args[1];
-    return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && (*a)->tensor->type == TYPE_REAL &&
-           (*b)->tensor->type == TYPE_REAL && statement->target->tensor->type == TYPE_REAL;
+    return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && (*a)->tensor->type != TYPE_INT &&
+           (*b)->tensor->type != TYPE_INT && statement->target->tensor->type != TYPE_INT;
 }
 
 static int sort_of(const long *stride) {

@@ -78,6 +78,8 @@ const char *bare(Arena *arena, const char *text);
 const char *quoted(Arena *arena, const char *text);
 /* `file.moe:12` of a span, or an empty text. */
 const char *line_of(Arena *arena, Span span);
+/* What C calls an element of a tensor: "float". */
+const char *type_name(const Tensor *tensor);
 /* The axes of a tensor: "[batch, s, d]". */
 const char *axes_of(Arena *arena, const Tensor *tensor);
 

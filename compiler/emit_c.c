@@ -15,6 +15,10 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
         text_add(text, ", .%s = {%ld, %ld}", name, strides[0], strides[1]);
 }
 
+static void add_type(Text *text, const char *operand, Type type) {
+    if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
+}
+
 void emit_products(Text *text, const List *products) {
     if (!products->count) return;
     text_add(text, "/* Matrix products of fixed shape: see MoecProduct in abi.h. */\n");
@@ -29,8 +33,11 @@ void emit_products(Text *text, const List *products) {
         add_strides(text, "a_batch", p->a_batch);
         add_strides(text, "b_batch", p->b_batch);
         add_strides(text, "c_batch", p->c_batch);
-        text_add(text, ", .accumulate = %d%s}, /* %d */\n", p->accumulate,
-                 p->rounded ? ", .rounded = 1" : "", i);
+        text_add(text, ", .accumulate = %d%s", p->accumulate, p->rounded ? ", .rounded = 1" : "");
+        add_type(text, "a", p->a_type);
+        add_type(text, "b", p->b_type);
+        add_type(text, "c", p->c_type);
+        text_add(text, "}, /* %d */\n", i);
     }
     text_add(text, "};\n\n");
 }

@@ -42,7 +42,7 @@ static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) 
         const Tensor *tensor = emitter->program->tensors.items[i];
         add(parameters, arguments,
             arena_format(arena, "%s%s *__restrict__ %s", emitter->written[i] ? "" : "const ",
-                         tensor->type == TYPE_INT ? "int32_t" : "float", emitter->names[i]),
+                         type_name(tensor), emitter->names[i]),
             emitter->names[i]);
         emitter->declared[i] = true;
     }

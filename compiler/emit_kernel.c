@@ -27,10 +27,6 @@ static bool *known_local(Emitter *emitter, const Local *local) {
     return NULL;
 }
 
-static const char *type_name(const Tensor *tensor) {
-    return tensor->type == TYPE_INT ? "int32_t" : "float";
-}
-
 /* The element of the target in memory, even when a variable holds its value as well. */
 static const char *memory_element(Emitter *emitter, const Expr *target, bool *known,
                                   const char **inside) {

@@ -185,6 +185,12 @@ const char *line_of(Arena *arena, Span span) {
     return text.text;
 }
 
+const char *type_name(const Tensor *tensor) {
+    return tensor->type == TYPE_INT    ? "int32_t"
+           : tensor->type == TYPE_BF16 ? "MoecBf16"
+                                       : "float";
+}
+
 const char *axes_of(Arena *arena, const Tensor *tensor) {
     Text text = {.arena = arena};
     text_add(&text, "[");

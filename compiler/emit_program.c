@@ -106,7 +106,7 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
         bool fixed = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
-                      tensor->type == TYPE_INT ? "int32_t" : "float", emitter->names[i],
+                      type_name(tensor), emitter->names[i],
                       memory_of(emitter, tensor, weights, states, cache),
                       axes_of(emitter->arena, tensor), place->slots ? ", two slots" : "");
         if (tensor->role == ROLE_CACHE)

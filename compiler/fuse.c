@@ -74,8 +74,12 @@ static Contraction *product_of(Program *program, const Statement *statement) {
     Contraction *product = contraction(program, statement);
     bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
                   (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
-    if (product) product->product.rounded = program->device && program->rounded && !statement->exact;
-    return inside ? NULL : product;
+    if (!product || inside) return NULL;
+    product->product.rounded = program->device && program->rounded && !statement->exact;
+    product->product.a_type = product->a->tensor->type;
+    product->product.b_type = product->b->tensor->type;
+    product->product.c_type = product->c->tensor->type;
+    return product;
 }
 
 static void add_block(Fusion *fusion, List *units, const Block *block) {

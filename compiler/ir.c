@@ -72,6 +72,10 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     return tensor;
 }
 
+long type_bytes(Type type) {
+    return type == TYPE_BF16 ? 2 : 4;
+}
+
 long tensor_elements(const Tensor *tensor) {
     long elements = 1;
     for (int i = 0; i < tensor->rank; i++) elements *= tensor->axes[i]->size;

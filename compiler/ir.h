@@ -57,7 +57,11 @@ typedef enum Role {
     ROLE_TEMP
 } Role;
 
-typedef enum Type { TYPE_REAL, TYPE_INT } Type; /* float in C (double in eval); int32 */
+/* float in C (double in eval); int32; a real that is rounded to bf16 when it is stored (programs for a device, see
+ * precision.c; eval rounds as well). */
+typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16 } Type;
+/* Bytes of an element. */
+long type_bytes(Type type);
 
 typedef enum InitKind { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM } InitKind;
 

@@ -19,6 +19,7 @@ typedef struct Product {
     long batch[2], a_batch[2], b_batch[2], c_batch[2];
     bool accumulate;
     bool rounded; /* operands may be rounded to bf16 */
+    Type a_type, b_type, c_type;
 } Product;
 
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */

@@ -253,7 +253,7 @@ void plan(Schedule *schedule) {
         place->slots = !place->cleared && is_carried(tensor, touches);
         long elements = tensor_elements(tensor);
         if (place->slots) elements = elements / tensor->axes[0]->size * 2;
-        place->bytes = ((size_t)elements * 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        place->bytes = ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     assign(schedule, program->arena);
 }

@@ -219,6 +219,7 @@ static void add_tensor(Text *text, const Tensor *tensor) {
         text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);
     if (tensor->rank) text_add(text, "]");
     if (tensor->type == TYPE_INT) text_add(text, ": int");
+    if (tensor->type == TYPE_BF16) text_add(text, ": bf16");
     if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
     if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 2, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 3, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -55,6 +55,9 @@ typedef struct MoecTensor {
     int matrix;            /* parameters: 1 when it has two axes or more of its own (weight decay applies) */
 } MoecTensor;
 
+/* What the elements of an operand are. Only programs for a device have others than float. */
+typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
+
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand
  * one of the two inner strides is 1. c_n is always 1. Two batch dimensions, 1 when unused. */
 typedef struct MoecProduct {
@@ -63,6 +66,7 @@ typedef struct MoecProduct {
     long batch[2], a_batch[2], b_batch[2], c_batch[2];
     int accumulate;
     int rounded; /* on a device: a and b are rounded to bf16, sums stay f32 */
+    MoecType a_type, b_type, c_type;
 } MoecProduct;
 
 typedef struct MoecRun MoecRun;
@@ -71,7 +75,7 @@ typedef struct MoecRun MoecRun;
 typedef struct MoecHost {
     void *self;
     /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself */
-    int (*product)(void *self, int index, const float *a, const float *b, float *c);
+    int (*product)(void *self, int index, const void *a, const void *b, void *c);
     /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes` zeros */
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments);

@@ -37,7 +37,10 @@ double cuda_ceiling_products(Device *base, bool rounded) {
                                  .b_n = 1,
                                  .c_m = SIDE,
                                  .batch = {1, 1},
-                                 .rounded = rounded};
+                                 .rounded = rounded,
+                                 .a_type = rounded ? MOEC_BF16 : MOEC_F32,
+                                 .b_type = rounded ? MOEC_BF16 : MOEC_F32,
+                                 .c_type = rounded ? MOEC_BF16 : MOEC_F32};
     const MoecTable table = {.products = &product, .product_count = 1};
     CudaProducts *products = cuda_products_new(device, &table);
     if (!products) return NAN;

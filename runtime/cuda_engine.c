@@ -97,7 +97,7 @@ static void lend_zero(void *self, void *memory, size_t bytes) {
                   "clearing memory");
 }
 
-static int lend_product(void *self, int index, const float *a, const float *b, float *c) {
+static int lend_product(void *self, int index, const void *a, const void *b, void *c) {
     CudaEngine *engine = self;
     return engine->products ? cuda_products_run(engine->products, index, a, b, c) : 1;
 }

@@ -43,6 +43,7 @@ enum {
     BLAS_COMPUTE_F32 = 68,
     BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded on the way, f32 sums */
     BLAS_F32 = 0,
+    BLAS_BF16 = 14,
     BLAS_TRANSPOSE_A = 3,
     BLAS_TRANSPOSE_B = 4,
     BLAS_LAYOUT_BATCH = 5,

@@ -12,6 +12,6 @@ CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table);
 void cuda_products_free(CudaProducts *products);
 
 /* As MoecHost.product: 0 when it was done. */
-int cuda_products_run(CudaProducts *products, int index, const float *a, const float *b, float *c);
+int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c);
 
 #endif

@@ -198,7 +198,7 @@ void products_free(Products *products) {
     free(products);
 }
 
-int products_run(void *self, int index, const float *a, const float *b, float *c) {
+int products_run(void *self, int index, const void *a, const void *b, void *c) {
     Products *products = self;
     Entry *entry = &products->entries[index];
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
@@ -232,7 +232,7 @@ void products_free(Products *products) {
     (void)products;
 }
 
-int products_run(void *self, int index, const float *a, const float *b, float *c) {
+int products_run(void *self, int index, const void *a, const void *b, void *c) {
     (void)self, (void)index, (void)a, (void)b, (void)c;
     return 1;
 }

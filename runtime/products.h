@@ -18,7 +18,7 @@ void products_free(Products *products);
 
 /* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better
  * one. */
-int products_run(void *self, int index, const float *a, const float *b, float *c);
+int products_run(void *self, int index, const void *a, const void *b, void *c);
 
 /* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
 double ceiling_products(void);
