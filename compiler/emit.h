@@ -3,6 +3,7 @@
 #define EMIT_H
 
 #include "kernel.h"
+#include "moec.h"
 #include "nest.h"
 
 /* A name given to an index or a hoisted value while the text that may use it is written. */
@@ -170,6 +171,10 @@ typedef struct Layout {
 
 size_t layout_offset(const Layout *layout, const Tensor *tensor);
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role);
+/* The tensors of that role, in their order. */
+List tensors_with(Arena *arena, const Program *program, Role role);
+/* What a table says of a tensor. */
+MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
 /* All programs of one text, and what they add to. */
 typedef struct Module {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+/* In the order of InputKind and InitKind, and of the enumerations of abi.h. */
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
 static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
 
@@ -27,26 +28,21 @@ static const char *block_of(const Tensor *tensor) {
 }
 
 static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset) {
-    Text axes = {.arena = arena}, shape = {.arena = arena};
-    bool stacked = tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
-    text_add(&axes, "%s", "");
-    for (int i = 0; i < tensor->rank; i++) {
-        text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
-        text_add(&shape, "%s%ld", i ? ", " : "", tensor->axes[i]->size);
-    }
+    MoecTensorInfo info = tensor_info(arena, tensor, offset);
+    Text shape = {.arena = arena};
+    for (int i = 0; i < info.rank; i++) text_add(&shape, "%s%ld", i ? ", " : "", info.shape[i]);
     text_add(
         text,
         "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
-        quoted(arena, tensor->path ? tensor->path : tensor->name), quoted(arena, axes.text),
-        block_of(tensor), offset, tensor->rank, tensor->rank ? shape.text : "0");
-    if (tensor->type == TYPE_INT) text_add(text, ", .is_int = 1");
+        quoted(arena, info.name), quoted(arena, info.axes), block_of(tensor), info.offset,
+        info.rank, info.rank ? shape.text : "0");
+    if (info.is_int) text_add(text, ", .is_int = 1");
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
-                 init_kinds[tensor->init.kind], tensor->init.a, tensor->init.b,
-                 tensor->rank - stacked >= 2);
+                 init_kinds[info.init], info.a, info.b, info.matrix);
     if (tensor->role == ROLE_INPUT)
-        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[tensor->input],
-                 tensor->vocabulary);
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
+                 info.vocabulary);
     text_add(text, "},\n");
 }
 
@@ -57,15 +53,6 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
     for (int i = 0; i < tensors->count; i++)
         add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i);
     text_add(text, "};\n\n");
-}
-
-static List tensors_with(Arena *arena, const Program *program, Role role) {
-    List list = {0};
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == role) list_push(arena, &list, tensor);
-    }
-    return list;
 }
 
 /* Inputs, outputs and caches of one graph; returns the entry of the graph table. */

@@ -49,6 +49,21 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
  * "kernels.cuh". */
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone,
                            const char **device);
+/* The tensors that a program works with, for those who run it otherwise than from its text (moec_eval). Lists are as in its
+ * table, numbers as in MoecTensor of runtime/abi.h; weights and states are laid out as when this program is emitted alone. */
+typedef enum MoecTensorList { MOEC_PARAMETERS, MOEC_LAYER_STATES, MOEC_INPUT_SLOTS, MOEC_OUTPUT_SLOTS } MoecTensorList;
+typedef struct MoecTensorInfo {
+    const char *name, *axes; /* axes: "block,dim,hidden" */
+    size_t offset;           /* weights and states; else the slot */
+    int rank;
+    const long *shape;
+    bool is_int, matrix;
+    int init; /* parameters and states */
+    double a, b;
+    int input; /* inputs */
+    long vocabulary;
+} MoecTensorInfo;
+const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program, MoecTensorList list, int *count);
 /* What the model costs, as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);

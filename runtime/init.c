@@ -41,7 +41,7 @@ int command_init(int argc, char **argv) {
     if (seed < 0 || !out) return arguments_wrong(command, NULL, "moec init needs --seed and --out");
     MoecCompiler *compiler = spec_open(operand, &sets);
     const Wish wish = {.graph = MOEC_FORWARD};
-    Model *model = compiler ? model_open(compiler, &wish, 1, true) : NULL;
+    Model *model = compiler ? model_describe(compiler, &wish) : NULL;
     bool good = model != NULL;
     if (good) {
         model_initialise(model, (uint64_t)seed);

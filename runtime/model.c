@@ -99,15 +99,7 @@ static bool take_memory(Model *model) {
                     memory_text(size, (double)model_bytes(model)), model->device->name);
 }
 
-Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
-    return model_open_on(device_cpu(), compiler, wishes, count, keep);
-}
-
-Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
-                     bool keep) {
-    const char *texts[2] = {NULL, NULL};
-    Module *module =
-        text_of(device, compiler, wishes, count, texts) ? module_load(texts[0], keep) : NULL;
+static Model *model_of(Device *device, Module *module, const char *kernels, bool keep) {
     if (!module) return NULL;
     Model *model = memory_new(sizeof *model);
     model->device = device;
@@ -117,10 +109,27 @@ Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes,
                                        &model->parameter_count);
     model->states =
         public_tensors(model->table->states, model->table->state_count, &model->state_count);
-    model->engine = device->kind->engine_new(device, model->table, texts[1], keep);
+    model->engine = device->kind->engine_new(device, model->table, kernels, keep);
     if (model->engine && take_memory(model)) return model;
     model_close(model);
     return NULL;
+}
+
+Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                     bool keep) {
+    const char *texts[2] = {NULL, NULL};
+    bool good = text_of(device, compiler, wishes, count, texts);
+    return model_of(device, good ? module_load(texts[0], keep) : NULL, texts[1], keep);
+}
+
+Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
+    return model_open_on(device_cpu(), compiler, wishes, count, keep);
+}
+
+Model *model_describe(MoecCompiler *compiler, const Wish *wish) {
+    Module *module = module_describe(compiler, wish->graph, wish->batch, wish->context);
+    if (!module) spec_good(compiler);
+    return model_of(device_cpu(), module, NULL, false);
 }
 
 void model_close(Model *model) {

@@ -44,6 +44,8 @@ typedef struct Model {
 Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
 /* The same on another device than the CPU. */
 Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
+/* One graph that can be given weights but not run: nothing is compiled. Closed before the compiler. */
+Model *model_describe(MoecCompiler *compiler, const Wish *wish);
 void model_close(Model *model);
 /* Copies weights and all states to the device, after the host has changed them; or back, before it reads them. Nothing
  * happens where they are the same. */

@@ -1,6 +1,7 @@
 #include "module.h"
 
 #include "complain.h"
+#include "described.h"
 #include "embedded.h"
 #include "files.h"
 #include "memory.h"
@@ -150,6 +151,7 @@ Module *module_load(const char *text, bool keep) {
 
 void module_free(Module *module) {
     if (!module) return;
-    dlclose(module->handle);
+    if (module->handle) dlclose(module->handle);
+    module_forget(module);
     free(module);
 }

@@ -5,6 +5,7 @@
 #define MODULE_H
 
 #include "abi.h"
+#include "moec.h"
 
 #include <stdbool.h>
 
@@ -14,10 +15,14 @@ typedef struct Module {
     bool cached; /* found, not made */
     double compile_seconds;
     size_t text_bytes;
+    MoecTable described; /* without a handle: what `table` points to */
 } Module;
 
 /* keep: use the cache. NULL after a message. */
 Module *module_load(const char *text, bool keep);
+/* The tables of a program without its functions, for which no C compiler is needed: it can be given weights, not run.
+ * Names belong to the compiler, which has to outlive it. NULL after an error (see moec_reports). */
+Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 void module_free(Module *module);
 /* The folder of what is kept, made when it is not there: a new string, or NULL when there can be none. */
 char *module_cache_folder(void);

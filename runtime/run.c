@@ -20,7 +20,7 @@
 typedef struct Options {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
-    Device *on; /* the CPU for the definition */
+    Device *on; /* NULL for the definition */
     bool logits, loss, gradients;
     TextList sets;
 } Options;
@@ -195,8 +195,8 @@ static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *mo
     Call *call = call_open(model, &model->table->graphs[0], NULL);
     bool good =
         call && check_inputs(options, call) &&
-        (strcmp(options->device, "eval") == 0 ? run_defined(options, compiler, call, batch, results)
-                                              : run_hosted(options, call, batch, results));
+        (options->on ? run_hosted(options, call, batch, results)
+                     : run_defined(options, compiler, call, batch, results));
     call_close(call);
     return good;
 }
@@ -208,7 +208,9 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     Safetensors *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
     const Wish wish = {.graph = graph, .batch = batch.batch, .context = batch.context};
-    Model *model = good ? model_open_on(options->on, compiler, &wish, 1, true) : NULL;
+    Model *model = !good         ? NULL
+                   : options->on ? model_open_on(options->on, compiler, &wish, 1, true)
+                                 : model_describe(compiler, &wish);
     good = model != NULL;
     if (good) {
         model_initialise(model, 0);
@@ -286,11 +288,12 @@ int command_run(int argc, char **argv) {
     if (!read_wants(&options))
         return arguments_wrong(command, "for example --want logits,loss",
                                "--want takes logits, loss and grads, not '%s'", options.want);
-    if (strcmp(options.device, "eval") != 0 && strcmp(options.device, "cpu") != 0 &&
+    bool defined = strcmp(options.device, "eval") == 0;
+    if (!defined && strcmp(options.device, "cpu") != 0 &&
         strncmp(options.device, "cuda", 4) != 0)
         return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'", options.device);
-    options.on = device_open(strcmp(options.device, "eval") == 0 ? "cpu" : options.device);
-    bool good = options.on && run(&options);
+    options.on = defined ? NULL : device_open(options.device);
+    bool good = (defined || options.on) && run(&options);
     device_close(options.on);
     return good ? 0 : EXIT_INPUT;
 }
