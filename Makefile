@@ -92,11 +92,21 @@ $(BUILD)/embed: compiler/embed.c
 	@mkdir -p $(BUILD)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
-# The standard library, and what generated programs include, travel inside the binary.
-$(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB)
+# The standard library, and what generated programs include, travel inside the binary. A file that was moved here may be
+# older than what was made before, and one that is gone has no date: the lists of names count, too.
+$(BUILD)/stdlib.list: NAMES = $(STDLIB)
+$(BUILD)/carried.list: NAMES = $(CARRIED)
+$(BUILD)/%.list: FORCE
+	@mkdir -p $(@D)
+	@echo $(NAMES) | cmp -s - $@ || echo $(NAMES) > $@
+
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 	$(BUILD)/embed stdlib_file stdlib $(STDLIB:stdlib/%=%) > $@
 
-$(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED)
+$(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
 $(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler
