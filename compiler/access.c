@@ -28,11 +28,16 @@ void writes_of(Arena *arena, const Statement *statement, List *list) {
         list_push(arena, list, statement->outputs.items[i]);
 }
 
+/* Of two subscripts that each run with a loop: they begin at the same place. */
+static bool same_start(const Expr *a, const Expr *b) {
+    return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
+}
+
 bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second) {
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];
-        if (a->kind == EXPR_INDEX && a->index == first && b->kind == EXPR_INDEX &&
-            b->index == second)
+        if (sub_loop(a, one->tensor->axes[i]) == first &&
+            sub_loop(b, other->tensor->axes[i]) == second && same_start(a, b))
             return true;
     }
     return false;

@@ -36,7 +36,7 @@ bool strides_of(const Expr *read, Index *const *loops, int count, long *strides)
         const Expr *sub = read->args[dimension];
         for (int i = 0; i < count; i++) {
             if (!expr_uses_index(sub, loops[i])) continue;
-            if (sub->kind != EXPR_INDEX) return false;
+            if (sub_loop(sub, read->tensor->axes[dimension]) != loops[i]) return false;
             strides[i] += stride;
         }
         stride *= read->tensor->axes[dimension]->size;

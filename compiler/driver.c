@@ -77,12 +77,18 @@ static void pass_route(Work *work)
     if (work->graph != GRAPH_UPDATE) route(work->program);
 }
 
+static void pass_chunk(Work *work)
+{
+    if (work->graph == GRAPH_FORWARD || work->graph == GRAPH_TRAIN)
+        chunk(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
+}
+
 static const struct {
     const char *name;
     void (*run)(Work *work);
 } passes[] = {
     {"elaborate", pass_elaborate}, {"gradient", pass_gradient}, {"decode", pass_decode},
-    {"simplify", pass_simplify},   {"route", pass_route},
+    {"simplify", pass_simplify},   {"route", pass_route},         {"chunk", pass_chunk},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };

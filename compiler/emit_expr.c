@@ -307,8 +307,10 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
     static Expr zero = {.kind = EXPR_NUMBER};
     Expr first = *access;
     first.args = arena_alloc(emitter->arena, ((size_t)access->count + 1) * sizeof *first.args);
-    for (int i = 0; i < access->count; i++)
-        first.args[i] = moves(emitter, access->args[i]) ? &zero : access->args[i];
+    for (int i = 0; i < access->count; i++) {
+        bool part = sub_loop(access->args[i], access->tensor->axes[i]) != NULL; /* keeps its start */
+        first.args[i] = !part && moves(emitter, access->args[i]) ? &zero : access->args[i];
+    }
     const char *inside = NULL, *offset = offset_text(emitter, &first, NULL, &inside);
     emitter->used[access->tensor->id] = true;
     const char *name = emitter->names[access->tensor->id];

@@ -307,11 +307,43 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
     return statement;
 }
 
+/* The largest value of an expression of turns and numbers that is never negative, else -1. */
+static double largest(const Expr *expr) {
+    if (expr->kind == EXPR_NUMBER) return expr->number;
+    if (expr->kind == EXPR_INDEX) return expr->index->turn ? (double)expr->index->axis->size - 1 : -1;
+    if (expr->kind != EXPR_APPLY) return -1;
+    double a = largest(expr->args[0]), b = expr->count > 1 ? largest(expr->args[1]) : 0;
+    if (a < 0 || b < 0) return -1;
+    switch (expr->op) {
+    case OP_ADD:
+        return a + b;
+    case OP_MUL:
+        return a * b;
+    case OP_FLOOR:
+        return a;
+    case OP_DIV:
+        return expr_is_number(expr->args[1], b) && b >= 1 ? a / b : -1;
+    case OP_MOD:
+        return expr_is_number(expr->args[1], b) && b >= 1 ? b - 1 : -1;
+    default:
+        return -1;
+    }
+}
+
+Index *sub_loop(const Expr *sub, const Axis *axis) {
+    if (sub->kind == EXPR_INDEX) return sub->index->turn ? NULL : sub->index;
+    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX) return NULL;
+    Index *index = sub->args[1]->index;
+    const double first = largest(sub->args[0]);
+    bool inside = first >= 0 && first + (double)index->axis->size <= (double)axis->size;
+    return inside && !index->turn ? index : NULL;
+}
+
 bool statement_is_scatter(const Statement *statement) {
     if (statement->kind != STATEMENT_LOOP) return false;
     for (int i = 0; i < statement->target->count; i++) {
         const Expr *sub = statement->target->args[i];
-        if (sub->kind == EXPR_INDEX) continue;
+        if (sub_loop(sub, statement->target->tensor->axes[i])) continue;
         for (int loop = 0; loop < statement->loop_count; loop++)
             if (expr_uses_index(sub, statement->loops[loop])) return true;
     }

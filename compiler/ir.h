@@ -208,7 +208,8 @@ struct Statement {
      * reduction NONE with a target subscript computed from a loop index is a scatter: two iterations that hit the same
      * element add up in loop order. With accumulate false it stores instead, and the places must be distinct (a cache
      * written at position+s); what it does not hit stays. A computed sub of the target outside the axis is dropped.
-     * A subscript made of turns and numbers only, x[i+1,b,s,d], is a fixed place and no scatter. */
+     * A subscript made of turns and numbers only, x[i+1,b,s,d], is a fixed place and no scatter; one that runs over a part
+     * of its axis, x[4*i+b,s,d], is a plain one (see sub_loop). */
     Expr *target; /* EXPR_READ */
     bool accumulate;
     Reduction reduction;
@@ -309,6 +310,9 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
 Statement *statement_call(Program *program, Block *block, CallKind call, Span span);
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
 bool statement_is_scatter(const Statement *statement);
+/* The loop index with which a subscript runs over its axis or over a part of it: `index`, or `first + index` where `first`
+ * is made of turns and numbers and the sum never leaves the axis. NULL for any other subscript. */
+Index *sub_loop(const Expr *sub, const Axis *axis);
 /* All statements, repeats before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 

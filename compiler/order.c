@@ -59,8 +59,8 @@ static int contiguity(const Statement *statement, Index *index) {
 
 static bool is_plain_target(const Statement *statement, const Index *index) {
     for (int i = 0; i < statement->target->count; i++) {
-        const Expr *sub = statement->target->args[i];
-        if (sub->kind == EXPR_INDEX && sub->index == index) return true;
+        const Expr *target = statement->target;
+        if (sub_loop(target->args[i], target->tensor->axes[i]) == index) return true;
     }
     return false;
 }

@@ -47,6 +47,8 @@ void simplify(Program *program);                 /* dead statements, folding, co
 void precision(Program *program);             /* products that decide a choice stay exact */
 void route(Program *program);                    /* masked statements onto packed rows */
 
+void chunk(Program *program, long rows);         /* large temporaries a part of their rows at a time; rows of a part, 0: chosen */
+
 /* ---- what it costs ---- */
 typedef struct LayerCost {
     const char *path;

@@ -259,6 +259,8 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
 };
 
 static void check_plan(Program *program) {
@@ -489,6 +491,7 @@ static void test_random_programs(void **state) {
     for (int i = 0; i < PROGRAMS; i++) {
         programs[i] = random_program(arena, first + i);
         simplify(programs[i]);
+        if (i % 2) chunk(programs[i], 1 + i % 3);
         char *wrong = verify(arena, programs[i]);
         if (wrong) fail_msg("program %d: %s", first + i, wrong);
         check_plan(programs[i]);

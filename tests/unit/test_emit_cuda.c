@@ -357,6 +357,8 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
     {"models/tiny.moe", "tiny_moe", MOEC_FORWARD, {SMALL, "train.precision=bf16"}},
     /* Several blocks of queries and keys, a window, a sink, a cap. */
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
