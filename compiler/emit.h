@@ -20,7 +20,8 @@ typedef struct EmitTarget {
     /* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     void (*call)(Emitter *emitter, const Statement *statement);
-    void (*grouped)(Emitter *emitter, const Contraction *contraction);
+    /* epilogue: see ScheduleUnit. */
+    void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 } EmitTarget;
 
 extern const EmitTarget target_c, target_cuda;
@@ -102,7 +103,7 @@ bool is_computed(const Expr *sub);
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement);
-void emit_grouped(Emitter *emitter, const Contraction *contraction);
+void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* Makes the kernel the one that is being written. */
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
@@ -201,7 +202,17 @@ void emit_table(Module *module, Text *text, const char *model);
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement);
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction);
+void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+/* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
+ * calls the template needs for it, with the arguments of its launch. A template of another operation hands over the row
+ * and the column of the element in the same way, with as many loops of the target in the row as it says. */
+typedef struct Functor {
+    const char *text; /* "[&](long row, long column, float sum) { ... }" */
+    Text parameters, arguments;
+} Functor;
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows);
+/* Parameters and arguments of what a kernel turned out to use, after those that are there. */
+void device_parameters(Emitter *emitter, Text *parameters, Text *arguments);
 /* How the loops of one kernel are shared out, and the text of them. */
 typedef struct Launch {
     const char *grid; /* blocks, as C text */

@@ -1,13 +1,13 @@
-/* emit_cuda_calls: attention, choices, packs and products over packed rows as launches of the
- * templates in runtime/kernels. Attention is written out for its sizes. */
+/* emit_cuda_calls: attention, choices and packs as launches of the templates in runtime/kernels.
+ * Attention is written out for its sizes. */
 #include "emit.h"
 
 #include <string.h>
 
 /* Threads of a block, as the templates want them. */
-enum { ATTEND_THREADS = 128, TOP_THREADS = 256, PACK_THREADS = 256, GROUPED_THREADS = 256 };
-/* Rows and columns of a tile of a product; queries or keys of a block of attention at least. */
-enum { TILE = 64, ROUNDED_TILE = 128, LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
+enum { ATTEND_THREADS = 128, TOP_THREADS = 256, PACK_THREADS = 256 };
+/* Queries or keys of a block of attention at least. */
+enum { LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
 
 static long dimension(const Shape *shape, int back) {
     return shape->size[shape->rank - back];
@@ -283,34 +283,4 @@ void emit_cuda_call(Emitter *emitter, const Statement *statement) {
         emit_pack(emitter, statement);
         break;
     }
-}
-
-/* ---- products over packed rows ---- */
-
-void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction) {
-    const Product *product = &contraction->product;
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
-    const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
-                               contraction->gather_b};
-    Text arguments = {.arena = emitter->arena};
-    long groups = product->batch[0], rows = contraction->relation->rows->size;
-    text_add(&arguments, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
-             groups, product->n, product->k, product->a_m,
-             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, product->accumulate);
-    for (int i = 0; i < 3; i++) {
-        if (tables[i]) emitter->used[tables[i]->id] = true;
-        put(&arguments, tables[i] ? emitter->names[tables[i]->id] : "NULL");
-    }
-    put(&arguments, pointer_text(emitter, contraction->a));
-    put(&arguments, pointer_text(emitter, contraction->b));
-    put(&arguments, pointer_text(emitter, contraction->c));
-    /* Every group may end in a tile that is not full. */
-    long size = product->rounded ? ROUNDED_TILE : TILE, columns = pieces(product->n, size);
-    long tiles = weight ? (pieces(rows, size) + (groups < rows ? groups : rows)) * columns
-                        : groups * pieces(product->k, size) * columns;
-    const char *kernel = arena_format(emitter->arena, "moec_rows_by_%s_%s", weight ? "weight" : "rows",
-                                      product->rounded ? "rounded" : "exact");
-    emit_launch(emitter, device_kernel(emitter, kernel),
-                (Launch){blocks(emitter, tiles), GROUPED_THREADS}, arguments.text);
 }

@@ -29,7 +29,7 @@ static void add(Text *parameters, Text *arguments, const char *parameter, const 
     text_add(arguments, "%s&%s", arguments->length ? ", " : "", argument);
 }
 
-static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
+void device_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     Arena *arena = emitter->arena;
     if (emitter->uses_seed)
         add(parameters, arguments, "const uint64_t *__restrict__ moec_seed_at", "run->device_seed");
@@ -74,7 +74,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     Launch launch = emit_nest(emitter, part, nest);
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
-    add_parameters(emitter, &parameters, &arguments);
+    device_parameters(emitter, &parameters, &arguments);
     if (part == PARTS_OF_SUMS || part == SUMS_OF_PARTS) {
         text_add(&parameters, "%sfloat *moec_parts", parameters.length ? ", " : "");
         text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",

@@ -47,7 +47,9 @@ static void emit_product(Emitter *emitter, const Contraction *contraction) {
               first, number, adding, first, number, adding, a, b, c);
 }
 
-void emit_grouped(Emitter *emitter, const Contraction *contraction) {
+/* A processor has no epilogues: its result stays in the cache. */
+void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    (void)epilogue;
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
@@ -81,7 +83,7 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     double flops =
         2.0 * (double)product->m * (double)product->n * (double)product->k * emitter->turns;
     if (contraction->kind != CONTRACTION_PRODUCT) {
-        emitter->target->grouped(emitter, contraction);
+        emitter->target->grouped(emitter, contraction, unit->epilogue);
     } else {
         int bindings = emitter->binding_count;
         flops *= (double)(product->batch[0] * product->batch[1]);

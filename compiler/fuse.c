@@ -21,6 +21,7 @@ typedef struct Fusion {
     Schedule *schedule;
     Kernel **users; /* by tensor->id: the only kernel that touches it */
     bool *shared;   /* by tensor->id: several units touch it */
+    int *touched;   /* by tensor->id: how many statements touch it; NULL without epilogues */
 } Fusion;
 
 static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement) {
@@ -33,11 +34,11 @@ static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statem
 }
 
 static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement) {
+    const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
     if (unit->kind == UNIT_REPEAT) return true;
-    if (unit->kind != UNIT_KERNEL)
-        return statements_meet(fusion->program->arena, unit->statement, statement);
-    for (int i = 0; i < unit->kernel->members.count; i++) {
-        const Member *member = unit->kernel->members.items[i];
+    if (!kernel) return statements_meet(fusion->program->arena, unit->statement, statement);
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
         if (statements_meet(fusion->program->arena, member->statement, statement)) return true;
     }
     return false;
@@ -82,20 +83,43 @@ static Contraction *product_of(Program *program, const Statement *statement) {
     return product;
 }
 
+static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
+                          Kernel *epilogue);
+
+static bool is_taken(const Statement *statement, Kernel *const *epilogues, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 1; epilogues[i] && j < epilogues[i]->members.count; j++)
+            if (((Member *)epilogues[i]->members.items[j])->statement == statement) return true;
+    return false;
+}
+
 static void add_block(Fusion *fusion, List *units, const Block *block) {
-    for (int i = 0; i < block->statements.count; i++) {
-        Statement *statement = block->statements.items[i];
-        Contraction *product = product_of(fusion->program, statement);
-        if (statement->kind == STATEMENT_CALL) {
-            unit_new(fusion, units, UNIT_CALL, statement);
-        } else if (statement->kind == STATEMENT_REPEAT) {
-            add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body,
-                      &statement->body);
-        } else if (product) {
-            unit_new(fusion, units, UNIT_CONTRACTION, statement)->contraction = product;
-        } else {
-            add_kernel(fusion, units, statement);
-        }
+    const List *statements = &block->statements;
+    size_t count = (size_t)statements->count + 1;
+    Contraction **products = arena_alloc(fusion->program->arena, count * sizeof *products);
+    Kernel **epilogues = arena_alloc(fusion->program->arena, count * sizeof *epilogues);
+    for (int i = 0; i < statements->count; i++)
+        products[i] = product_of(fusion->program, statements->items[i]);
+    if (fusion->touched)
+        epilogue(fusion->program, statements, products, fusion->touched, epilogues);
+    for (int i = 0; i < statements->count; i++)
+        if (!is_taken(statements->items[i], epilogues, statements->count))
+            add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
+}
+
+static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
+                          Kernel *epilogue) {
+    if (statement->kind == STATEMENT_CALL) {
+        unit_new(fusion, units, UNIT_CALL, statement);
+    } else if (statement->kind == STATEMENT_REPEAT) {
+        add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body,
+                  &statement->body);
+    } else if (product) {
+        ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
+        unit->contraction = product;
+        unit->epilogue = epilogue;
+    } else {
+        add_kernel(fusion, units, statement);
     }
 }
 
@@ -115,14 +139,14 @@ static void note_users(Fusion *fusion, const Statement *statement, Kernel *kerne
 static void note_units(Fusion *fusion, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
+        Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT)
             note_units(fusion, &unit->body);
-        else if (unit->kind != UNIT_KERNEL)
+        else if (!kernel)
             note_users(fusion, unit->statement, NULL);
         else
-            for (int j = 0; j < unit->kernel->members.count; j++)
-                note_users(fusion, ((Member *)unit->kernel->members.items[j])->statement,
-                           unit->kernel);
+            for (int j = 0; j < kernel->members.count; j++)
+                note_users(fusion, ((Member *)kernel->members.items[j])->statement, kernel);
     }
 }
 
@@ -130,7 +154,8 @@ static void choose_in(Fusion *fusion, const List *units) {
     for (int i = 0; i < units->count; i++) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT) choose_in(fusion, &unit->body);
-        if (unit->kind == UNIT_KERNEL) choose_locals(fusion->program, unit->kernel, fusion->users);
+        Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        if (kernel) choose_locals(fusion->program, kernel, fusion->users);
     }
 }
 
@@ -151,6 +176,7 @@ Schedule *fuse(Program *program) {
     fusion.schedule->program = program;
     fusion.users = arena_alloc(program->arena, count * sizeof *fusion.users);
     fusion.shared = arena_alloc(program->arena, count * sizeof *fusion.shared);
+    if (program->device && program->graph != GRAPH_UPDATE) fusion.touched = touches_of(program);
 
     add_block(&fusion, &fusion.schedule->units, &program->body);
     note_units(&fusion, &fusion.schedule->units);

@@ -118,6 +118,7 @@ typedef struct ScheduleUnit {
     Statement *statement; /* contraction, call, repeat */
     Kernel *kernel;
     Contraction *contraction;
+    Kernel *epilogue; /* of a contraction: its statement and what is computed as its result is stored; or NULL */
     List body; /* ScheduleUnit * */
     bool once;
 } ScheduleUnit;

@@ -34,6 +34,15 @@ long loop_size(const Index *index);
  * always. */
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
 
+/* ---- epilogue.c ---- */
+
+/* By tensor->id: how many statements touch it. */
+int *touches_of(Program *program);
+/* For each product of a block, by place, the kernel of what its store computes; nothing is written
+ * where there is nothing. */
+void epilogue(Program *program, const List *statements, Contraction *const *products,
+              int *touched, Kernel **epilogues);
+
 /* ---- locals.c ---- */
 
 /* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that

@@ -82,12 +82,13 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
         ScheduleUnit *unit = units->items[i];
         unit->first = unit->last = planning->clock++;
         Touch base = {.at = unit->first, .repeat = repeat, .top = top};
+        const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT) {
             touch_units(planning, &unit->body, top ? top : unit, unit);
             unit->last = planning->clock++;
-        } else if (unit->kind == UNIT_KERNEL) {
-            for (int j = 0; j < unit->kernel->members.count; j++)
-                touch_member(planning, unit->kernel, unit->kernel->members.items[j], base);
+        } else if (kernel) {
+            for (int j = 0; j < kernel->members.count; j++)
+                touch_member(planning, kernel, kernel->members.items[j], base);
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }

@@ -211,29 +211,29 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
     moec_barrier();
 }
 
-/* act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19 */
-extern "C" __global__ void kernel_train_7(long i, const float *__restrict__ expert_hidden,
-        float *__restrict__ act_y)
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const float *a, const float *b, float *c)
 {
-    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
-        const long r = (unsigned)turn / 48u;
-        const long f = (unsigned)turn % 48u;
-        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-        act_y[r * 48 + f] = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-    }
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
-extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ act_y,
-        const float *__restrict__ expert_hidden_2, float *__restrict__ expert_h)
+/* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:33
+   act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(MoecGroupedOnDevice grouped,
+        const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
+        const float *__restrict__ expert_hidden, float *__restrict__ expert_hidden_2,
+        float *__restrict__ expert_h)
 {
-    moec_barrier();
-    for (long part = moec_thread(); part < 6144; part += moec_threads()) {
-        const long r = (unsigned)part / 48u;
-        const long f = (unsigned)part % 48u;
-        expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
-    }
-    moec_barrier();
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
+        const long r = row;
+        const long f = column;
+        float expert_hidden_2_now = sum;
+        expert_hidden_2[(i * 128 + r) * 48 + f] = expert_hidden_2_now;
+        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+        float act_y = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+        expert_h[r * 48 + f] = act_y * expert_hidden_2_now;
+    });
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
@@ -241,7 +241,7 @@ extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ act_
    ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:69
    ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:69
    ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:72 */
-extern "C" __global__ void kernel_train_9(long i, const float *__restrict__ ffn_p,
+extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ ffn_load, const float *__restrict__ ffn_weight,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_hidden_9,
         float *__restrict__ ffn_hidden_10, const int32_t *__restrict__ chosen_batch,
@@ -284,7 +284,7 @@ extern "C" __global__ void kernel_train_9(long i, const float *__restrict__ ffn_
 /* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
-extern "C" __global__ void kernel_train_10(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
         const float *__restrict__ ffn_y, const float *__restrict__ ffn_hidden_9,
         const float *__restrict__ ffn_hidden_10, float *__restrict__ balance, float *__restrict__ busiest)
 {
@@ -309,7 +309,7 @@ extern "C" __global__ void kernel_train_10(long i, float *__restrict__ x_2, cons
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_11(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
         float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
@@ -338,7 +338,7 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ x_2,
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
    hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
-extern "C" __global__ void kernel_train_12(const float *__restrict__ logits, float *__restrict__ hidden_2,
+extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, float *__restrict__ hidden_2,
         float *__restrict__ hidden_3)
 {
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
@@ -373,7 +373,7 @@ extern "C" __global__ void kernel_train_12(const float *__restrict__ logits, flo
    d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
    d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
-extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ hidden_3, float *__restrict__ loss, float *__restrict__ balance_2,
@@ -417,7 +417,7 @@ extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
    d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
-extern "C" __global__ void kernel_train_14(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
@@ -445,7 +445,7 @@ extern "C" __global__ void kernel_train_14(const int32_t *__restrict__ targets,
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:36 */
-extern "C" __global__ void kernel_train_15(const float *__restrict__ final_norm_y,
+extern "C" __global__ void kernel_train_14(const float *__restrict__ final_norm_y,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -473,7 +473,7 @@ extern "C" __global__ void kernel_train_15(const float *__restrict__ final_norm_
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:36 */
-extern "C" __global__ void kernel_train_16(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
         float *__restrict__ d_x_2)
@@ -507,11 +507,17 @@ extern "C" __global__ void kernel_train_16(const float *__restrict__ x_2,
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
         1)   -- std/moe.moe:59
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33 */
-extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn_hidden_3,
-        const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
-        const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
-        float *__restrict__ d_ffn_hidden_8, float *__restrict__ d_ffn_norm_y_2,
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        const float *__restrict__ ffn_hidden_3, const float *__restrict__ ffn_hidden_4,
+        const float *__restrict__ ffn_load, const float *__restrict__ ffn_total,
+        const float *__restrict__ d_balance_3, float *__restrict__ d_ffn_hidden_8,
+        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
+        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again,
         float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
 {
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
@@ -534,6 +540,15 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn
         for (long d = 0; d < 32; d++) {
             d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
         }
+        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                + 1e-06f));
+        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
+                    + d];
+        }
     }
     moec_barrier();
 }
@@ -541,14 +556,10 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn
 /* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
           -- std/moe.moe:63
    d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
-   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
-extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ expert_hidden,
-        const float *__restrict__ expert_hidden_2, const float *__restrict__ expert_y,
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34 */
+extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ expert_y,
         const float *__restrict__ d_x_2, float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_y,
-        const float *__restrict__ ffn_weight_again, float *__restrict__ act_y_again,
-        float *__restrict__ expert_h_again, const int32_t *__restrict__ chosen_batch_2,
+        const float *__restrict__ ffn_weight_again, const int32_t *__restrict__ chosen_batch_2,
         const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_n_2)
 {
     for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
@@ -569,72 +580,40 @@ extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ exp
         moec_barrier();
         if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
         moec_barrier();
-        for (long f = moec_thread(); f < 48; f += moec_threads()) {
-            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-            float act_y_again_now = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-            act_y_again[r * 48 + f] = act_y_again_now;
-            expert_h_again[r * 48 + f] = act_y_again_now * expert_hidden_2[(i * 128 + r) * 48 + f];
-        }
-        moec_barrier();
     }
 }
 
-/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_19(const float *__restrict__ d_expert_h,
-        float *__restrict__ d_expert_hidden_2, const float *__restrict__ act_y_again)
-{
-    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
-        const long r = (unsigned)turn / 48u;
-        const long f = (unsigned)turn % 48u;
-        d_expert_hidden_2[r * 48 + f] = d_expert_h[r * 48 + f] * act_y_again[r * 48 + f];
-    }
-}
-
-/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
-        float *__restrict__ ffn_norm_root_again, float *__restrict__ ffn_norm_y_again,
-        float *__restrict__ ffn_norm_y_2_again)
-{
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                + 1e-06f));
-        moec_barrier();
-        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
-                    + d];
-        }
-        moec_barrier();
-    }
-}
-
-/* d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
+/* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:34
+   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33
+   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:33 */
-extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ expert_hidden,
-        const float *__restrict__ expert_hidden_2, const float *__restrict__ d_expert_h,
-        float *__restrict__ d_expert_hidden_3)
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_18(MoecGroupedOnDevice grouped,
+        const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
+        const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
+        float *__restrict__ d_expert_hidden_2, float *__restrict__ d_expert_hidden_3,
+        float *__restrict__ expert_h_again)
 {
-    for (long turn = moec_first(); turn < 6144; turn += moec_step()) {
-        const long r = (unsigned)turn / 48u;
-        const long f = (unsigned)turn % 48u;
-        float d_act_y = d_expert_h[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
+        const long r = row;
+        const long f = column;
+        float d_expert_h = sum;
         const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-        const float part = moec_sigmoid(expert_hidden_at);
-        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at * (part * (1.0f - part))));
-    }
+        float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+        expert_h_again[r * 48 + f] = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
+        d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
+        float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
+        const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
+        const float part = moec_sigmoid(expert_hidden_at_2);
+        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const int32_t *b_gather, const float *a, const float *b, float *c)
+{
+    moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:33
@@ -649,7 +628,7 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ exp
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:38
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:36 */
-extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
@@ -713,7 +692,7 @@ extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ ffn
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ d_ffn_norm_y_2,
+extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -746,7 +725,7 @@ extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ d_f
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
@@ -792,29 +771,29 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2
     }
 }
 
-struct options_train_25 {
+struct options_train_22 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_25(const float *q, const float *k, const float *v, const float *sink, const float *o,
+extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *o,
     const float *lse, const float *output_grad, float *first)
 {
-    moec_attend_grad_query<options_train_25>(q, k, v, sink, o, lse, output_grad, first);
+    moec_attend_grad_query<options_train_22>(q, k, v, sink, o, lse, output_grad, first);
 }
-extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_25(const float *q, const float *k, const float *v, const float *sink, const float *o,
+extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *o,
     const float *lse, const float *output_grad, float *first, float *second)
 {
-    moec_attend_grad_both<options_train_25>(q, k, v, sink, o, lse, output_grad, first, second);
+    moec_attend_grad_both<options_train_22>(q, k, v, sink, o, lse, output_grad, first, second);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
-extern "C" __global__ void kernel_train_26(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
@@ -842,7 +821,7 @@ extern "C" __global__ void kernel_train_26(const float *__restrict__ query_rotar
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
-extern "C" __global__ void kernel_train_27(long i, const float *__restrict__ d_attention_norm_y_2,
+extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -872,7 +851,7 @@ extern "C" __global__ void kernel_train_27(long i, const float *__restrict__ d_a
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
-extern "C" __global__ void kernel_train_28(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
         const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
@@ -905,7 +884,7 @@ extern "C" __global__ void kernel_train_28(long i, const float *__restrict__ x_2
 }
 
 /* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
-extern "C" __global__ void kernel_train_29(long i, float *__restrict__ d_balance_3)
+extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
 {
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
@@ -913,7 +892,7 @@ extern "C" __global__ void kernel_train_29(long i, float *__restrict__ d_balance
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
-extern "C" __global__ void kernel_train_30(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_barrier();
@@ -978,8 +957,8 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)moec_pack_begin_others,
     (const void *)moec_pack_list,
     (const void *)kernel_train_6,
-    (const void *)moec_rows_by_weight_exact,
-    (const void *)kernel_train_7,
+    (const void *)rows_by_weight_exact,
+    (const void *)product_train_7,
     (const void *)kernel_train_8,
     (const void *)kernel_train_9,
     (const void *)kernel_train_10,
@@ -990,21 +969,18 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_15,
     (const void *)kernel_train_16,
     (const void *)kernel_train_17,
-    (const void *)kernel_train_18,
-    (const void *)moec_rows_by_rows_exact,
+    (const void *)product_train_18,
+    (const void *)rows_by_rows_exact,
     (const void *)kernel_train_19,
     (const void *)kernel_train_20,
     (const void *)kernel_train_21,
-    (const void *)kernel_train_22,
+    (const void *)attend_grad_query_train_22,
+    (const void *)attend_grad_both_train_22,
     (const void *)kernel_train_23,
     (const void *)kernel_train_24,
-    (const void *)attend_grad_query_train_25,
-    (const void *)attend_grad_both_train_25,
+    (const void *)kernel_train_25,
     (const void *)kernel_train_26,
     (const void *)kernel_train_27,
-    (const void *)kernel_train_28,
-    (const void *)kernel_train_29,
-    (const void *)kernel_train_30,
     (const void *)update_step,
     (const void *)moec_product_exact,
     (const void *)moec_product_rounded,

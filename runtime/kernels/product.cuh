@@ -194,11 +194,11 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
 
 /* ---- over packed rows ---- */
 
-/* c[r,n] (+)= sum[k] a[A(r),k] * b[g][k,n] for rows r of group g. The tiles of a group follow those of the groups before it;
- * there may be more blocks than tiles. */
-template <class Tile>
+/* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). The tiles of a group follow those of the
+ * groups before it; there may be more blocks than tiles. */
+template <class Tile, class Store>
 MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                const float *a, const float *b, float *c) {
+                                const float *a, const float *b, Store store) {
     const long columns = moec_pieces(grouped.n, Tile::SIZE);
     for (long task = moec_block();; task += moec_blocks()) {
         long tile = task / columns, g = 0;
@@ -210,7 +210,6 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
         if (g == grouped.groups) return;
         const long first = group[g] + tile * Tile::SIZE, n = task % columns * Tile::SIZE;
         const float *y = b + g * grouped.b_group + n * grouped.b_n;
-        float *z = c + first * grouped.c_row + n;
         Tile::multiply(
             group[g + 1] - first, grouped.n - n, grouped.k, true, grouped.b_k == 1,
             [&](long row, long k) {
@@ -218,22 +217,18 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
                 return a + at * grouped.a_row + k;
             },
             [&](long k, long column) { return y + k * grouped.b_k + column * grouped.b_n; },
-            [&](long row, long column, float sum) {
-                float *at = z + row * grouped.c_row + column;
-                *at = grouped.accumulate ? *at + sum : sum;
-            });
+            [&](long row, long column, float sum) { store(first + row, n + column, sum); });
     }
 }
 
-/* c[g][k,n] (+)= sum[r in g] a[A(r),k] * b[B(r),n]; an empty group gives 0. */
-template <class Tile>
+/* sum[r in g] a[A(r),k] * b[B(r),n], handed to store(g, k, n, sum); an empty group gives 0. */
+template <class Tile, class Store>
 MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                              const int32_t *b_gather, const float *a, const float *b, float *c) {
+                              const int32_t *b_gather, const float *a, const float *b, Store store) {
     const long rows = moec_pieces(grouped.k, Tile::SIZE), columns = moec_pieces(grouped.n, Tile::SIZE);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks()) {
         const long g = tile / columns / rows, k = tile / columns % rows * Tile::SIZE;
         const long n = tile % columns * Tile::SIZE, first = group[g];
-        float *z = c + g * grouped.b_group + k * grouped.c_row + n;
         Tile::multiply(
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
             [&](long row, long r) {
@@ -244,35 +239,21 @@ MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t 
                 const long at = b_gather != NULL ? b_gather[first + r] : first + r;
                 return b + at * grouped.b_k + n + column;
             },
-            [&](long row, long column, float sum) {
-                float *at = z + row * grouped.c_row + column;
-                *at = grouped.accumulate ? *at + sum : sum;
-            });
+            [&](long row, long column, float sum) { store(g, k + row, n + column, sum); });
     }
 }
 
-extern "C" __global__ void moec_rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group,
-                                                     const int32_t *a_gather, const int32_t *, const float *a,
-                                                     const float *b, float *c) {
-    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, c);
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
-    moec_rows_by_weight_rounded(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather,
-                                const int32_t *, const float *a, const float *b, float *c) {
-    moec_by_weight<MoecTileRounded>(grouped, group, a_gather, a, b, c);
-}
-
-extern "C" __global__ void moec_rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group,
-                                                   const int32_t *a_gather, const int32_t *b_gather, const float *a,
-                                                   const float *b, float *c) {
-    moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, c);
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
-    moec_rows_by_rows_rounded(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather,
-                              const int32_t *b_gather, const float *a, const float *b, float *c) {
-    moec_by_rows<MoecTileRounded>(grouped, group, a_gather, b_gather, a, b, c);
-}
+/* Stores results as they are. */
+template <class C> struct MoecPlainStore {
+    MoecGroupedOnDevice grouped;
+    C *c;
+    __device__ __forceinline__ void operator()(long row, long column, float sum) const {
+        C *at = c + row * grouped.c_row + column;
+        moec_store(at, grouped.accumulate ? moec_load(*at) + sum : sum);
+    }
+    __device__ __forceinline__ void operator()(long group, long row, long column, float sum) const {
+        (*this)(row, group * grouped.b_group + column, sum);
+    }
+};
 
 #endif

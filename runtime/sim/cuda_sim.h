@@ -407,12 +407,7 @@ template <class... Types> static inline void sim_enter(void (*kernel)(Types...),
 template <class... Types>
 static constexpr SimKernel sim_describe(const char *name, void (*enter)(void **),
                                         void (*)(Types...)) {
-#ifdef SIM_UNCHECKED
-    const int checked = 0;
-#else
-    const int checked = 1;
-#endif
-    return SimKernel{name, enter, checked, (int)sizeof...(Types), {sizeof(Types)..., 0}};
+    return SimKernel{name, enter, (int)sizeof...(Types), {sizeof(Types)..., 0}};
 }
 
 #define SIM_KERNEL(name)                                                                           \

@@ -1,0 +1,166 @@
+/* emit_cuda_products: products over packed rows as launches of the templates in
+ * runtime/kernels/product.cuh, with what their stores compute.
+ *
+ *     (* a[r,f] = sum[d] x[r,d] * up[n[r],d,f]
+ *        h[r,f] = silu(g[r,f]) * a[r,f] *)
+ *     extern "C" __global__ void product_train_3(MoecGroupedOnDevice grouped, ..., float *h)
+ *     {
+ *         moec_by_weight<MoecTileRounded>(grouped, group, a_gather, a, b,
+ *                                         [&](long row, long column, float sum) {
+ *             h[row * 64 + column] = moec_silu(g[row * 64 + column]) * sum;
+ *         });
+ *     }
+ */
+#include "emit.h"
+
+/* Threads of a block, rows and columns of a tile, as the templates want them. */
+enum { THREADS = 256, TILE = 64, ROUNDED_TILE = 128, MOST_GRID = 1 << 20 };
+
+static long pieces(long count, long size) {
+    return (count + size - 1) / size;
+}
+
+/* ---- what a store computes ---- */
+
+/* The first `rows` loops of the target make the row, the others the column. */
+static void emit_lines(Emitter *emitter, Kernel *epilogue, int rows, const char *const *names) {
+    Nest *loops[MAX_LOOPS];
+    int count = 0;
+    for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
+        nest = loops[count] = nest->children.items[0];
+        bind_loop(emitter, nest);
+    }
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    emitter->out = &body;
+    emit_store(emitter, epilogue->members.items[0], names[2]);
+    for (int i = 1; i < epilogue->members.count; i++)
+        emit_member(emitter, epilogue->members.items[i]);
+    emitter->out = out;
+    emit_places(emitter, loops, rows, names[0], &body);
+    emit_places(emitter, loops + rows, count - rows, names[1], &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+}
+
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
+    int bindings = emitter->binding_count, indent = emitter->indent;
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    Functor functor = {.parameters = {.arena = emitter->arena},
+                       .arguments = {.arena = emitter->arena}};
+    const char *names[3] = {"row", "column", "sum"};
+    begin_kernel(emitter, epilogue);
+    for (int i = 0; i < 3; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
+    emitter->out = &body;
+    emitter->indent = 2;
+    emit_lines(emitter, epilogue, rows, names);
+    device_parameters(emitter, &functor.parameters, &functor.arguments);
+    functor.text = arena_format(emitter->arena, "[&](long %s, long %s, float %s) {\n%s    }",
+                                names[0], names[1], names[2], body.text);
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->out = out;
+    emitter->indent = indent;
+    emitter->binding_count = bindings;
+    return functor;
+}
+
+/* ---- products over packed rows ---- */
+
+static const char *tile_of(const Product *product) {
+    return product->rounded ? "MoecTileRounded" : "MoecTileExact";
+}
+
+/* A kernel that calls a template with `store`. */
+static void add_kernel(Emitter *emitter, const Contraction *contraction, const char *name,
+                       const Text *parameters, const char *store, const char *const *names) {
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    Text *out = emitter->out, tables = {.arena = emitter->arena};
+    int indent = emitter->indent;
+    for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter,
+              "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) "
+              "%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s)",
+              name, names[0], tables.text, type_name(contraction->a->tensor), names[4],
+              type_name(contraction->b->tensor), names[5], parameters->text);
+    text_add(&emitter->functions, "{\n    moec_by_%s<%s>(%s, %s, %s, %s%s%s, %s, %s);\n}\n\n",
+             weight ? "weight" : "rows", tile_of(&contraction->product), names[0], names[1],
+             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5], store);
+    emitter->out = out;
+    emitter->indent = indent;
+}
+
+/* The kernel of all products of one sort that only store. */
+static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, Text *arguments) {
+    static const char *const names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
+    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
+                                contraction->c->tensor};
+    Text name = {.arena = emitter->arena}, parameters = {.arena = emitter->arena};
+    text_add(&name, "rows_by_%s_%s",
+             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows",
+             contraction->product.rounded ? "rounded" : "exact");
+    for (int i = 0; i < 3; i++)
+        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
+    text_add(&parameters, "%s *c", type_name(tensors[2]));
+    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(emitter, contraction->c));
+    int count = emitter->device_kernels->count;
+    device_kernel(emitter, name.text);
+    if (emitter->device_kernels->count > count)
+        add_kernel(
+            emitter, contraction, name.text, &parameters,
+            arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
+            names);
+    return name.text;
+}
+
+/* A kernel of its own for a product with an epilogue. */
+static const char *own_kernel(Emitter *emitter, const Contraction *contraction, Kernel *epilogue,
+                              Text *arguments) {
+    const char *names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
+    int bindings = emitter->binding_count;
+    for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
+    Functor functor = emit_functor(emitter, epilogue, 1);
+    emitter->binding_count = bindings;
+    text_add(arguments, ", %s", functor.arguments.text);
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
+                                                           emitter->prefix, emitter->kernels++));
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, epilogue);
+    emitter->out = out;
+    emitter->indent = indent;
+    add_kernel(emitter, contraction, name, &functor.parameters, functor.text, names);
+    return name;
+}
+
+static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
+    if (table) emitter->used[table->id] = true;
+    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->names[table->id] : "NULL");
+}
+
+void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    Text arguments = {.arena = emitter->arena};
+    long groups = product->batch[0], rows = contraction->relation->rows->size;
+    text_add(&arguments, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
+             groups, product->n, product->k, product->a_m,
+             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+             product->c_m, product->accumulate);
+    put_table(emitter, &arguments, contraction->relation->group);
+    put_table(emitter, &arguments, contraction->gather);
+    if (!weight) put_table(emitter, &arguments, contraction->gather_b);
+    text_add(&arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
+             pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
+    const char *kernel = epilogue ? own_kernel(emitter, contraction, epilogue, &arguments)
+                                  : plain_kernel(emitter, contraction, &arguments);
+    /* Every group may end in a tile that is not full. */
+    long size = product->rounded ? ROUNDED_TILE : TILE, columns = pieces(product->n, size);
+    long tiles = weight ? (pieces(rows, size) + (groups < rows ? groups : rows)) * columns
+                        : groups * pieces(product->k, size) * columns;
+    long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
+    emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
+                arguments.text);
+}
