@@ -17,7 +17,7 @@ typedef enum OptionKind {
 enum { LIST_LIMIT = 64 };
 
 typedef struct TextList {
-    const char *items[LIST_LIMIT];
+    const char *items[LIST_LIMIT + 1]; /* the last: for what a command adds */
     int count;
 } TextList;
 

@@ -11,6 +11,7 @@
 #include "examples.h"
 #include "memory.h"
 #include "random.h"
+#include "spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -93,9 +94,12 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
 }
 
 static bool run(const Options *options) {
-    const char *const sets[] = {"draws=none"};
+    const char *const sets[] = {SPEC_DRAWS};
     Safetensors *file = checkpoint_open(options->operand);
-    MoecCompiler *compiler = file ? checkpoint_spec(file, sets, 1) : NULL;
+    MoecCompiler *trained = file ? checkpoint_spec(file, NULL, 0) : NULL;
+    MoecCompiler *compiler =
+        trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
+    moec_close(trained);
     const Wish wish = {.graph = MOEC_FORWARD, .batch = options->count};
     Model *model = compiler ? model_open(compiler, &wish, 1, true) : NULL;
     moec_close(compiler);

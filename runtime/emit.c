@@ -18,15 +18,58 @@ typedef struct Options {
     TextList sets;
 } Options;
 
-/* Files of standalone/ that belong to one of the graphs only. */
-static const char *const decode_only[] = {"model.h", "model.c", "generate.c", "decode.md", NULL};
-static const char *const train_only[] = {"train.c",  "train.md", "order.h", "order.c",
-                                         "random.h", "random.c", NULL};
+/* The graphs that can be emitted: what the folder then does. */
+static const char *const graphs[] = {"decode", "train", "draw"};
+enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
 
-static bool listed(const char *const *list, const char *name) {
-    for (; *list; list++)
-        if (strcmp(*list, name) == 0) return true;
-    return false;
+/* The images that an emitted program draws at once; it may be asked for any number. */
+enum { DRAWN_AT_ONCE = 8 };
+
+/* The graphs that a file of standalone/ or kernels/ belongs to, and where only one of the targets
+ * wants it, that. Files that are not listed belong everywhere, but for those of
+ * embedded_is_cuda. */
+static const struct {
+    const char *name;
+    int graphs;
+    const char *target;
+} parts[] = {
+    {"model.h", DECODE, NULL},
+    {"model.c", DECODE, NULL},
+    {"generate.c", DECODE, NULL},
+    {"decode.md", DECODE, "c"},
+    {"train.c", TRAIN, NULL},
+    {"data.h", TRAIN, NULL},
+    {"data.c", TRAIN, NULL},
+    {"order.h", TRAIN, NULL},
+    {"order.c", TRAIN, NULL},
+    {"train.md", TRAIN, "c"},
+    {"draw.c", DRAW, NULL},
+    {"draw.md", DRAW, "c"},
+    {"tensors.h", TRAIN | DRAW, NULL},
+    {"tensors.c", TRAIN | DRAW, NULL},
+    {"random.h", TRAIN | DRAW, NULL},
+    {"random.c", TRAIN | DRAW, NULL},
+    {"kernels.h", ALL, "c"},
+    {"matmul.h", ALL, "c"},
+    {"attention.h", ALL, "c"},
+    {"routing.h", ALL, "c"},
+    {"blocks.c", ALL, "c"},
+    {"Makefile", ALL, "c"},
+    {"blocks_cuda.cu", ALL, "cuda"},
+    {"cuda.mk", ALL, "cuda"},
+    {"cuda.md", ALL, "cuda"},
+    {"shapes.h", ALL, "cuda"},
+};
+
+/* DECODE, TRAIN or DRAW; 0 for another name. */
+static int graph_of(const char *name) {
+    for (int i = 0; i < GRAPHS; i++)
+        if (strcmp(graphs[i], name) == 0) return 1 << i;
+    return 0;
+}
+
+static bool is_cuda(const Options *options) {
+    return strcmp(options->target, "cuda") == 0;
 }
 
 static bool write_text(const char *folder, const char *name, const char *text) {
@@ -36,25 +79,23 @@ static bool write_text(const char *folder, const char *name, const char *text) {
     return good;
 }
 
-/* Files that only one of the targets wants; embedded_is_cuda says it of the others. */
-static const char *const c_only[] = {"kernels.h", "matmul.h", "attention.h", "routing.h", "blocks.c",
-                                     "Makefile",  "decode.md", "train.md",   NULL};
-static const char *const cuda_only[] = {"blocks_cuda.cu", "cuda.mk", "cuda.md", "shapes.h", NULL};
-
-static bool belongs(const EmbeddedFile *file, bool trains, bool cuda) {
+static bool belongs(const EmbeddedFile *file, const Options *options) {
     const char *name = embedded_base(file);
-    if (!embedded_is_header(file) && listed(trains ? decode_only : train_only, name)) return false;
-    return cuda ? !listed(c_only, name) : !embedded_is_cuda(file) && !listed(cuda_only, name);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return (parts[i].graphs & graph_of(options->graph)) &&
+                   (!parts[i].target || strcmp(parts[i].target, options->target) == 0);
+    return !embedded_is_cuda(file) || is_cuda(options);
 }
 
-static bool write_common(const char *folder, bool trains, bool cuda) {
+static bool write_common(const Options *options) {
     bool good = true;
     for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
-        if (!belongs(file, trains, cuda)) continue;
+        if (!belongs(file, options)) continue;
         const char *name = embedded_base(file), *ending = strrchr(name, '.');
         if (ending && strcmp(ending, ".md") == 0) name = "README.md";
         if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
-        good = write_text(folder, name, file->text);
+        good = write_text(options->out, name, file->text);
     }
     return good;
 }
@@ -90,10 +131,6 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     return good;
 }
 
-static bool is_cuda(const Options *options) {
-    return strcmp(options->target, "cuda") == 0;
-}
-
 static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes,
                           int count) {
     MoecProgram *programs[2];
@@ -110,23 +147,60 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
            (!kernels || write_text(options->out, "kernels.cu", kernels));
 }
 
+/* The programs of a graph; returns their number. */
+static int wishes_of(const Options *options, const Settings *settings, Wish wishes[2]) {
+    switch (graph_of(options->graph)) {
+    case TRAIN:
+        wishes[0] = (Wish){.graph = MOEC_TRAIN};
+        wishes[1] = (Wish){.graph = MOEC_UPDATE};
+        return 2;
+    case DRAW:
+        wishes[0] = (Wish){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
+        return 1;
+    default:
+        wishes[0] = (Wish){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
+        wishes[0].context = options->context ? options->context : settings->context;
+        return 1;
+    }
+}
+
 static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
-    bool trains = strcmp(options->graph, "train") == 0;
+    bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
-    const Wish training[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    const Wish decoding = {.graph = MOEC_DECODE,
-                           .batch = 1,
-                           .tokens = 1,
-                           .context = options->context ? options->context : settings.context};
-    const Wish *wishes = trains ? training : &decoding;
-    int count = trains ? 2 : 1;
+    Wish wishes[2];
+    int count = wishes_of(options, &settings, wishes);
     Model *model = model_open(compiler, wishes, count, true);
     bool good = model && folder_make(options->out) &&
-                write_program(options, compiler, wishes, count) &&
-                write_common(options->out, trains, is_cuda(options)) &&
+                write_program(options, compiler, wishes, count) && write_common(options) &&
                 (!trains || write_settings(options->out, &settings)) &&
                 write_weights(options, model, file, (uint64_t)settings.seed);
     model_close(model);
+    return good;
+}
+
+/* The spec of a checkpoint or of a file. */
+static MoecCompiler *open_spec(const Options *options, const Safetensors *file) {
+    const TextList *sets = &options->sets;
+    return file ? checkpoint_spec(file, sets->items, sets->count)
+                : spec_open(options->operand, sets);
+}
+
+static bool emit(Options *options) {
+    size_t length = strlen(options->operand);
+    bool trained = file_is_folder(options->operand) ||
+                   (length > 12 && strcmp(options->operand + length - 12, ".safetensors") == 0);
+    Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
+    if (trained && !file) return false;
+    MoecCompiler *compiler = open_spec(options, file);
+    if (compiler && graph_of(options->graph) == DRAW) {
+        bool draws = spec_draws(compiler);
+        moec_close(compiler);
+        options->sets.items[options->sets.count++] = SPEC_DRAWS;
+        compiler = draws ? open_spec(options, file) : NULL;
+    }
+    bool good = compiler && write_folder(options, compiler, file);
+    moec_close(compiler);
+    safetensors_close(file);
     return good;
 }
 
@@ -137,7 +211,7 @@ int command_emit(int argc, char **argv) {
         {OPTION_TEXT, "--target", "NAME", &options.target,
          "c: needs a C compiler; cuda: needs nvcc"},
         {OPTION_TEXT, "--graph", "NAME", &options.graph,
-         "decode: generates text; train: trains on a text"},
+         "decode: generates text; train: trains; draw: draws images"},
         {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
         {OPTION_COUNT, "--context", "N", &options.context,
          "tokens that the decode graph can hold (train.context)"},
@@ -150,17 +224,7 @@ int command_emit(int argc, char **argv) {
     if (!options.out) return arguments_wrong(command, NULL, "moec emit needs --out");
     if (strcmp(options.target, "c") != 0 && !is_cuda(&options))
         return arguments_wrong(command, "c or cuda", "there is no target '%s'", options.target);
-    if (strcmp(options.graph, "decode") != 0 && strcmp(options.graph, "train") != 0)
-        return arguments_wrong(command, "decode or train", "there is no graph '%s'", options.graph);
-    size_t length = strlen(options.operand);
-    bool trained = file_is_folder(options.operand) ||
-                   (length > 12 && strcmp(options.operand + length - 12, ".safetensors") == 0);
-    Safetensors *file = trained ? checkpoint_open(options.operand) : NULL;
-    MoecCompiler *compiler = file ? checkpoint_spec(file, options.sets.items, options.sets.count)
-                             : !trained ? spec_open(options.operand, &options.sets)
-                                        : NULL;
-    bool good = compiler && write_folder(&options, compiler, file);
-    moec_close(compiler);
-    safetensors_close(file);
-    return good ? 0 : EXIT_INPUT;
+    if (!graph_of(options.graph))
+        return arguments_wrong(command, "decode, train or draw", "there is no graph '%s'", options.graph);
+    return emit(&options) ? 0 : EXIT_INPUT;
 }

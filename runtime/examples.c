@@ -68,7 +68,12 @@ Data *examples_open(const char *path, const Call *call) {
     long words = examples_words(call);
     if (!words) return data_open(path, call_vocabulary(call));
     Safetensors *file = safetensors_open(path);
-    if (!file) return NULL;
+    if (!file) {
+        remark("this model learns from examples: a safetensors file that holds '%s' and what else "
+               "it reads, not from text",
+               call_foreign_input(call)->name);
+        return NULL;
+    }
     Data *data = memory_new(sizeof *data);
     data->record = (size_t)words;
     size_t offset = 0;

@@ -35,7 +35,7 @@ static const Command commands[] = {
      "Continues a text with a trained model."},
     {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
      "Makes examples out of noise with a trained model of velocities."},
-    {"emit", command_emit, "FILE[:MODEL]|DIR --target c --graph decode|train --out DIR",
+    {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
     {"bench", command_bench, "FILE[:MODEL] [--graph train|decode] [--json]",
      "Measures speed beside the ceilings of the machine."},

@@ -1,5 +1,6 @@
 #include "spec.h"
 
+#include "complain.h"
 #include "files.h"
 #include "memory.h"
 
@@ -39,4 +40,10 @@ MoecCompiler *spec_open(const char *operand, const TextList *sets) {
     if (spec_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
+}
+
+bool spec_draws(MoecCompiler *compiler) {
+    return moec_option(compiler, "draws") ||
+           complain("train a model of stdlib/diffusion.moe",
+                    "model '%s' draws nothing: it has no option 'draws'", moec_model(compiler));
 }

@@ -12,4 +12,9 @@ MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
 /* Prints the reports so far when there are errors; returns true when there are none. */
 bool spec_good(MoecCompiler *compiler);
 
+/* The set that makes a model of velocities (stdlib/diffusion.moe) give them for what it sees. */
+#define SPEC_DRAWS "draws=none"
+/* True when it is such a model, else false after a message. */
+bool spec_draws(MoecCompiler *compiler);
+
 #endif

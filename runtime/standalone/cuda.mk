@@ -1,9 +1,9 @@
-# Builds `generate` (decode graph) or `train` (train graph) for a CUDA device; needs the CUDA toolkit.
+# Builds `generate` (decode graph), `train` (train graph) or `draw` (draw graph) for a CUDA device; needs the CUDA toolkit.
 #   make ARCH=sm_90a     for one architecture (default: that of the device in this machine)
 
 NVCC ?= nvcc
 ARCH ?= native
-PROGRAM := $(if $(wildcard generate.c),generate,train)
+PROGRAM := $(basename $(wildcard generate.c train.c draw.c))
 OBJECTS := $(patsubst %.c,%.o,$(wildcard *.c)) $(patsubst %.cu,%.o,$(wildcard *.cu))
 
 $(PROGRAM): $(OBJECTS)

@@ -1,12 +1,12 @@
-/* train: trains the model of this folder on a text, whose bytes are the tokens.
+/* train: trains the model of this folder on data: see data.h.
  *
- *     ./train --data TEXT [--steps N] [--seed N] [--weights weights.bin] [--out trained.bin]
+ *     ./train --data FILE [--steps N] [--seed N] [--weights weights.bin] [--out trained.bin]
  *
  * training.h holds what the specification says of the training: SETTING_RATE, SETTING_CLIP, SETTING_STEPS,
  * SETTING_ACCUMULATE, SETTING_SEED.
  */
 #include "blocks.h"
-#include "order.h"
+#include "data.h"
 #include "random.h"
 #include "training.h"
 #include "weights.h"
@@ -31,46 +31,10 @@ typedef struct Trainer {
     float **moments; /* the optimizer's states, each laid out like the weights */
     unsigned char *arena;
     void **inputs, **outputs; /* by slot */
-    unsigned char *text;
-    Order order;
+    Data data;
     int loss; /* its slot */
     Wishes wishes;
 } Trainer;
-
-/* The tokens at the end that `moec train` keeps for validation: a twentieth, at most 64 windows. */
-static uint64_t held_out(uint64_t count, uint64_t context) {
-    uint64_t windows = count / 20 / (context + 1);
-    if (windows == 0 && count >= 4 * (context + 1))
-        windows = 1;
-    if (windows > 64)
-        windows = 64;
-    return windows ? windows * context + 1 : 0;
-}
-
-static const char *read_text(Trainer *trainer) {
-    FILE *file = fopen(trainer->wishes.data, "rb");
-    if (!file)
-        return "the data cannot be opened";
-    size_t room = 1 << 20, count = 0, got;
-    trainer->text = malloc(room);
-    while (trainer->text && (got = fread(trainer->text + count, 1, room - count, file)) > 0) {
-        count += got;
-        if (count < room)
-            continue;
-        unsigned char *longer = realloc(trainer->text, room *= 2);
-        if (!longer)
-            free(trainer->text);
-        trainer->text = longer;
-    }
-    fclose(file);
-    if (!trainer->text)
-        return "no memory for the data";
-    uint64_t context = (uint64_t)trainer->graph->context, left = count - held_out(count, context);
-    if (left < context + 1)
-        return "the data is shorter than a window of the model's context and one token more";
-    trainer->order = (Order){.seed = trainer->wishes.seed, .count = left, .context = (long)context};
-    return NULL;
-}
 
 static const char *take_memory(Trainer *trainer) {
     const MoecGraphEntry *graph = trainer->graph;
@@ -98,9 +62,6 @@ static const char *open_trainer(Trainer *trainer) {
     if (!trainer->graph || !trainer->update)
         return "the program has no train graph";
     const MoecGraphEntry *graph = trainer->graph;
-    for (int i = 0; i < graph->input_count; i++)
-        if (graph->inputs[i].input == MOEC_INPUT_REAL || graph->inputs[i].input == MOEC_INPUT_CLASS)
-            return "the model reads more than tokens";
     trainer->loss = -1;
     for (int i = 0; i < graph->output_count; i++)
         if (strcmp(graph->outputs[i].name, "loss") == 0)
@@ -109,7 +70,7 @@ static const char *open_trainer(Trainer *trainer) {
         return "the model has no loss";
     const char *error = take_memory(trainer);
     if (!error)
-        error = read_text(trainer);
+        error = data_open(&trainer->data, trainer->wishes.data, graph, trainer->wishes.seed);
     if (!error && weights_read(trainer->wishes.weights, &moec_table, trainer->weights, trainer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     return error;
@@ -127,7 +88,7 @@ static void close_trainer(Trainer *trainer) {
         slots_free(trainer->inputs, trainer->graph->input_count);
         slots_free(trainer->outputs, trainer->graph->output_count);
     }
-    free(trainer->text);
+    data_close(&trainer->data);
 }
 
 static void set_scalar(Trainer *trainer, const char *name, double value) {
@@ -136,28 +97,6 @@ static void set_scalar(Trainer *trainer, const char *name, double value) {
         *(int32_t *)trainer->inputs[slot] = (int32_t)value;
     else if (slot >= 0)
         *(float *)trainer->inputs[slot] = (float)value;
-}
-
-/* The windows of a micro-batch, from number `position` on; a window has one token more than the context. NULL, or what is
- * wrong with the text. */
-static const char *set_windows(Trainer *trainer, uint64_t position) {
-    const MoecGraphEntry *graph = trainer->graph;
-    for (int i = 0; i < graph->input_count; i++) {
-        const MoecTensor *input = &graph->inputs[i];
-        if (input->input != MOEC_INPUT_TOKEN && input->input != MOEC_INPUT_NEXT)
-            continue;
-        int32_t *to = trainer->inputs[i]; /* [batch, sequence] */
-        for (long b = 0; b < graph->batch; b++) {
-            uint64_t start = order_start(&trainer->order, position + (uint64_t)b) + (input->input == MOEC_INPUT_NEXT);
-            for (long s = 0; s < graph->context; s++) {
-                int32_t token = trainer->text[start + (uint64_t)s];
-                if (input->vocabulary && token >= input->vocabulary)
-                    return "a byte of the text is outside the vocabulary";
-                to[b * graph->context + s] = token;
-            }
-        }
-    }
-    return NULL;
 }
 
 static double square_sum(const float *values, size_t count) {
@@ -202,7 +141,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     *loss = 0;
     for (long part = 0; part < parts; part++) {
         long number = step * parts + part;
-        const char *error = set_windows(trainer, (uint64_t)(number * graph->batch));
+        const char *error = data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
         if (error)
             return error;
         MoecRun run = {
@@ -264,7 +203,7 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
 int main(int count, char **arguments) {
     Trainer trainer = {.wishes = {.weights = "weights.bin", .out = "trained.bin", .steps = SETTING_STEPS, .seed = SETTING_SEED}};
     if (!read_wishes(&trainer.wishes, count, arguments)) {
-        fprintf(stderr, "usage: %s --data TEXT [--steps N] [--seed N] [--weights FILE] [--out FILE]\n", arguments[0]);
+        fprintf(stderr, "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n", arguments[0]);
         return 2;
     }
     const char *error = open_trainer(&trainer);

@@ -1,10 +1,12 @@
 #!/bin/sh
-# What moec emit --target cuda writes builds with nvcc, for both graphs; without nvcc only the C part is compiled.
+# What moec emit --target cuda writes builds with nvcc, for every graph; without nvcc only the C part is compiled.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-for graph in decode train; do
-    moec emit models/tiny.moe:tiny_moe --set layers=2 --set dim=32 --set train.precision=bf16 \
+for graph in decode train draw; do
+    model=models/tiny.moe:tiny_moe
+    [ "$graph" != draw ] || model=models/dit.moe:dit_small_e8a3s1
+    moec emit "$model" --set layers=2 --set dim=32 --set train.precision=bf16 \
         --target cuda --graph "$graph" --out "$work/$graph"
     if command -v nvcc >/dev/null; then
         make -s -C "$work/$graph" ARCH=sm_80
@@ -17,4 +19,5 @@ done
 if command -v nvcc >/dev/null; then
     test -x "$work/decode/generate"
     test -x "$work/train/train"
+    test -x "$work/draw/draw"
 fi

@@ -1,0 +1,185 @@
+#include "tensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_HEADER = 1 << 20, HEADER_ROOM = 4096 };
+
+/* The header is read where it stands: each function takes a place in it and gives the place behind, or NULL where the text
+ * is not JSON. */
+static const char *skip_space(const char *at) {
+    return at + strspn(at, " \t\r\n");
+}
+
+static const char *skip_text(const char *at) {
+    for (at++; *at != '"'; at++) {
+        if (*at == '\\')
+            at++;
+        if (!*at)
+            return NULL;
+    }
+    return at + 1;
+}
+
+static const char *skip_value(const char *at) {
+    int depth = 0;
+    do {
+        if (!*at)
+            return NULL;
+        if (*at == '"') {
+            at = skip_text(at);
+            if (!at)
+                return NULL;
+            continue;
+        }
+        depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
+        at++;
+    } while (depth > 0 || !strchr(",]} \t\r\n", *at));
+    return at;
+}
+
+/* The value of a member of the object that begins at `at`, or NULL. */
+static const char *member(const char *at, const char *name) {
+    size_t length = strlen(name);
+    while (at && (*at == '{' || *at == ',')) {
+        at = skip_space(at + 1);
+        if (*at != '"')
+            return NULL;
+        const char *key = at + 1, *end = skip_text(at);
+        at = end ? skip_space(end) : NULL;
+        if (!at || *at != ':')
+            return NULL;
+        at = skip_space(at + 1);
+        if ((size_t)(end - 1 - key) == length && strncmp(key, name, length) == 0)
+            return at;
+        at = skip_value(at);
+        at = at ? skip_space(at) : NULL;
+    }
+    return NULL;
+}
+
+/* The next whole number of a list, from the bracket or the comma before it; *at moves behind it. */
+static int next_number(const char **at, uint64_t *number) {
+    if (**at != '[' && **at != ',')
+        return 0;
+    char *end;
+    *number = strtoull(*at + 1, &end, 10);
+    int good = end != *at + 1;
+    *at = skip_space(end);
+    return good;
+}
+
+static char *read_header(FILE *file, uint64_t *length) {
+    unsigned char bytes[8];
+    if (fread(bytes, 1, sizeof bytes, file) != sizeof bytes)
+        return NULL;
+    *length = 0;
+    for (int i = 7; i >= 0; i--)
+        *length = *length << 8 | bytes[i];
+    char *header = *length < LONGEST_HEADER ? calloc(1, *length + 1) : NULL;
+    if (header && fread(header, 1, *length, file) == *length)
+        return header;
+    free(header);
+    return NULL;
+}
+
+/* Where the tensor's bytes lie behind the header, and its examples. */
+static const char *find(const char *header, const char *name, size_t each, uint64_t *start, uint64_t *examples) {
+    const char *tensor = member(skip_space(header), name);
+    const char *type = tensor ? member(tensor, "dtype") : NULL, *shape = tensor ? member(tensor, "shape") : NULL,
+               *offsets = tensor ? member(tensor, "data_offsets") : NULL;
+    if (!type || !shape || !offsets)
+        return "the data has no tensor for an input of the model";
+    if (strncmp(type, "\"F32\"", 5) != 0)
+        return "a tensor of the data is not F32";
+    uint64_t end, size, elements = 1;
+    if (!next_number(&offsets, start) || !next_number(&offsets, &end) || end < *start)
+        return "the header of the data is damaged";
+    *examples = 0;
+    for (int i = 0; next_number(&shape, &size); i++) {
+        if (i == 0)
+            *examples = size;
+        if (size && elements > UINT64_MAX / sizeof(float) / size)
+            return "the header of the data is damaged";
+        elements *= size;
+    }
+    if (elements * sizeof(float) != end - *start)
+        return "the header of the data is damaged";
+    if (!*examples || elements % *examples != 0 || elements / *examples != each)
+        return "the first dimension of a tensor counts examples; the rest is not what the model reads";
+    return NULL;
+}
+
+static const char *read_open(FILE *file, const char *name, size_t each, uint64_t *examples, float **values) {
+    uint64_t length, start;
+    char *header = read_header(file, &length);
+    if (!header)
+        return "the data is no safetensors file, which a model that reads more than tokens learns from";
+    const char *error = find(header, name, each, &start, examples);
+    free(header);
+    if (error)
+        return error;
+    if (length + start > INT64_MAX / 2 || fseek(file, (long)(8 + length + start), SEEK_SET) != 0)
+        return "the data has been cut off";
+    size_t count = (size_t)*examples * each;
+    *values = malloc(sizeof(float) * count);
+    if (!*values)
+        return "no memory for the data";
+    return fread(*values, sizeof(float), count, file) == count ? NULL : "the data has been cut off";
+}
+
+float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples, const char **error) {
+    float *values = NULL;
+    FILE *file = fopen(path, "rb");
+    *error = file ? read_open(file, name, each, examples, &values) : "the data cannot be opened";
+    if (file)
+        fclose(file);
+    if (!*error)
+        return values;
+    free(values);
+    return NULL;
+}
+
+static size_t count_of(const WrittenTensor *tensor) {
+    size_t count = 1;
+    for (int i = 0; i < tensor->rank; i++)
+        count *= (size_t)tensor->shape[i];
+    return count;
+}
+
+/* Adds to a text of HEADER_ROOM bytes; the length never passes it. */
+#define ADD(...) (length += (size_t)snprintf(header + length, length < HEADER_ROOM ? HEADER_ROOM - length : 0, __VA_ARGS__))
+
+/* 0 when there is no room. */
+static size_t write_header(char *header, const WrittenTensor *tensors, int count) {
+    size_t length = 0, offset = 0;
+    for (int i = 0; i < count; i++) {
+        size_t bytes = sizeof(float) * count_of(&tensors[i]);
+        ADD("%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", i ? "," : "{", tensors[i].name);
+        for (int j = 0; j < tensors[i].rank; j++)
+            ADD("%s%ld", j ? "," : "", tensors[i].shape[j]);
+        ADD("],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
+        offset += bytes;
+    }
+    ADD("}");
+    while (length < HEADER_ROOM && length % 8)
+        header[length++] = ' ';
+    return length < HEADER_ROOM ? length : 0;
+}
+
+const char *tensors_write(const char *path, const WrittenTensor *tensors, int count) {
+    char header[HEADER_ROOM];
+    size_t length = write_header(header, tensors, count);
+    FILE *file = length ? fopen(path, "wb") : NULL;
+    if (!file)
+        return "the drawings cannot be written";
+    unsigned char bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    int good = fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fwrite(header, 1, length, file) == length;
+    for (int i = 0; i < count && good; i++)
+        good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), file) == count_of(&tensors[i]);
+    good = fclose(file) == 0 && good;
+    return good ? NULL : "the drawings cannot be written";
+}
