@@ -135,7 +135,7 @@ static bool first_step(const Options *options, Settings settings, bool keep, Sta
     if (good) {
         Stepper stepper = {.train = call,
                            .data = data,
-                           .order = {1, data->count, call_context(call)},
+                           .order = {1, data->count, call_context(call), data->record},
                            .settings = settings};
         step_prepare(&stepper);
         good = train_step(&stepper, 0);
@@ -204,7 +204,7 @@ static bool measure_training(const Options *options, Settings settings, json_t *
     if (good) {
         Stepper stepper = {.train = call,
                            .data = data,
-                           .order = {1, data->count, call_context(call)},
+                           .order = {1, data->count, call_context(call), data->record},
                            .settings = settings};
         step_prepare(&stepper);
         double before = products_ceiling(options), best = 0, mean = 0;

@@ -2,7 +2,6 @@
 
 #include "complain.h"
 #include "memory.h"
-#include "random.h"
 #include "safetensors.h"
 
 #include <math.h>
@@ -101,10 +100,4 @@ void examples_set(Call *call, const int32_t *windows) {
             memcpy(to + b * each, windows + b * record + offset, sizeof *to * each);
         offset += each;
     }
-}
-
-uint64_t examples_start(const Order *order, size_t record, uint64_t sample) {
-    uint64_t examples = order->count / record;
-    uint64_t seed = random_bits(order->seed ^ 0x6578616D70u, sample / examples);
-    return record * random_permuted(seed, sample % examples, examples);
 }

@@ -11,7 +11,6 @@
 
 #include "call.h"
 #include "data.h"
-#include "order.h"
 
 /* What `call` reads: such a file when it has inputs other than tokens, else tokens. NULL after a
  * message. */
@@ -20,7 +19,5 @@ Data *examples_open(const char *path, const Call *call);
 long examples_words(const Call *call);
 /* Puts examples, one for each sequence of the batch, into the inputs. */
 void examples_set(Call *call, const int32_t *windows);
-/* Where a sample stands: every epoch visits all examples, shuffled by the order's seed. */
-uint64_t examples_start(const Order *order, size_t record, uint64_t sample);
 
 #endif

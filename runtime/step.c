@@ -1,6 +1,5 @@
 #include "step.h"
 
-#include "examples.h"
 #include "memory.h"
 #include "random.h"
 
@@ -20,16 +19,10 @@ void step_release(Stepper *stepper) {
     free(stepper->outputs);
 }
 
-static uint64_t window_start(const Stepper *stepper, uint64_t sample) {
-    bool apart = stepper->data->record > 0;
-    return apart ? examples_start(&stepper->order, stepper->data->record, sample)
-                 : order_start(&stepper->order, sample);
-}
-
 static bool read_windows(Stepper *stepper, uint64_t position) {
     long context = stepper->order.context;
     for (long b = 0; b < stepper->train->graph->batch; b++) {
-        uint64_t start = stepper->first + window_start(stepper, position + (uint64_t)b);
+        uint64_t start = order_start(&stepper->order, position + (uint64_t)b);
         if (!data_read(stepper->data, start, (size_t)(context + 1),
                        stepper->windows + b * (context + 1)))
             return false;

@@ -12,7 +12,6 @@ typedef struct Stepper {
     Call *train;
     const Data *data;
     Order order;
-    uint64_t first; /* of the data: where the part used for training starts */
     Settings settings;
     uint64_t seed;
     int32_t *windows;

@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELD_OUT_WINDOWS = 64, HELD_OUT_SHARE = 20 };
-
 typedef struct Options {
     const char *operand, *data, *validation, *out, *device;
     long steps, seed; /* -1: as the spec says */
@@ -69,11 +67,9 @@ static bool build(Training *training) {
     return training->forward != NULL;
 }
 
-/* Without --val the end of the data is kept apart: a twentieth of it, at most 64 windows. */
+/* Without --val the end of the data is kept apart. */
 static void hold_out(Training *training, uint64_t window) {
-    uint64_t windows = training->data->count / HELD_OUT_SHARE / window;
-    if (!windows && training->data->count >= 4 * window) windows = 1;
-    if (windows > HELD_OUT_WINDOWS) windows = HELD_OUT_WINDOWS;
+    uint64_t windows = order_held_out(training->data->count, window);
     training->held_windows = windows;
     bool apart = training->data->record; /* examples share nothing, windows of tokens one token */
     training->held_stride = apart ? window : window - 1;
@@ -82,7 +78,7 @@ static void hold_out(Training *training, uint64_t window) {
     training->held_start = training->train_tokens;
 }
 
-/* With --val: windows spread evenly over that data. */
+/* With --val: windows spread evenly over that data, as many as could be held out. */
 static bool spread_out(Training *training, uint64_t window) {
     uint64_t count = training->other->count;
     if (count < window)
@@ -91,7 +87,7 @@ static bool spread_out(Training *training, uint64_t window) {
                         training->options->validation, count, window);
     size_t record = training->other->record;
     uint64_t windows = record ? count / record : (count - 1) / (window - 1);
-    training->held_windows = windows < HELD_OUT_WINDOWS ? windows : HELD_OUT_WINDOWS;
+    training->held_windows = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
     training->held_stride =
         training->held_windows > 1 ? (count - window) / (training->held_windows - 1) : 0;
     if (record) training->held_stride -= training->held_stride % record;
@@ -188,7 +184,10 @@ static void prepare_steps(Training *training) {
     training->stepper = (Stepper){
         .train = training->train,
         .data = training->data,
-        .order = {training->place.seed, training->train_tokens, call_context(training->train)},
+        .order = {.seed = training->place.seed,
+                  .count = training->train_tokens,
+                  .context = call_context(training->train),
+                  .record = training->data->record},
         .settings = training->settings,
         .seed = training->place.seed,
     };

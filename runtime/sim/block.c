@@ -9,12 +9,7 @@
 #include <ucontext.h>
 #endif
 
-enum {
-    STACK_BYTES = 128 << 10,
-    GROUP_LIMIT = 33,
-    WARPS = SIM_THREADS / SIM_WARP,
-    ARGUMENT_BYTES = 8192
-};
+enum { GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192 };
 
 /* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
  * others still read. */
@@ -29,7 +24,6 @@ typedef struct Meeting {
 typedef struct Warp {
     Meeting meetings[GROUP_LIMIT];
     int count;
-    uint32_t epoch;
     unsigned existing;
 } Warp;
 
@@ -37,6 +31,7 @@ typedef struct Block {
     Thread threads[SIM_THREADS];
     Warp warps[WARPS];
     int thread_count, arrived, done;
+    const Thread *first; /* that waits at the barrier */
     bool failed;
     void *arguments[SIM_ARGUMENTS]; /* in values: kernels may read them */
     unsigned char values[ARGUMENT_BYTES] __attribute__((aligned(16)));
@@ -47,13 +42,10 @@ typedef struct Block {
 } Block;
 
 SimPlace *sim_place;
+Now sim_now;
 
 static Block *block;
 static unsigned char *stacks;
-static Thread *current;
-static const Launch *launched;
-static uint32_t epoch;
-static unsigned char *shared;
 
 /* ---- switching ---- */
 
@@ -112,10 +104,10 @@ static void prepare(Thread *thread, void (*entry)(void)) {
 #endif
 
 static void thread_entry(void) {
-    launched->kernel->enter(block->arguments);
-    current->state = THREAD_DONE;
+    sim_now.launch->kernel->enter(block->arguments);
+    sim_now.thread->state = THREAD_DONE;
     block->done++;
-    to_scheduler(current);
+    to_scheduler(sim_now.thread);
     abort();
 }
 
@@ -125,26 +117,28 @@ static void release_barrier(void) {
     for (int i = 0; i < block->thread_count; i++)
         if (block->threads[i].state == THREAD_AT_BARRIER) block->threads[i].state = THREAD_READY;
     block->arrived = 0;
-    epoch++;
+    sim_now.epoch++;
 }
 
 static void wait_here(ThreadState state, const char *file, int line) {
-    current->state = state;
-    current->file = file;
-    current->line = line;
-    to_scheduler(current);
+    sim_now.thread->state = state;
+    sim_now.thread->file = file;
+    sim_now.thread->line = line;
+    to_scheduler(sim_now.thread);
+}
+
+static bool same_place(const char *file, int line, const char *other, int other_line) {
+    return line == other_line && (file == other || strcmp(file, other) == 0);
 }
 
 void sim_barrier(const char *file, int line) {
-    for (int i = 0; i < block->thread_count; i++) {
-        const Thread *other = &block->threads[i];
-        if (other->state != THREAD_AT_BARRIER ||
-            (other->line == line && strcmp(other->file, file) == 0))
-            continue;
+    const Thread *first = block->arrived ? block->first : NULL;
+    if (first && !same_place(first->file, first->line, file, line)) {
         check_report(file, line, NULL, "divergent barrier: thread %d waits at the barrier of %s:%d",
-                     other->number, other->file, other->line);
+                     first->number, first->file, first->line);
         block_fail();
     }
+    if (!first) block->first = sim_now.thread;
     block->arrived++;
     if (block->arrived == block->thread_count)
         release_barrier();
@@ -164,15 +158,15 @@ static Meeting *meeting_of(Warp *warp, unsigned mask) {
 
 const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int synchronises,
                              const char *file, int line) {
-    Warp *warp = &block->warps[current->number / SIM_WARP];
-    unsigned own = 1u << current->place.lane;
+    Warp *warp = &block->warps[sim_now.thread->number / SIM_WARP];
+    unsigned own = 1u << sim_now.thread->place.lane;
     mask &= warp->existing;
     Meeting *meeting = mask & own ? meeting_of(warp, mask) : NULL;
     if (!meeting) {
         check_report(file, line, NULL, "the mask %08x does not name the lane that calls", mask);
         block_fail();
     }
-    if (meeting->arrived && (meeting->line != line || strcmp(meeting->file, file) != 0)) {
+    if (meeting->arrived && !same_place(meeting->file, meeting->line, file, line)) {
         check_report(file, line, NULL, "divergent warp: other lanes of it wait at %s:%d",
                      meeting->file, meeting->line);
         block_fail();
@@ -180,24 +174,24 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
     meeting->file = file;
     meeting->line = line;
     SimLanes *lanes = &meeting->lanes[meeting->turn];
-    if (bytes) memcpy(lanes->bytes[current->place.lane], value, bytes);
+    if (bytes) memcpy(lanes->bytes[sim_now.thread->place.lane], value, bytes);
     meeting->arrived |= own;
     if (meeting->arrived != mask) {
         wait_here(THREAD_IN_WARP, file, line);
         return lanes;
     }
-    int first = current->number / SIM_WARP * SIM_WARP;
+    int first = sim_now.thread->number / SIM_WARP * SIM_WARP;
     for (int lane = 0; lane < SIM_WARP; lane++)
-        if (mask >> lane & 1 && lane != current->place.lane)
+        if (mask >> lane & 1 && lane != sim_now.thread->place.lane)
             block->threads[first + lane].state = THREAD_READY;
     meeting->arrived = 0;
     meeting->turn ^= 1;
-    warp->epoch += synchronises != 0;
+    sim_now.warp_epoch[sim_now.thread->number / SIM_WARP] += synchronises != 0;
     return lanes;
 }
 
 unsigned char *sim_shared(void) {
-    return shared;
+    return sim_now.shared;
 }
 
 void *sim_atomic(void *word, size_t bytes) {
@@ -216,49 +210,32 @@ void sim_trap(const char *file, int line) {
 
 /* Copies arrive when they are waited for, as late as the hardware may do it. */
 void sim_copy_async(void *to, const void *from, int bytes) {
-    if (current->copy_count == COPY_LIMIT) sim_copy_wait(0);
+    if (sim_now.thread->copy_count == COPY_LIMIT) sim_copy_wait(0);
     check_access(from, (size_t)bytes, false, __builtin_return_address(0));
-    current->copies[current->copy_count++] = (SimCopy){to, from, bytes, current->copy_group};
+    sim_now.thread->copies[sim_now.thread->copy_count++] = (SimCopy){to, from, bytes, sim_now.thread->copy_group};
 }
 
 void sim_copy_commit(void) {
-    current->copy_group++;
+    sim_now.thread->copy_group++;
 }
 
 void sim_copy_wait(int groups_left) {
     int kept = 0;
-    for (int i = 0; i < current->copy_count; i++) {
-        SimCopy *copy = &current->copies[i];
-        if (copy->group >= current->copy_group - groups_left) {
-            current->copies[kept++] = *copy;
+    for (int i = 0; i < sim_now.thread->copy_count; i++) {
+        SimCopy *copy = &sim_now.thread->copies[i];
+        if (copy->group >= sim_now.thread->copy_group - groups_left) {
+            sim_now.thread->copies[kept++] = *copy;
             continue;
         }
         check_access(copy->to, (size_t)copy->bytes, true, __builtin_return_address(0));
         memcpy(copy->to, copy->from, (size_t)copy->bytes);
     }
-    current->copy_count = kept;
+    sim_now.thread->copy_count = kept;
 }
 
 /* ---- the scheduler ---- */
 
-Thread *block_current(void) {
-    return current;
-}
-
-const Launch *block_launch(void) {
-    return launched;
-}
-
-uint32_t block_epoch(void) {
-    return epoch;
-}
-
-uint32_t block_warp_epoch(int warp) {
-    return block->warps[warp].epoch;
-}
-
 bool block_owns(const unsigned char *at, size_t bytes) {
-    if (at >= current->stack && at + bytes <= current->stack + STACK_BYTES) return true;
     const unsigned char *own = (const unsigned char *)block;
     return (at >= own && at + bytes <= own + sizeof *block) ||
            at == (const unsigned char *)&sim_place;
@@ -266,21 +243,21 @@ bool block_owns(const unsigned char *at, size_t bytes) {
 
 void block_fail(void) {
     block->failed = true;
-    to_scheduler(current);
+    to_scheduler(sim_now.thread);
     abort();
 }
 
 /* Nobody can go on: those that wait, wait for ever. */
 static void report_stuck(void) {
     for (int i = 0; i < block->thread_count; i++) {
-        current = &block->threads[i];
-        if (current->state == THREAD_DONE) continue;
-        if (current->state == THREAD_AT_BARRIER)
-            check_report(current->file, current->line, NULL,
+        sim_now.thread = &block->threads[i];
+        if (sim_now.thread->state == THREAD_DONE) continue;
+        if (sim_now.thread->state == THREAD_AT_BARRIER)
+            check_report(sim_now.thread->file, sim_now.thread->line, NULL,
                          "divergent barrier: %d of %d threads wait here, %d have left the kernel",
                          block->arrived, block->thread_count, block->done);
         else
-            check_report(current->file, current->line, NULL,
+            check_report(sim_now.thread->file, sim_now.thread->line, NULL,
                          "lanes wait here for others of their warp that never come");
         break;
     }
@@ -291,11 +268,11 @@ static void run_threads(void) {
     while (block->done < block->thread_count && !block->failed) {
         bool moved = false;
         for (int i = 0; i < block->thread_count && !block->failed; i++) {
-            current = &block->threads[i];
-            if (current->state != THREAD_READY) continue;
+            sim_now.thread = &block->threads[i];
+            if (sim_now.thread->state != THREAD_READY) continue;
             moved = true;
-            sim_place = &current->place;
-            to_thread(current);
+            sim_place = &sim_now.thread->place;
+            to_thread(sim_now.thread);
         }
         if (!moved) report_stuck();
     }
@@ -308,8 +285,8 @@ static SimIndex index_of(unsigned number, SimIndex size) {
 static void start_block(const Launch *launch, SimIndex place) {
     block->thread_count = (int)(launch->block.x * launch->block.y * launch->block.z);
     block->arrived = block->done = 0;
-    epoch++;
-    check_block(launch, epoch);
+    sim_now.epoch++;
+    check_block(launch);
     for (int i = 0; i < block->thread_count; i++) {
         Thread *thread = &block->threads[i];
         thread->number = i;
@@ -338,7 +315,7 @@ static bool take_memory(void) {
             return false;
         block = parts[0];
         stacks = parts[1];
-        shared = parts[2];
+        sim_now.shared = parts[2];
     }
     return true;
 }
@@ -357,7 +334,7 @@ static bool copy_arguments(const Launch *launch) {
 
 bool block_run(const Launch *launch) {
     if (!take_memory() || !copy_arguments(launch)) return false;
-    launched = launch;
+    sim_now.launch = launch;
     block->failed = false;
     unsigned blocks = launch->grid.x * launch->grid.y * launch->grid.z;
     for (unsigned i = 0; i < blocks && !block->failed; i++) {

@@ -45,17 +45,33 @@ typedef struct Launch {
     size_t dynamic_bytes;
 } Launch;
 
+/* One block of the device's memory. */
+typedef struct Part {
+    unsigned char *start, *end;
+} Part;
+
+/* What every access asks for: plain variables, because nothing else is asked for so often. */
+typedef struct Now {
+    Thread *thread; /* that runs; NULL between launches */
+    const Launch *launch;
+    unsigned char *shared; /* dynamic shared memory */
+    uint32_t epoch;        /* goes up at every barrier and every block */
+    uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
+    Part recent[2]; /* blocks of memory that were touched last */
+} Now;
+
+enum { STACK_BYTES = 128 << 10 };
+
+#pragma GCC visibility push(hidden)
+
+extern Now sim_now;
+
 /* Runs all blocks; false after a report on stderr. */
 bool block_run(const Launch *launch);
 
 /* ---- block.c ---- */
 
-Thread *block_current(void);
-const Launch *block_launch(void);
-/* Goes up at every barrier and every block. */
-uint32_t block_epoch(void);
-uint32_t block_warp_epoch(int warp);
-/* True for addresses on the stack of the current thread, or of the simulator's own. */
+/* True for addresses of the simulator's own, that kernels may read. */
 bool block_owns(const unsigned char *at, size_t bytes);
 /* Ends the launch after a report; does not return to the kernel. */
 void block_fail(void) __attribute__((noreturn));
@@ -63,7 +79,7 @@ void block_fail(void) __attribute__((noreturn));
 /* ---- check.c ---- */
 
 /* A new block starts: shared memory holds nothing. */
-void check_block(const Launch *launch, uint32_t epoch);
+void check_block(const Launch *launch);
 /* The current thread touches memory; reports and ends the launch when it must not. */
 void check_access(const void *at, size_t bytes, bool writes, const void *caller);
 /* The same for an atomic access, whatever other threads did. */
@@ -78,5 +94,7 @@ void *memory_take(size_t bytes);
 bool memory_give(void *block);
 /* True when all bytes lie in one block of the device. */
 bool memory_holds(const void *at, size_t bytes);
+
+#pragma GCC visibility pop
 
 #endif

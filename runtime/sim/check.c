@@ -11,32 +11,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of two bytes: nothing in shared memory is smaller. */
 typedef struct Trace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
     int16_t writer, reader; /* reader: MANY when several have read in this epoch */
 } Trace;
 
-enum { MANY = -2 };
+enum { MANY = -2, GRAIN = 2 };
 
 static Trace *dynamic_traces, *static_traces;
 static size_t static_count;
 static uint32_t first_epoch; /* of the block */
 
-void check_block(const Launch *launch, uint32_t epoch) {
-    size_t count = (size_t)(launch->statics_end - launch->statics);
-    if (!dynamic_traces) dynamic_traces = calloc(SIM_SHARED, sizeof *dynamic_traces);
+void check_block(const Launch *launch) {
+    size_t count = (size_t)(launch->statics_end - launch->statics) / GRAIN + 1;
+    if (!dynamic_traces) dynamic_traces = calloc(SIM_SHARED / GRAIN, sizeof *dynamic_traces);
     if (count > static_count) {
         free(static_traces);
         static_traces = calloc(count, sizeof *static_traces);
         static_count = static_traces ? count : 0;
     }
-    first_epoch = epoch;
-    if (!dynamic_traces || (count && !static_traces)) abort();
+    first_epoch = sim_now.epoch;
+    if (!dynamic_traces || !static_traces) abort();
 }
 
 /* "k12.cu:34" of a place in the compiled text, through addr2line. */
 static void print_place(const void *caller) {
-    const Launch *launch = block_launch();
+    const Launch *launch = sim_now.launch;
     char command[4200], line[512], name[512];
     snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null",
              launch->object, (size_t)((const unsigned char *)caller - launch->image) - 1);
@@ -53,8 +54,8 @@ static void print_place(const void *caller) {
 
 void check_report(const char *file, int line, const void *caller, const char *format, ...) {
     va_list arguments;
-    const Launch *launch = block_launch();
-    const Thread *thread = block_current();
+    const Launch *launch = sim_now.launch;
+    const Thread *thread = sim_now.thread;
     fprintf(stderr, "sim: error: kernel %s: ", launch->kernel->name);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
@@ -78,11 +79,11 @@ static void fail(const void *at, size_t bytes, const void *caller, const char *w
 /* Accesses of two lanes of one warp are in order when the warp has synchronised since. */
 static bool ordered(const Thread *thread, int other, uint32_t warp_epoch) {
     int warp = thread->number / SIM_WARP;
-    return other >= 0 && other / SIM_WARP == warp && warp_epoch != block_warp_epoch(warp);
+    return other >= 0 && other / SIM_WARP == warp && warp_epoch != sim_now.warp_epoch[warp];
 }
 
 static const char *touch(Trace *trace, const Thread *thread, bool writes) {
-    uint32_t now = block_epoch(), warp_now = block_warp_epoch(thread->number / SIM_WARP);
+    uint32_t now = sim_now.epoch, warp_now = sim_now.warp_epoch[thread->number / SIM_WARP];
     if (trace->write_epoch == now && trace->writer != thread->number &&
         !ordered(thread, trace->writer, trace->write_warp_epoch))
         return writes ? "two threads write the same shared memory with no barrier between"
@@ -109,55 +110,69 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     return NULL;
 }
 
-static void touch_all(Trace *traces, const void *at, size_t bytes, bool writes,
-                      const void *caller) {
-    const Thread *thread = block_current();
-    for (size_t i = 0; i < bytes; i++) {
+/* The first trace of a place in shared memory, or NULL. */
+static Trace *traces_of(const unsigned char *at, size_t bytes) {
+    const Launch *launch = sim_now.launch;
+    size_t place = (size_t)(at - sim_now.shared);
+    if (place < launch->dynamic_bytes)
+        return place + bytes <= launch->dynamic_bytes ? dynamic_traces + place / GRAIN : NULL;
+    if (at >= launch->statics && at + bytes <= launch->statics_end)
+        return static_traces + (at - launch->statics) / GRAIN;
+    return NULL;
+}
+
+/* How many grains the bytes lie in. */
+static size_t grains_of(const unsigned char *at, size_t bytes) {
+    return ((uintptr_t)at % GRAIN + bytes + GRAIN - 1) / GRAIN;
+}
+
+static bool recently(const unsigned char *at, size_t bytes) {
+    const Part *part = sim_now.recent;
+    return (at >= part[0].start && at + bytes <= part[0].end) ||
+           (at >= part[1].start && at + bytes <= part[1].end);
+}
+
+static bool misaligned(const unsigned char *at, size_t bytes) {
+    return bytes <= 16 && !(bytes & (bytes - 1)) && (uintptr_t)at % bytes;
+}
+
+/* An address that is neither on the stack nor in shared memory. */
+static void check_far(const unsigned char *at, size_t bytes, bool writes, const void *caller) {
+    const Launch *launch = sim_now.launch;
+    if (memory_holds(at, bytes)) {
+        if (misaligned(at, bytes)) fail(at, bytes, caller, "misaligned access");
+    } else if (!block_owns(at, bytes) &&
+               (writes || at < launch->image || at + bytes > launch->image_end))
+        fail(at, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
+}
+
+void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
+    const unsigned char *at = address;
+    const Thread *thread = sim_now.thread;
+    if (!thread || (size_t)(at - thread->stack) < STACK_BYTES) return;
+    if (recently(at, bytes) && !misaligned(at, bytes)) return;
+    Trace *traces = traces_of(at, bytes);
+    if (!traces) {
+        check_far(at, bytes, writes, caller);
+        return;
+    }
+    if (misaligned(at, bytes)) fail(at, bytes, caller, "misaligned access");
+    if (!sim_now.launch->kernel->checked) return;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         const char *wrong = touch(&traces[i], thread, writes);
         if (wrong) fail(at, bytes, caller, wrong);
     }
 }
 
-static bool within(const unsigned char *at, size_t bytes, const unsigned char *start,
-                   const unsigned char *end) {
-    return at >= start && at + bytes <= end;
-}
-
-/* The traces of a place in shared memory, or NULL. */
-static Trace *traces_of(const unsigned char *at, size_t bytes) {
-    const Launch *launch = block_launch();
-    const unsigned char *shared = sim_shared();
-    if (within(at, bytes, shared, shared + launch->dynamic_bytes))
-        return dynamic_traces + (at - shared);
-    if (within(at, bytes, launch->statics, launch->statics_end))
-        return static_traces + (at - launch->statics);
-    return NULL;
-}
-
-void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
-    const unsigned char *at = address;
-    if (!block_current() || block_owns(at, bytes)) return;
-    if (memory_holds(at, bytes)) {
-        if ((uintptr_t)at % (bytes > 16 || (bytes & (bytes - 1)) ? 1 : bytes))
-            fail(address, bytes, caller, "misaligned access");
-        return;
-    }
-    const Launch *launch = block_launch();
-    Trace *traces = traces_of(at, bytes);
-    if (traces)
-        touch_all(traces, at, bytes, writes, caller);
-    else if (writes || !within(at, bytes, launch->image, launch->image_end))
-        fail(address, bytes, caller, writes ? "write out of bounds" : "read out of bounds");
-}
-
 void check_atomic(const void *at, size_t bytes, const void *caller) {
     Trace *traces = traces_of(at, bytes);
     if (!traces) check_access(at, bytes, true, caller);
-    for (size_t i = 0; traces && i < bytes; i++) {
+    if (!traces || !sim_now.launch->kernel->checked) return;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
         if (traces[i].write_epoch < first_epoch)
             fail(at, bytes, caller, "shared memory is read that nobody has written");
-        traces[i].writer = traces[i].reader = (int16_t)block_current()->number;
-        traces[i].write_epoch = traces[i].read_epoch = block_epoch();
+        traces[i].writer = traces[i].reader = (int16_t)sim_now.thread->number;
+        traces[i].write_epoch = traces[i].read_epoch = sim_now.epoch;
     }
 }
 

@@ -407,7 +407,12 @@ template <class... Types> static inline void sim_enter(void (*kernel)(Types...),
 template <class... Types>
 static constexpr SimKernel sim_describe(const char *name, void (*enter)(void **),
                                         void (*)(Types...)) {
-    return SimKernel{name, enter, (int)sizeof...(Types), {sizeof(Types)..., 0}};
+#ifdef SIM_UNCHECKED
+    const int checked = 0;
+#else
+    const int checked = 1;
+#endif
+    return SimKernel{name, enter, checked, (int)sizeof...(Types), {sizeof(Types)..., 0}};
 }
 
 #define SIM_KERNEL(name)                                                                           \

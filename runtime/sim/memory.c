@@ -4,13 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Part {
-    unsigned char *start, *end;
-} Part;
-
 static Part *parts; /* by address */
 static int part_count, part_capacity;
-static Part recent[2];
 
 /* The place of the last part that starts at or before `at`, or -1. */
 static int find(const unsigned char *at) {
@@ -49,18 +44,16 @@ bool memory_give(void *block) {
     if (place < 0 || parts[place].start != block) return false;
     memmove(parts + place, parts + place + 1, sizeof *parts * (size_t)(part_count - place - 1));
     part_count--;
-    memset(recent, 0, sizeof recent);
+    memset(sim_now.recent, 0, sizeof sim_now.recent);
     free(block);
     return true;
 }
 
 bool memory_holds(const void *at, size_t bytes) {
     const unsigned char *start = at;
-    for (int i = 0; i < 2; i++)
-        if (start >= recent[i].start && start + bytes <= recent[i].end) return true;
     int place = find(start);
     if (place < 0 || start + bytes > parts[place].end) return false;
-    recent[1] = recent[0];
-    recent[0] = parts[place];
+    sim_now.recent[1] = sim_now.recent[0];
+    sim_now.recent[0] = parts[place];
     return true;
 }

@@ -422,7 +422,7 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
     }
     Stepper stepper = {.train = call,
                        .data = data,
-                       .order = {1, data->count, call_context(call)},
+                       .order = {1, data->count, call_context(call), data->record},
                        .settings = settings,
                        .seed = 1};
     step_prepare(&stepper);
