@@ -3,7 +3,7 @@
  *     sum[d] e   mean[d] e   max[d] e   min[d] e   logsumexp[d] e      reductions, each a statement of its own
  *     softmax[n](e)                  exp(e - max e) / sum exp(e - max e) along n, or along several indices
  *     top[n](p, k)                   1 for the k largest of p along n, ties to the lowest index, else 0
- *     attend(q, k, v; mask, window, scale, cap, sink, best)
+ *     attend(q, k, v; mask, window, scale, cap, sink, documents, best)
  *     size(axis)   uniform()   normal()
  */
 #include "elaborate.h"
@@ -227,7 +227,7 @@ static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int cou
     for (int i = 0; i < count; i++) dims[rank++] = leading[i];
     for (int i = 0; i < value->rank; i++) dims[rank++] = value->dims[i];
     Expr *expr = value->expr;
-    bool in_order = expr->kind == EXPR_READ && expr->count == rank;
+    bool in_order = expr->kind == EXPR_READ && expr->count == rank && expr->tensor->type == TYPE_REAL;
     for (int i = 0; in_order && i < rank; i++)
         if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index != dims[i]) in_order = false;
     if (!in_order) {
@@ -243,7 +243,23 @@ static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int cou
     return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
 }
 
-static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width, const Node **sink)
+/* The tensors among the options of attend, NULL where there is none. */
+typedef struct Given {
+    Value *sink, *documents;
+} Given;
+
+/* An option that is a tensor or none. */
+static bool given_tensor(Elaborator *e, const Node *entry, Value **given)
+{
+    Value *value = evaluate(e, entry->kids[0]);
+    if (value->kind == KIND_TENSOR) *given = value;
+    else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
+        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s", entry->name,
+                     value_kind_text(value));
+    return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
+}
+
+static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width, Given *given)
 {
     *options = (AttendOptions){.mask = MASK_CAUSAL, .scale = 1 / sqrt(width)};
     const Node *record = node->kids[2];
@@ -262,9 +278,9 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
                 fine = false;
             }
         } else if (!strcmp(entry->name, "sink")) {
-            value = evaluate(e, entry->kids[0]);
-            if (value->kind == KIND_TENSOR) *sink = entry->kids[0];
-            else if (value->kind != KIND_NONE) fine = false;
+            fine = given_tensor(e, entry, &given->sink) && fine;
+        } else if (!strcmp(entry->name, "documents")) {
+            fine = given_tensor(e, entry, &given->documents) && fine;
         } else if (!strcmp(entry->name, "window") || !strcmp(entry->name, "scale") || !strcmp(entry->name, "cap") ||
                    !strcmp(entry->name, "best")) {
             fine = evaluate_number(e, entry->kids[0], entry->name, &number) && fine;
@@ -274,7 +290,7 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
             if (entry->name[0] == 'b') options->best = (long)number;
         } else {
             report_error(e->reports, entry->name_span, "attend has no option '%s'", entry->name);
-            report_help(e->reports, "its options are mask, window, scale, cap, sink, best");
+            report_help(e->reports, "its options are mask, window, scale, cap, sink, documents, best");
             fine = false;
         }
     }
@@ -330,12 +346,21 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values)
     return true;
 }
 
-static int leading_indices(Elaborator *e, Value **values, Index **leading)
+/* A number for each place of the queries. */
+static bool check_documents(Elaborator *e, const Value *documents, const Index *place)
+{
+    if (!documents || (documents->rank == 1 && documents->dims[0] == place)) return true;
+    report_error(e->reports, documents->span, "'documents' must have one dimension, the places of the query: axis '%s'",
+                 place->axis->name);
+    return false;
+}
+
+static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading)
 {
     int count = 0;
     for (int a = 0; a < e->frame->ambient_count; a++) {
         bool used = false;
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < value_count; i++)
             if (expr_uses_index(values[i]->expr, e->frame->ambient[a])) used = true;
         if (used) leading[count++] = e->frame->ambient[a];
     }
@@ -344,21 +369,25 @@ static int leading_indices(Elaborator *e, Value **values, Index **leading)
 
 static Value *attend(Elaborator *e, const Node *node)
 {
-    Value *v[3];
+    Value *v[4];
     if (!check_attend(e, node, v)) return value_error(e, node->span);
     AttendOptions options;
-    const Node *sink = NULL;
-    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &sink)) return value_error(e, node->span);
+    Given given = {0};
+    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given)) return value_error(e, node->span);
+    if (!check_documents(e, given.documents, v[0]->dims[0])) return value_error(e, node->span);
+    v[3] = given.documents;
+    options.documents = given.documents != NULL;
     Index *leading[MAX_RANK];
-    int count = leading_indices(e, v, leading);
+    int count = leading_indices(e, v, 3 + options.documents, leading);
     Index *place = fresh(e, v[0]->dims[0]);
-    Expr *inputs[4] = {operand(e, v[0], leading, count, NULL, "query"), operand(e, v[1], leading, count, place, "key"),
-                       operand(e, v[2], leading, count, place, "value"), NULL};
-    if (sink) {
-        Value *logit = materialise(e, "sink", evaluate(e, sink));
+    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"), operand(e, v[1], leading, count, place, "key"),
+                       operand(e, v[2], leading, count, place, "value"), NULL, NULL};
+    if (given.sink) {
+        Value *logit = materialise(e, "sink", given.sink);
         inputs[3] = logit->expr;
         options.sink = true;
     }
+    if (given.documents) inputs[4] = operand(e, v[3], leading, count, place, "document");
     Index *out[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = 0;
@@ -370,7 +399,7 @@ static Value *attend(Elaborator *e, const Node *node)
     Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
     Tensor *lse = tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
     Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, node->span);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
     Expr *read = expr_read_indices(e->program, o, out), *normaliser = expr_read_indices(e->program, lse, out);
     list_push(e->arena, &statement->outputs, read);

@@ -2,7 +2,7 @@
  * other.
  *
  * Every equation must be pointwise along the sequence, or look back: attention, x[s-1], the first
- * place. Anything else is an error that names the equation; all of them are reported.
+ * place, sum[t] x[t] * (t <= s). Anything else is an error that names the equation; all of them are reported.
  */
 #include "decode.h"
 
@@ -89,7 +89,8 @@ void drop_unused(Program *program) {
 typedef struct Check {
     Program *program;
     const Statement *statement;
-    const Index *place; /* the index of the statement that runs over the sequence, or NULL */
+    const Index *place;  /* the index of the statement that runs over the sequence, or NULL */
+    const Index *summed; /* the index of earlier places that it sums over, or NULL */
     bool good;
 } Check;
 
@@ -113,7 +114,8 @@ static void check_read(Expr *expr, void *data) {
     int dimension = dimension_of(expr->tensor, check->program->sequence);
     if (dimension < 0) return;
     const Expr *sub = expr->args[dimension];
-    bool here = sub->kind == EXPR_INDEX && sub->index == check->place;
+    bool here = sub->kind == EXPR_INDEX &&
+                (sub->index == check->place || sub->index == check->summed);
     if (!here && !looks_back(sub, check->place) && !expr_is_number(sub, 0))
         complain(check, "reads other places of the sequence");
 }
@@ -126,12 +128,38 @@ static bool on_left(const Statement *statement, const Index *index) {
     return false;
 }
 
+Index *summed_places(const Statement *statement, const Axis *sequence) {
+    for (int i = 0; i < statement->loop_count; i++) {
+        Index *index = statement->loops[i];
+        if (index->axis == sequence && !on_left(statement, index)) return index;
+    }
+    return NULL;
+}
+
+Expr *earlier_only(Expr *value, const Index *summed) {
+    if (value->kind != EXPR_APPLY) return NULL;
+    if (value->op == OP_MUL || value->op == OP_AND) {
+        Expr *first = earlier_only(value->args[0], summed);
+        return first ? first : earlier_only(value->args[1], summed);
+    }
+    if (value->op == OP_WHERE && expr_is_number(value->args[2], 0))
+        return earlier_only(value->args[0], summed);
+    if (value->op != OP_LE && value->op != OP_LT) return NULL;
+    const Expr *early = value->args[0], *late = value->args[1];
+    bool places = early->kind == EXPR_INDEX && late->kind == EXPR_INDEX && early->index == summed &&
+                  late->index != summed && late->index->axis == summed->axis;
+    return places ? value : NULL;
+}
+
 static void check_loop(Check *check) {
     const Statement *statement = check->statement;
     const Axis *sequence = check->program->sequence;
+    Index *summed = summed_places(statement, sequence);
+    if (summed && statement->reduction == REDUCE_SUM && earlier_only(statement->value, summed))
+        check->summed = summed;
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *index = statement->loops[i];
-        if (index->axis != sequence) continue;
+        if (index->axis != sequence || index == check->summed) continue;
         if (!on_left(statement, index)) {
             complain(check, statement->reduction == REDUCE_SUM ? "sums over the sequence"
                                                                : "compares places of the sequence");
@@ -176,7 +204,7 @@ bool check_causal(Program *program) {
     block_walk(&program->body, check_statement, &check);
     if (!check.good)
         report_help(program->reports,
-                    "a decoding step sees one place and what attention and x[s - 1] "
-                    "kept of earlier ones");
+                    "a decoding step sees one place and what attention, x[s - 1] and "
+                    "sum[t] x[t] * (t <= s) kept of earlier ones");
     return check.good;
 }

@@ -51,10 +51,13 @@ static void move_to_step(Decode *decode) {
 
 /* ---- what looks back ---- */
 
-/* Whether a computed subscript of the sequence makes the read one of earlier places. */
+/* Whether a subscript of the sequence makes the read one of earlier places: one that is computed,
+ * or runs over all of them. */
 static bool looks_elsewhere(const Decode *decode, const Expr *read) {
     int dimension = dimension_of(read->tensor, decode->step);
-    return dimension >= 0 && read->args[dimension]->kind != EXPR_INDEX;
+    if (dimension < 0) return false;
+    const Expr *sub = read->args[dimension];
+    return sub->kind != EXPR_INDEX || sub->index->axis != decode->step;
 }
 
 /* A place used as a number counts from the start of the sequence, as does one that subscripts
@@ -68,7 +71,7 @@ static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     Expr *args[MAX_RANK] = {NULL};
     for (int i = 0; i < expr->count; i++) {
         bool here = expr->kind == EXPR_READ && expr->args[i]->kind == EXPR_INDEX &&
-                    expr->tensor->axes[i] == decode->step;
+                    expr->args[i]->index->axis == expr->tensor->axes[i];
         args[i] = here ? expr->args[i] : rewrite_expr(decode, expr->args[i], region);
     }
     if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
@@ -83,7 +86,9 @@ static void rewrite_attend(Decode *decode, Statement *attend, const Region *regi
     const Expr *query = attend->inputs.items[0];
     if (query->tensor->axes[query->count - 3] != decode->step) return;
     Index *place = index_new(program, "t", decode->past);
-    for (int i = 1; i < 3; i++) {
+    int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
+    for (int i = 1; i < attend_operands(&attend->attention); i++) {
+        if (i > 2 && i != document) continue; /* a sink */
         const Expr *operand = attend->inputs.items[i];
         Tensor *past = history(decode, operand->tensor, region, attend);
         attend->inputs.items[i] =
@@ -105,8 +110,25 @@ static void visit_attend(Decode *decode, Statement *statement, const Region *reg
         rewrite_attend(decode, statement, region);
 }
 
+/* sum[t] x[t] * (t <= s) runs over all places. What a cache holds of places still to come is no
+ * number to count on: it is left out, not multiplied by 0. */
+static void sum_over_past(Decode *decode, Statement *statement) {
+    Program *program = decode->program;
+    Index *summed = summed_places(statement, decode->step);
+    if (!summed) return;
+    Expr *earlier = earlier_only(statement->value, summed);
+    Index *place = index_new(program, summed->name, decode->past);
+    Expr *to = expr_index(program, place), *none = expr_number(program, 0);
+    Expr *value = statement->value;
+    if (value->op == OP_MUL) value = expr_apply(program, OP_WHERE, earlier, value, none);
+    statement->value = expr_substitute(program, value, &summed, &to, 1);
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] == summed) statement->loops[i] = place;
+}
+
 static void visit_loop(Decode *decode, Statement *statement, const Region *region) {
     if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
+    sum_over_past(decode, statement);
     statement->value = rewrite_expr(decode, statement->value, region);
 }
 

@@ -71,32 +71,36 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
 
 static void emit_attend(Emitter *emitter, const Statement *statement, const char *name) {
     const List *in = &statement->inputs, *out = &statement->outputs;
-    bool sink = statement->attention.sink;
+    const AttendOptions *options = &statement->attention;
     const char *q = operand(emitter, in, 0), *k = operand(emitter, in, 1),
                *v = operand(emitter, in, 2);
-    const char *s = sink ? operand(emitter, in, 3) : "NULL";
+    const char *s = options->sink ? operand(emitter, in, 3) : "NULL";
+    const char *d = options->documents ? operand(emitter, in, attend_document(options)) : "NULL";
     const char *o = operand(emitter, out, 0), *lse = operand(emitter, out, 1);
-    if (statement->attention.position)
-        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s);", name,
-                  integer_text(emitter, in->items[3 + sink]), q, k, v, s, o, lse);
+    if (options->position)
+        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
+                  integer_text(emitter, in->items[attend_operands(options)]), q, k, v, s, d, o, lse);
     else
-        emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, o, lse);
+        emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
+                  lse);
 }
 
 static void emit_attend_grad(Emitter *emitter, const Statement *statement, const char *name) {
     const List *in = &statement->inputs, *out = &statement->outputs;
-    bool sink = statement->attention.sink;
+    const AttendOptions *options = &statement->attention;
+    int own = attend_operands(options);
     emit_line(emitter, "moec_attend_grad(&%s,", name);
     emitter->indent += 2;
     emit_line(emitter,
               "&(const MoecAttendSaved){.q = %s, .k = %s, .v = %s, .sink = %s, .o = %s, .lse = %s,",
               operand(emitter, in, 0), operand(emitter, in, 1), operand(emitter, in, 2),
-              sink ? operand(emitter, in, 3) : "NULL", operand(emitter, in, 3 + sink),
-              operand(emitter, in, 4 + sink));
-    emit_line(emitter, "                         .output_grad = %s},",
-              operand(emitter, in, 5 + sink));
+              options->sink ? operand(emitter, in, 3) : "NULL", operand(emitter, in, own),
+              operand(emitter, in, own + 1));
+    emit_line(emitter, "                         .documents = %s, .output_grad = %s},",
+              options->documents ? operand(emitter, in, attend_document(options)) : "NULL",
+              operand(emitter, in, own + 2));
     emit_line(emitter, "%s, %s, %s, %s);", operand(emitter, out, 0), operand(emitter, out, 1),
-              operand(emitter, out, 2), sink ? operand(emitter, out, 3) : "NULL");
+              operand(emitter, out, 2), options->sink ? operand(emitter, out, 3) : "NULL");
     emitter->indent -= 2;
 }
 

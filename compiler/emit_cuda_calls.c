@@ -57,6 +57,7 @@ static void add_options(Emitter *emitter, const Statement *statement, const char
              dimension(&q, 2), dimension(&k, 2), dimension(&v, 2));
     text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
              dimension(&q, 1), dimension(&v, 1), masks[options->mask]);
+    text_add(text, "    static constexpr bool documents = %s;\n", options->documents ? "true" : "false");
     text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
              options->window, options->best, parts_of(&q));
     text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
@@ -79,23 +80,30 @@ static const char *add_kernel(Emitter *emitter, const char *options, const char 
 }
 
 #define ATTEND_PARAMETERS                                                                          \
-    "const float *q, const float *k, const float *v, const float *sink,\n    float *o, float *lse"
+    "const float *q, const float *k, const float *v, const float *sink, const float *documents,\n    float *o, float *lse"
 #define SAVED_PARAMETERS                                                                           \
-    "const float *q, const float *k, const float *v, const float *sink, const float *o,\n    "     \
-    "const float *lse, const float *output_grad"
+    "const float *q, const float *k, const float *v, const float *sink, const float *documents,\n    " \
+    "const float *o, const float *lse, const float *output_grad"
+
+/* q k v, sink and documents or NULL. */
+static void put_attended(Emitter *emitter, Text *arguments, const Statement *statement) {
+    const AttendOptions *options = &statement->attention;
+    const List *in = &statement->inputs;
+    put_all(emitter, arguments, in, 0, 3);
+    put(arguments, options->sink ? pointer_text(emitter, in->items[3]) : "NULL");
+    put(arguments, options->documents ? pointer_text(emitter, in->items[attend_document(options)]) : "NULL");
+}
 
 static void emit_attend(Emitter *emitter, const Statement *statement, const char *options) {
     const List *in = &statement->inputs, *out = &statement->outputs;
-    bool sink = statement->attention.sink;
     Shape q = shape_of(in->items[0]), v = shape_of(in->items[2]), k = shape_of(in->items[1]);
     long rows = leading(&q, 3) * dimension(&q, 2), queries = dimension(&q, 3);
     Text arguments = {.arena = emitter->arena};
-    put_all(emitter, &arguments, in, 0, 3);
-    put(&arguments, sink ? pointer_text(emitter, in->items[3]) : "NULL");
+    put_attended(emitter, &arguments, statement);
     put_all(emitter, &arguments, out, 0, 2);
     if (!statement->attention.position) {
         const char *name = add_kernel(emitter, options, "attend", ATTEND_PARAMETERS,
-                                      "q, k, v, sink, o, lse");
+                                      "q, k, v, sink, documents, o, lse");
         emit_launch(emitter, name,
                     (Launch){blocks(emitter, rows * pieces(queries, LEAST_PLACES)), ATTEND_THREADS},
                     arguments.text);
@@ -107,12 +115,12 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
                                                         : parts_of(&q) * (dimension(&v, 1) + 2)) *
                      4;
     if (scratch > emitter->scratch_bytes) emitter->scratch_bytes = scratch;
-    put(&arguments, pointer_text(emitter, in->items[3 + sink]));
+    put(&arguments, pointer_text(emitter, in->items[attend_operands(&statement->attention)]));
     put(&arguments, arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes));
     const char *name =
         add_kernel(emitter, options, "attend_step", ATTEND_PARAMETERS
                    ",\n    const int32_t *position, void *scratch",
-                   "q, k, v, sink, o, lse, position, (float *)scratch");
+                   "q, k, v, sink, documents, o, lse, position, (float *)scratch");
     long parts = statement->attention.best ? 1 : parts_of(&q);
     emit_launch(emitter, name, (Launch){blocks(emitter, rows * queries * parts), ATTEND_THREADS},
                 arguments.text);
@@ -131,8 +139,8 @@ static void launch_grad(Emitter *emitter, const char *options, const char *what,
         add_kernel(emitter, options, what,
                    two ? SAVED_PARAMETERS ", float *first, float *second"
                        : SAVED_PARAMETERS ", float *first",
-                   two ? "q, k, v, sink, o, lse, output_grad, first, second"
-                       : "q, k, v, sink, o, lse, output_grad, first");
+                   two ? "q, k, v, sink, documents, o, lse, output_grad, first, second"
+                       : "q, k, v, sink, documents, o, lse, output_grad, first");
     emit_launch(emitter, name, (Launch){blocks(emitter, grid), ATTEND_THREADS},
                 arena_format(emitter->arena, "%s, %s", saved, outputs));
 }
@@ -144,13 +152,11 @@ static const char *output(Emitter *emitter, const Statement *statement, int plac
 
 static void emit_attend_grad(Emitter *emitter, const Statement *statement, const char *options) {
     const List *in = &statement->inputs;
-    bool sink = statement->attention.sink;
     Shape q = shape_of(in->items[0]), k = shape_of(in->items[1]), v = shape_of(in->items[2]);
     long batch = leading(&q, 3), key_heads = dimension(&k, 2), value_heads = dimension(&v, 2);
     Text saved = {.arena = emitter->arena};
-    put_all(emitter, &saved, in, 0, 3);
-    put(&saved, sink ? pointer_text(emitter, in->items[3]) : "NULL");
-    put_all(emitter, &saved, in, 3 + sink, 3);
+    put_attended(emitter, &saved, statement);
+    put_all(emitter, &saved, in, attend_operands(&statement->attention), 3);
     long query_blocks = pieces(dimension(&q, 3), LEAST_PLACES),
          key_blocks = pieces(dimension(&k, 3), LEAST_PLACES);
     const char *dq = output(emitter, statement, 0), *dk = output(emitter, statement, 1),
@@ -166,7 +172,7 @@ static void emit_attend_grad(Emitter *emitter, const Statement *statement, const
         launch_grad(emitter, options, "attend_grad_value", saved.text, dv,
                     batch * value_heads * key_blocks);
     }
-    if (sink)
+    if (statement->attention.sink)
         launch_grad(emitter, options, "attend_grad_sink", saved.text,
                     output(emitter, statement, 3), dimension(&q, 2));
 }

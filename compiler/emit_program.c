@@ -83,6 +83,8 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
     case ROLE_OUTPUT:
         return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
     case ROLE_CACHE:
+        if (tensor->type == TYPE_INT)
+            return arena_format(arena, "(int32_t *)(void *)(run->cache + %zu)", cache_offset / 4);
         return arena_format(arena, "run->cache + %zu", cache_offset / 4);
     case ROLE_TEMP:
         break;

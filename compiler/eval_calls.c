@@ -80,6 +80,7 @@ typedef struct Attention {
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     Operand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
+    Operand document; /* .place: its stride; no heads, no width */
     double *score; /* [keys] of one query: the scores after scale and cap, then the weights */
 } Attention;
 
@@ -108,9 +109,21 @@ static Attention attention_of(Eval *eval, const Statement *statement) {
     attention.k = operand_of(k, lead);
     attention.v = operand_of(v, lead);
     if (statement->attention.sink) attention.sink = input_view(eval, statement, 3);
+    if (statement->attention.documents) {
+        View view = input_view(eval, statement, attend_document(&statement->attention));
+        attention.document = (Operand){.view = view, .part = view.real, .place = view.stride[lead]};
+    }
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
     if (!attention.score) abort();
     return attention;
+}
+
+/* Whether a key that the mask shows is of the same document as query s. */
+static bool same_document(const Attention *attention, long s, long t) {
+    const Operand *document = &attention->document;
+    if (!attention->options->documents) return true;
+    return document->part[(s + attention->position) * document->place] ==
+           document->part[t * document->place];
 }
 
 static void move_to_lead(const Attention *attention, Operand *operand, long lead) {
@@ -157,7 +170,9 @@ static double score_row(Attention *attention, long s, long h, long first, long l
     double extra = sink->real ? sink->real[h * sink->stride[0]] : -INFINITY, largest = extra,
            sum = 0;
     for (long t = first; t < last; t++) {
-        attention->score[t] = capped(attention, raw_score(attention, s, h, t));
+        attention->score[t] = same_document(attention, s, t)
+                                  ? capped(attention, raw_score(attention, s, h, t))
+                                  : -INFINITY;
         if (attention->score[t] > largest) largest = attention->score[t];
     }
     for (long t = first; t < last; t++) sum += exp(attention->score[t] - largest);
@@ -201,15 +216,16 @@ static void attend_row(Attention *attention, long s, long h) {
 
 static void attend(Eval *eval, const Statement *statement) {
     Attention attention = attention_of(eval, statement);
-    int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
+    int lead = attention.q.view.rank - 3;
     attention.o = operand_of(output_view(eval, statement, 0), lead);
     attention.lse = operand_of(output_view(eval, statement, 1), lead);
     if (statement->attention.position)
-        attention.position = *input_view(eval, statement, 3 + sink).ints;
+        attention.position =
+            *input_view(eval, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !eval->message; part++) {
         Operand *operands[] = {&attention.q, &attention.k, &attention.v, &attention.o,
-                               &attention.lse};
-        for (int i = 0; i < 5; i++) move_to_lead(&attention, operands[i], part);
+                               &attention.lse, &attention.document};
+        for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
     }
@@ -255,7 +271,8 @@ static void attend_grad_row(Attention *attention, long s, long h) {
         total += out[c * o->width] * adjoint[c * d->width];
     long first, last;
     visible_keys(attention, s, &first, &last);
-    for (long t = first; t < last; t++) attend_grad_pair(attention, s, h, t, lse, total);
+    for (long t = first; t < last; t++)
+        if (same_document(attention, s, t)) attend_grad_pair(attention, s, h, t, lse, total);
     const View *sink = &attention->sink, *dsink = &attention->dsink;
     if (sink->real)
         dsink->real[h * dsink->stride[0]] -= exp(sink->real[h * sink->stride[0]] - lse) * total;
@@ -273,11 +290,12 @@ static void clear_view(const View *view, int dimension, double *part) {
 static void attend_grad(Eval *eval, const Statement *statement) {
     Attention attention = attention_of(eval, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
+    int own = attend_operands(&statement->attention);
     Operand *operands[] = {&attention.o,  &attention.lse, &attention.adjoint,
                            &attention.dq, &attention.dk,  &attention.dv,
-                           &attention.q,  &attention.k,   &attention.v};
+                           &attention.q,  &attention.k,   &attention.v, &attention.document};
     for (int i = 0; i < 3; i++)
-        *operands[i] = operand_of(input_view(eval, statement, 3 + sink + i), lead);
+        *operands[i] = operand_of(input_view(eval, statement, own + i), lead);
     for (int i = 0; i < 3 + sink; i++) {
         View view = output_view(eval, statement, i);
         clear_view(&view, 0, view.real);
@@ -287,7 +305,7 @@ static void attend_grad(Eval *eval, const Statement *statement) {
             attention.dsink = view;
     }
     for (long part = 0; part < attention.leads && !eval->message; part++) {
-        for (int i = 0; i < 9; i++) move_to_lead(&attention, operands[i], part);
+        for (int i = 0; i < 10; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }

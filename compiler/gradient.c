@@ -335,13 +335,12 @@ static void reverse_attend(Backward *backward, Statement *statement) {
     if (!adjoint) return;
     Statement *call = statement_call(program, backward->block, CALL_ATTEND_GRAD, statement->span);
     call->attention = statement->attention;
-    int operands = 3 + statement->attention.sink;
-    for (int i = 0; i < operands; i++)
+    for (int i = 0; i < attend_operands(&statement->attention); i++)
         list_push(arena, &call->inputs, in_turn(backward, statement->inputs.items[i]));
     list_push(arena, &call->inputs, output);
     list_push(arena, &call->inputs, normaliser);
     list_push(arena, &call->inputs, adjoint);
-    for (int i = 0; i < operands; i++) {
+    for (int i = 0; i < attend_document(&statement->attention); i++) {
         Expr *operand = call->inputs.items[i];
         Index *loops[MAX_RANK];
         int loop_count;

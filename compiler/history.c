@@ -183,7 +183,7 @@ static bool follows(Decode *decode, const Tensor *tensor, const Region *region) 
     if (tensor->cached) return true;
     if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
     const Statement *writer = only_writer(region->block, tensor);
-    if (!writer) return false;
+    if (!writer || summed_places(writer, decode->step)) return false;
     Follow follow = {decode, region, true};
     expr_walk(writer->value, check_follows, &follow);
     return follow.all; /* also what depends on the number of the place alone */

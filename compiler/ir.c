@@ -357,3 +357,11 @@ void block_walk(Block *block, void (*visit)(Statement *statement, void *data), v
         if (statement->kind == STATEMENT_REPEAT) block_walk(&statement->body, visit, data);
     }
 }
+
+int attend_document(const AttendOptions *options) {
+    return options->sink ? 4 : 3;
+}
+
+int attend_operands(const AttendOptions *options) {
+    return attend_document(options) + (options->documents ? 1 : 0);
+}

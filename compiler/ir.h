@@ -155,11 +155,12 @@ typedef enum CallKind {
      *
      * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|), value head floor(h*|hv|/|h|).
      *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
+     *        (document[..., t] when attention.documents: a query sees the keys whose number is that of its own place)
      *   out: o[..., s, h, c]  lse[..., s, h]
-     *   When position (in[3 + sink], a rank-0 int read) is present, query s stands at place position+s of keys 0 ..
+     *   When position (the last input, a rank-0 int read) is present, query s stands at place position+s of keys 0 ..
      *   position+s (decoding); otherwise |s| == |t| and query s at place s. */
     CALL_ATTEND,
-    /* in: q k v (sink) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
+    /* in: q k v (sink) (document) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
     CALL_ATTEND_GRAD,
     /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index first) with 1, the rest 0.
      *   in: p[...]  out: mask[...] of the same axes
@@ -188,6 +189,7 @@ typedef struct AttendOptions {
     double scale; /* of the scores, applied before cap and softmax */
     double cap;   /* scores become cap*tanh(score/cap); 0: none */
     bool sink;    /* one learned logit a head takes part in the normaliser */
+    bool documents; /* besides the mask: only keys of the query's own document */
     bool position;
     long best;    /* read only the `best` largest-weight values when decoding, weights not renormalised; 0: all */
 } AttendOptions;
@@ -315,6 +317,10 @@ bool statement_is_scatter(const Statement *statement);
 Index *sub_loop(const Expr *sub, const Axis *axis);
 /* All statements, repeats before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
+/* How many operands of an attention come before the position, or before o, lse and do. */
+int attend_operands(const AttendOptions *options);
+/* The place of the numbers of documents among the inputs of an attention that has them. */
+int attend_document(const AttendOptions *options);
 
 /* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
 char *print_program(Arena *arena, const Program *program);

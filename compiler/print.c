@@ -143,6 +143,7 @@ static void add_attention(Text *text, const AttendOptions *attention) {
     if (attention->mask == MASK_WINDOW) text_add(text, ", window = %ld", attention->window);
     if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
     if (attention->sink) text_add(text, ", sink");
+    if (attention->documents) text_add(text, ", documents");
     if (attention->position) text_add(text, ", position");
     if (attention->best) text_add(text, ", best = %ld", attention->best);
 }

@@ -350,7 +350,21 @@ static const Expr *operand(const List *list, int place) {
     return list->items[place];
 }
 
-/* q k v (sink) of both attention calls; fills q, k, v. */
+/* A number for each key; a query finds its own there, too. */
+static void check_documents(Verify *verify, const Statement *statement, const Shape shapes[3]) {
+    const AttendOptions *options = &statement->attention;
+    if (verify->message || !options->documents) return;
+    const Expr *documents = operand(&statement->inputs, attend_document(options));
+    Shape found = operand_shape(verify, documents), wanted = shapes[1];
+    wanted.rank -= 2;
+    check_like(verify, "the documents of the keys", &wanted, &found);
+    if (documents->tensor->type != TYPE_REAL) complain(verify, "the documents are of integers");
+    if (!options->position)
+        check_sizes(verify, "places of q and documents", shapes[0].size[shapes[0].rank - 3],
+                    wanted.size[wanted.rank - 1]);
+}
+
+/* q k v (sink) (document) of both attention calls; fills q, k, v. */
 static void check_query_key_value(Verify *verify, const Statement *statement, Shape shapes[3]) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &statement->attention;
@@ -370,7 +384,8 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
         check_sizes(verify, "places of q and k", q->size[lead], k->size[lead]);
     if (options->mask == MASK_WINDOW && options->window < 1)
         complain(verify, "window %ld", options->window);
-    if (!options->sink) return;
+    check_documents(verify, statement, shapes);
+    if (verify->message || !options->sink) return;
     Shape sink = operand_shape(verify, operand(&statement->inputs, 3));
     if (verify->message) return;
     if (sink.rank != 1)
@@ -394,12 +409,11 @@ static void check_attended(Verify *verify, const Shape shapes[3], const Expr *o,
 
 static void check_attend(Verify *verify, const Statement *statement) {
     Shape shapes[3];
-    bool sink = statement->attention.sink;
     check_query_key_value(verify, statement, shapes);
     check_attended(verify, shapes, operand(&statement->outputs, 0),
                    operand(&statement->outputs, 1));
     if (verify->message || !statement->attention.position) return;
-    const Expr *position = operand(&statement->inputs, 3 + sink);
+    const Expr *position = operand(&statement->inputs, attend_operands(&statement->attention));
     if (position->kind != EXPR_READ || position->tensor->rank != 0 ||
         position->tensor->type != TYPE_INT)
         complain(verify, "the position is not one integer");
@@ -407,12 +421,12 @@ static void check_attend(Verify *verify, const Statement *statement) {
 
 static void check_attend_grad(Verify *verify, const Statement *statement) {
     Shape shapes[3];
-    int sink = statement->attention.sink;
+    int sink = statement->attention.sink, own = attend_operands(&statement->attention);
     const List *in = &statement->inputs, *out = &statement->outputs;
     if (statement->attention.position) complain(verify, "no gradient passes a decoding attention");
     check_query_key_value(verify, statement, shapes);
-    check_attended(verify, shapes, operand(in, 3 + sink), operand(in, 4 + sink));
-    check_attended(verify, shapes, operand(in, 5 + sink), NULL);
+    check_attended(verify, shapes, operand(in, own), operand(in, own + 1));
+    check_attended(verify, shapes, operand(in, own + 2), NULL);
     for (int i = 0; i < 3 && !verify->message; i++) {
         Shape found = operand_shape(verify, operand(out, i));
         check_like(verify, "an adjoint", &shapes[i], &found);
@@ -487,13 +501,14 @@ static void check_pack(Verify *verify, const Statement *statement) {
 
 /* Numbers of operands; pack takes any number. */
 static bool counts_are_right(const Statement *statement) {
-    int sink = statement->attention.sink, position = statement->attention.position;
+    int sink = statement->attention.sink, position = statement->attention.position,
+        own = attend_operands(&statement->attention);
     int in = statement->inputs.count, out = statement->outputs.count;
     switch (statement->call) {
     case CALL_ATTEND:
-        return in == 3 + sink + position && out == 2;
+        return in == own + position && out == 2;
     case CALL_ATTEND_GRAD:
-        return in == 6 + sink && out == 3 + sink;
+        return in == own + 3 && out == 3 + sink;
     case CALL_TOP:
         return in == 1 && out == 1;
     case CALL_PACK:

@@ -41,8 +41,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 17 */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:36
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:36
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
    balance[0] = 0   -- std/moe.moe:69
    busiest[0] = 0   -- std/moe.moe:72
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -135,7 +135,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:45
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -326,7 +326,7 @@ static void kernel_train_10(long i, const float *restrict ffn_p, const float *re
     ffn_hidden_10[0] = ffn_hidden_10_sum;
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
 static void kernel_train_11(long i, float *restrict x_2, const float *restrict x_3,
@@ -378,8 +378,8 @@ static void kernel_train_12(const float *restrict x_2, float *restrict final_nor
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:69
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:69 */
 static void kernel_train_13(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -403,15 +403,15 @@ static void kernel_train_13(const float *restrict logits, float *restrict hidden
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:62
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:62
+          -- std/decoder.moe:69
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:69
    balance_2 = balance[4]   -- std/moe.moe:69
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:62
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:69
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:69
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:69
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:64
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:69 */
 static void kernel_train_14(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
         const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
@@ -496,7 +496,7 @@ static void kernel_train_15(const float *restrict x_2, const float *restrict fin
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:36
+        + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
 static void kernel_train_16(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -752,7 +752,7 @@ static void kernel_train_23(long i, const float *restrict x_3, const float *rest
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -796,9 +796,9 @@ static const MoecAttend moec_options_train_25 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:62 */
 static void kernel_train_26(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -860,7 +860,7 @@ static void kernel_train_27(long i, const float *restrict x_2, const float *rest
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
 static void kernel_train_28(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
@@ -880,7 +880,7 @@ static void kernel_train_28(long i, const float *restrict x_2, float *restrict d
     d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
 static void kernel_train_29(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1031,27 +1031,27 @@ static void run_train(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:62 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:63 */
+                  -- std/attention.moe:64 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:65 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:97 */
+                mask = causal)   -- std/attention.moe:99 */
         moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
-                key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL,
+                key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:113 */
+                  -- std/attention.moe:115 */
         moec_product(run, 3, &moec_products[3], attended + (((i * 2) * 32) * 4) * 8,
                 block_attention_output + ((i * 4) * 8) * 32, attention_y);
         kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
@@ -1096,14 +1096,14 @@ static void run_train(const MoecRun *run)
         kernel_train_11(i, x_2, x_3, ffn_y, ffn_hidden_9, ffn_hidden_10, balance, busiest);
     }
     kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:57 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:64 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_13(logits, hidden_2, hidden_3);
     kernel_train_14(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:57 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:64 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:57 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:64 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_15(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
@@ -1181,48 +1181,48 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:113 */
+                  -- std/attention.moe:115 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
                 d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:113 */
+                  -- std/attention.moe:115 */
         moec_product(run, 11, &moec_products[11], attended + (((i * 2) * 32) * 4) * 8, d_x_3,
                 d_block_attention_output + ((i * 4) * 8) * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:97 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:99 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .v = attention_v + (((i * 2) * 32) * 4) * 8, .sink = NULL,
                         .o = attended + (((i * 2) * 32) * 4) * 8, .lse = attended_lse + ((i * 2) * 32) * 4,
-                                         .output_grad = d_attended},
+                                         .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:65 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:65 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 4) * 8);
         kernel_train_26(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:63 */
+                  -- std/attention.moe:64 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:63 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + ((i * 32) * 4) * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:61 */
+                  -- std/attention.moe:62 */
         moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:61 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:62 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
         kernel_train_27(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,

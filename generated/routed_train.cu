@@ -1,8 +1,8 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 #include "kernels.cuh"
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:36
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:36
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
    balance[0] = 0   -- std/moe.moe:69
    busiest[0] = 0   -- std/moe.moe:72
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -95,16 +95,17 @@ struct options_train_3 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
+    static constexpr bool documents = false;
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_train_3(const float *q, const float *k, const float *v, const float *sink,
+extern "C" __global__ void __launch_bounds__(128) attend_train_3(const float *q, const float *k, const float *v, const float *sink, const float *documents,
     float *o, float *lse)
 {
-    moec_attend<options_train_3>(q, k, v, sink, o, lse);
+    moec_attend<options_train_3>(q, k, v, sink, documents, o, lse);
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:45
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -281,7 +282,7 @@ extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_
     moec_barrier();
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:48
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
 extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
@@ -336,8 +337,8 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
     moec_barrier();
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:62
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:62 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:69
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:69 */
 extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, float *__restrict__ hidden_2,
         float *__restrict__ hidden_3)
 {
@@ -365,13 +366,13 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, flo
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:62
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:62
+          -- std/decoder.moe:69
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:69
    balance_2 = balance[4]   -- std/moe.moe:69
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:62
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:69
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:62
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:62
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:69
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:69
    d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
 extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
@@ -415,8 +416,8 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
     moec_barrier();
 }
 
-/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:57
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:62 */
+/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:64
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:69 */
 extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
@@ -444,7 +445,7 @@ extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:36 */
+        + x_2[4,b,s,d])   -- std/decoder.moe:37 */
 extern "C" __global__ void kernel_train_14(const float *__restrict__ final_norm_y,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
 {
@@ -472,7 +473,7 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ final_norm_
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:36 */
+        + x_2[4,b,s,d])   -- std/decoder.moe:37 */
 extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
@@ -687,7 +688,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -720,7 +721,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:45
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -775,24 +776,25 @@ struct options_train_22 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
+    static constexpr bool documents = false;
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *o,
-    const float *lse, const float *output_grad, float *first)
+extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+    const float *o, const float *lse, const float *output_grad, float *first)
 {
-    moec_attend_grad_query<options_train_22>(q, k, v, sink, o, lse, output_grad, first);
+    moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, first);
 }
-extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *o,
-    const float *lse, const float *output_grad, float *first, float *second)
+extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+    const float *o, const float *lse, const float *output_grad, float *first, float *second)
 {
-    moec_attend_grad_both<options_train_22>(q, k, v, sink, o, lse, output_grad, first, second);
+    moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, first, second);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:63
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:61 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:62 */
 extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
@@ -820,7 +822,7 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
 extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
@@ -850,7 +852,7 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_a
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:36 */
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
 extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
@@ -891,7 +893,7 @@ extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:36 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
 extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {

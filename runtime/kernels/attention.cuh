@@ -1,8 +1,8 @@
 /* attention: softmax attention forward, backward and against a cache; the meaning of all of them is that of attention.h.
  *
  * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys, heads, key_heads,
- * value_heads, width, value_width, mask, window, scale, cap, best, parts. Blocks have 128 threads. A block of queries and a
- * block of keys lie in shared memory; sums stay in registers. The backward pass makes the weights again from lse; each block
+ * value_heads, width, value_width, mask, documents, window, scale, cap, best, parts. Blocks have 128 threads. A block of
+ * queries and a block of keys lie in shared memory; sums stay in registers. The backward pass makes the weights again from lse; each block
  * of it owns what it writes, so nothing is added up by chance.
  */
 #ifndef MOEC_ATTENTION_CUH
@@ -35,10 +35,36 @@ MOEC_TEMPLATE MoecRange moec_visible(long place) {
     return range;
 }
 
-MOEC_TEMPLATE bool moec_sees(long place, long key) {
+/* documents: the numbers of one sequence, [keys]. */
+MOEC_TEMPLATE bool moec_sees(const float *documents, long place, long key) {
     if (key >= A::keys) return false;
-    if (A::mask == MOEC_MASK_NONE) return true;
-    return key <= place && (A::mask != MOEC_MASK_WINDOW || key > place - A::window);
+    if (A::mask != MOEC_MASK_NONE && key > place) return false;
+    if (A::mask == MOEC_MASK_WINDOW && key <= place - A::window) return false;
+    return !A::documents || (place < A::keys && documents[place] == documents[key]);
+}
+
+/* Between what numbers of documents places lie; a warp finds it, all its lanes get it. */
+struct MoecSpan {
+    float low, high;
+};
+
+MOEC_TEMPLATE MoecSpan moec_span(const float *documents, long first, long count) {
+    MoecSpan span = {INFINITY, -INFINITY};
+    if (!A::documents) return span;
+    for (long i = threadIdx.x % 32; i < count && first + i < A::keys; i += 32) {
+        span.low = fminf(span.low, documents[first + i]);
+        span.high = fmaxf(span.high, documents[first + i]);
+    }
+    span.low = -moec_warp_max(-span.low);
+    span.high = moec_warp_max(span.high);
+    return span;
+}
+
+/* No query of the one span sees a key of the other places. */
+MOEC_TEMPLATE bool moec_apart(const MoecSpan &span, const float *documents, long first, long count) {
+    if (!A::documents) return false;
+    const MoecSpan other = moec_span<A>(documents, first, count);
+    return other.high < span.low || span.high < other.low;
 }
 
 /* The score from the product of query and key. */
@@ -66,8 +92,8 @@ MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long firs
 
 /* ---- forward ---- */
 
-MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, const float *sink, float *o,
-                               float *lse) {
+MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
+                               const float *documents, float *o, float *lse) {
     constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C), O = moec_share(P * C);
     __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
     __shared__ float largest[P], sum[P], factor[P];
@@ -77,6 +103,8 @@ MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, c
         const long h = task % A::heads, b = task / A::heads / blocks;
         const long from = (blocks - 1 - task / A::heads % blocks) * P; /* those with most keys first */
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        const float *own = documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(own, from, P);
         float out[O] = {};
         moec_barrier();
         moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads, h, E);
@@ -87,6 +115,7 @@ MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, c
         const long first = moec_visible<A>(from).first / P * P;
         const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
         for (long at = first; at < end; at += P) {
+            if (moec_apart<A>(span, own, at, P)) continue;
             moec_barrier();
             moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads, hk, E);
             moec_load_rows(value, C, v + b * A::keys * A::value_heads * C, at, P, A::keys, A::value_heads, hv, C);
@@ -95,7 +124,7 @@ MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, c
                 const float *x = query + i / P * E, *y = key + i % P * (E + 1);
                 float product = 0.0f;
                 for (int e = 0; e < E; e++) product += x[e] * y[e];
-                weight[i / P][i % P] = moec_sees<A>(from + i / P, at + i % P) ? moec_score<A>(product) : -INFINITY;
+                weight[i / P][i % P] = moec_sees<A>(own, from + i / P, at + i % P) ? moec_score<A>(product) : -INFINITY;
             }
             moec_barrier();
             for (int i = warp; i < P; i += MOEC_ATTEND_WARPS) {
@@ -162,9 +191,10 @@ template <class A> struct MoecGradBlock {
     }
 
     /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and key. */
-    __device__ __forceinline__ float pair(int i, int j, long from, long at, float *slope) const {
+    __device__ __forceinline__ float pair(const float *documents, int i, int j, long from, long at,
+                                          float *slope) const {
         *slope = 0.0f;
-        if (from + i >= A::queries || !moec_sees<A>(from + i, at + j)) return 0.0f;
+        if (from + i >= A::queries || !moec_sees<A>(documents, from + i, at + j)) return 0.0f;
         float product = 0.0f, through = 0.0f;
         for (int e = 0; e < E; e++) product += query[i * E + e] * key[j * (E + 1) + e];
         for (int c = 0; c < C; c++) through += grad[i * C + c] * value[j * (C + 1) + c];
@@ -175,7 +205,8 @@ template <class A> struct MoecGradBlock {
 };
 
 MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const float *v, const float *sink,
-                                          const float *o, const float *lse, const float *output_grad, float *dq) {
+                                          const float *documents, const float *o, const float *lse,
+                                          const float *output_grad, float *dq) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, P = Block::P, O = moec_share(P * E);
     constexpr long blocks = (A::queries + P - 1) / P;
@@ -184,18 +215,21 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
     for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
         const long h = task % A::heads, b = task / A::heads / blocks;
         const long from = (blocks - 1 - task / A::heads % blocks) * P;
+        const float *own = documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(own, from, P);
         float out[O] = {};
         moec_barrier();
         block.load_queries(q, o, lse, output_grad, b, h, from);
         const long first = moec_visible<A>(from).first / P * P;
         const long end = moec_visible<A>(moec_least(from + P, A::queries) - 1).end;
         for (long at = first; at < end; at += P) {
+            if (moec_apart<A>(span, own, at, P)) continue;
             moec_barrier();
             block.load_keys(k, v, b, h * A::key_heads / A::heads, h * A::value_heads / A::heads, at);
             moec_barrier();
             for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
                 float slope;
-                block.pair(i / P, i % P, from, at, &slope);
+                block.pair(own, i / P, i % P, from, at, &slope);
                 block.weight[i / P][i % P] = slope;
             }
             moec_barrier();
@@ -217,8 +251,9 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
 
 /* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it. */
 template <class A, bool KEYS, bool VALUES>
-MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v, const float *o,
-                                       const float *lse, const float *output_grad, float *dk, float *dv) {
+MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v, const float *documents,
+                                       const float *o, const float *lse, const float *output_grad, float *dk,
+                                       float *dv) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, C = Block::C, P = Block::P;
     constexpr int OK = KEYS ? moec_share(P * E) : 1, OV = VALUES ? moec_share(P * C) : 1;
@@ -227,6 +262,8 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
     for (long task = moec_block(); task < A::batch * owners * blocks; task += moec_blocks()) {
         const long owner = task % owners, b = task / owners / blocks, at = task / owners % blocks * P;
         float keys[OK] = {}, values[OV] = {};
+        const float *own = documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(own, at, P);
         long last = A::queries;
         if (A::mask == MOEC_MASK_WINDOW) last = moec_least(last, at + P - 1 + A::window);
         for (long h = 0; h < A::heads; h++) {
@@ -235,6 +272,7 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
             moec_barrier();
             block.load_keys(k, v, b, hk, hv, at);
             for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += P) {
+                if (moec_apart<A>(span, own, from, P)) continue;
                 moec_barrier();
                 block.load_queries(q, o, lse, output_grad, b, h, from);
                 moec_barrier();
@@ -243,7 +281,7 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
                 for (int n = 0; n < moec_share(P * P); n++) {
                     const int i = threadIdx.x + n * MOEC_ATTEND_THREADS;
                     slopes[n] = 0.0f;
-                    if (i < P * P) block.weight[i / P][i % P] = block.pair(i / P, i % P, from, at, &slopes[n]);
+                    if (i < P * P) block.weight[i / P][i % P] = block.pair(own, i / P, i % P, from, at, &slopes[n]);
                 }
                 moec_barrier();
 #pragma unroll
@@ -284,24 +322,26 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
 }
 
 MOEC_TEMPLATE void moec_attend_grad_both(const float *q, const float *k, const float *v, const float *,
-                                         const float *o, const float *lse, const float *output_grad, float *dk,
-                                         float *dv) {
-    moec_attend_grad_keys<A, true, true>(q, k, v, o, lse, output_grad, dk, dv);
+                                         const float *documents, const float *o, const float *lse,
+                                         const float *output_grad, float *dk, float *dv) {
+    moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv);
 }
 
 MOEC_TEMPLATE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
-                                        const float *o, const float *lse, const float *output_grad, float *dk) {
-    moec_attend_grad_keys<A, true, false>(q, k, v, o, lse, output_grad, dk, NULL);
+                                        const float *documents, const float *o, const float *lse,
+                                        const float *output_grad, float *dk) {
+    moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL);
 }
 
 MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const float *v, const float *,
-                                          const float *o, const float *lse, const float *output_grad, float *dv) {
-    moec_attend_grad_keys<A, false, true>(q, k, v, o, lse, output_grad, NULL, dv);
+                                          const float *documents, const float *o, const float *lse,
+                                          const float *output_grad, float *dv) {
+    moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv);
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
 MOEC_TEMPLATE void moec_attend_grad_sink(const float *, const float *, const float *, const float *sink,
-                                         const float *o, const float *lse, const float *output_grad, float *dsink) {
+                                         const float *, const float *o, const float *lse, const float *output_grad, float *dsink) {
     constexpr int C = A::value_width;
     for (long h = moec_block(); h < A::heads; h += moec_blocks()) {
         float sum = 0.0f;
@@ -325,6 +365,11 @@ MOEC_TEMPLATE MoecRange moec_seen(long place) {
     return range;
 }
 
+/* Whether a key that the mask shows is of the document at this place, too; documents: [keys]. */
+MOEC_TEMPLATE bool moec_together(const float *documents, long place, long key) {
+    return !A::documents || documents[place] == documents[key];
+}
+
 /* The product of a query and a key by the lanes of a warp; all of them get it. */
 template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y) {
     float product = 0.0f;
@@ -334,19 +379,22 @@ template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y)
 }
 
 /* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query, head, keys]. */
-MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink, float *o,
-                                    float *lse, const int32_t *position, float *scratch) {
+MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink,
+                                    const float *documents, float *o, float *lse, const int32_t *position,
+                                    float *scratch) {
     constexpr int E = A::width, C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-        const MoecRange range = moec_seen<A>(*position + s);
+        const long place = *position + s;
+        const MoecRange range = moec_seen<A>(place);
         const long count = range.end - range.first;
         float *score = scratch + row * A::keys, most = -INFINITY, sum = 0.0f;
         moec_barrier();
         for (long j = threadIdx.x / 32; j < count; j += MOEC_ATTEND_WARPS) {
             const float *key = k + ((b * A::keys + range.first + j) * A::key_heads + hk) * E;
-            const float value = moec_score<A>(moec_warp_dot<E>(q + row * E, key));
+            const bool seen = moec_together<A>(documents + b * A::keys, place, range.first + j);
+            const float value = seen ? moec_score<A>(moec_warp_dot<E>(q + row * E, key)) : -INFINITY;
             if (threadIdx.x % 32 == 0) score[j] = value;
             most = fmaxf(most, value);
         }
@@ -373,8 +421,8 @@ MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float 
 
 /* One part of the keys of one query and head: largest, sum and output into scratch[row, part, value_width + 2]. A warp takes
  * every fourth key. */
-MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float *v, const int32_t *position,
-                                     float *scratch) {
+MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float *v, const float *documents,
+                                     const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -382,11 +430,13 @@ MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float
         const long part = task % A::parts, row = task / A::parts;
         const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-        const MoecRange range = moec_seen<A>(*position + s);
+        const long place = *position + s;
+        const MoecRange range = moec_seen<A>(place);
         const long each = moec_most(32, moec_pieces(range.end - range.first, A::parts));
         const long first = range.first + part * each, end = moec_least(first + each, range.end);
         float most = -INFINITY, sum = 0.0f, out[O] = {};
         for (long j = first + warp; j < end; j += MOEC_ATTEND_WARPS) {
+            if (!moec_together<A>(documents + b * A::keys, place, j)) continue;
             const float *key = k + ((b * A::keys + j) * A::key_heads + hk) * E;
             const float *value = v + ((b * A::keys + j) * A::value_heads + hv) * C;
             const float score = moec_score<A>(moec_warp_dot<E>(q + row * E, key)), before = most;
@@ -425,12 +475,13 @@ MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float
     }
 }
 
-MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *sink, float *o,
-                                    float *lse, const int32_t *position, float *scratch) {
+MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *sink,
+                                    const float *documents, float *o, float *lse, const int32_t *position,
+                                    float *scratch) {
     if (A::best > 0)
-        moec_attend_best<A>(q, k, v, sink, o, lse, position, scratch);
+        moec_attend_best<A>(q, k, v, sink, documents, o, lse, position, scratch);
     else
-        moec_attend_parts<A>(q, k, v, position, scratch);
+        moec_attend_parts<A>(q, k, v, documents, position, scratch);
 }
 
 /* The parts of each query and head together, and the sink. */

@@ -3,7 +3,8 @@
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
  * queries, heads], sink[heads]. Query head h reads key head h*key_heads/heads and value head
- * h*value_heads/heads.
+ * h*value_heads/heads. documents[batch, keys], where it is given: a query sees, besides what the
+ * mask says, only keys whose number is that of its own place.
  *
  * The scores of a block of queries against a block of keys are the only ones in memory at a time; a
  * running maximum and sum of each query make the softmax of blocks seen so far exact. The backward
@@ -50,7 +51,7 @@ static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused
 
 /* One head of one batch element: first elements and steps from place to place. */
 typedef struct MoecHead {
-    const float *q, *k, *v;
+    const float *q, *k, *v, *documents;
     float *o, *lse;
     long q_step, k_step, v_step, o_step, lse_step;
 } MoecHead;
@@ -127,6 +128,33 @@ typedef struct MoecPair {
     long query, queries, key, keys, offset;
 } MoecPair;
 
+/* Gives the cells of row i of a pair that are of another document that value. */
+MOEC_LARGE void moec_hide(const MoecHead *head, const MoecPair *pair, long i, float *row,
+                          float hidden) {
+    if (head->documents == NULL) return;
+    const float *document = head->documents + pair->key;
+    const float own = head->documents[pair->offset + pair->query + i];
+#pragma omp simd
+    for (long j = 0; j < pair->keys; j++) row[j] = document[j] == own ? row[j] : hidden;
+}
+
+/* Whether the numbers of documents of queries and keys lie apart: no query sees any of the keys. */
+MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecPair *pair) {
+    if (head->documents == NULL) return 0;
+    const float *own = head->documents + pair->offset + pair->query;
+    const float *document = head->documents + pair->key;
+    float low = own[0], high = own[0], least = document[0], most = document[0];
+    for (long i = 1; i < pair->queries; i++) {
+        low = own[i] < low ? own[i] : low;
+        high = own[i] > high ? own[i] : high;
+    }
+    for (long j = 1; j < pair->keys; j++) {
+        least = document[j] < least ? document[j] : least;
+        most = document[j] > most ? document[j] : most;
+    }
+    return most < low || high < least;
+}
+
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
 MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
                             float *score) {
@@ -183,9 +211,11 @@ MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
                                  const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
+    if (moec_apart(head, pair)) return;
     moec_scores(attend, head, pair, scratch->score);
     for (long i = 0; i < pair->queries; i++) {
         float *row = scratch->score + i * MOEC_ATTEND_KEYS;
+        moec_hide(head, pair, i, row, -__builtin_inff());
         const MoecRange range =
             moec_visible_columns(attend, pair->offset + pair->query + i, pair->key, pair->keys);
         const float before = scratch->largest[i], largest = moec_row_max(row, range, before);
@@ -239,7 +269,7 @@ MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *h
 }
 
 typedef struct MoecAttendWork {
-    const float *q, *k, *v, *sink;
+    const float *q, *k, *v, *sink, *documents;
     float *o, *lse;
 } MoecAttendWork;
 
@@ -247,7 +277,9 @@ MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *w
                                long h) {
     return (MoecHead){
         work->q + moec_at_query(attend, b, h), work->k + moec_at_key(attend, b, h),
-        work->v + moec_at_value(attend, b, h), work->o + moec_at_output(attend, b, h),
+        work->v + moec_at_value(attend, b, h),
+        work->documents != NULL ? work->documents + b * attend->keys : NULL,
+        work->o + moec_at_output(attend, b, h),
         work->lse + moec_at_lse(attend, b, h), attend->heads * attend->width,
         attend->key_heads * attend->width,     attend->value_heads * attend->value_width,
         attend->heads * attend->value_width,   attend->heads};
@@ -269,16 +301,17 @@ MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttend
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
  * MOEC_MASK_NONE. */
 MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const float *k,
-                               const float *v, const float *sink, float *o, float *lse) {
-    const MoecAttendWork work = {q, k, v, sink, o, lse};
+                               const float *v, const float *sink, const float *documents, float *o,
+                               float *lse) {
+    const MoecAttendWork work = {q, k, v, sink, documents, o, lse};
     moec_attend_blocks(attend, &work, 0);
 }
 
 /* ---- backward ---- */
 
 typedef struct MoecAttendSaved {
-    const float *q, *k, *v, *sink, *o, *lse,
-        *output_grad; /* output_grad has the shape of o; sink may be NULL */
+    const float *q, *k, *v, *sink, *documents, *o, *lse,
+        *output_grad; /* output_grad has the shape of o; sink and documents may be NULL */
 } MoecAttendSaved;
 
 typedef struct MoecHeadGrad {
@@ -306,6 +339,8 @@ MOEC_LARGE void moec_attend_slopes(const MoecAttend *attend, const MoecHead *hea
             row[j] = weight;
         }
         for (long j = range.end > 0 ? range.end : 0; j < pair->keys; j++) row[j] = slope[j] = 0.0f;
+        moec_hide(head, pair, i, row, 0.0f);
+        moec_hide(head, pair, i, slope, 0.0f);
     }
 }
 
@@ -317,6 +352,7 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
     const long q = pair->query * head->q_step, k = pair->key * head->k_step,
                v = pair->key * head->v_step;
     const float *adjoint = grad->output_grad + pair->query * head->o_step;
+    if (moec_apart(head, pair)) return;
     moec_scores(attend, head, pair, scratch->score);
     const MoecBlockProduct products[] = {
         /* slope[query,key] = sum[c] output_grad[query,c] * v[key,c] */
@@ -415,6 +451,7 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
                                  saved->k,
                                  saved->v,
                                  saved->sink,
+                                 saved->documents,
                                  (float *)(uintptr_t)saved->o,
                                  (float *)(uintptr_t)saved->lse};
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
@@ -601,9 +638,11 @@ MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long que
                                step->position};
         const MoecRange all = {0, pair.keys};
         moec_scores(attend, &head, &pair, score);
+        moec_hide(&head, &pair, 0, score, -__builtin_inff());
         for (long j = 0; j < pair.keys; j++) moec_best_offer(best, most, score[j], key + j);
         const float before = largest;
         largest = moec_row_max(score, all, before);
+        if (largest == -__builtin_inff()) continue; /* all of other documents */
         sum = sum * (largest > before ? moec_exp(before - largest) : 1.0f);
         sum += moec_row_weights(score, all, pair.keys, largest);
     }
@@ -635,14 +674,14 @@ MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
  * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
  * cache. */
 MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const float *q,
-                                    const float *k, const float *v, const float *sink, float *o,
-                                    float *lse) {
+                                    const float *k, const float *v, const float *sink,
+                                    const float *documents, float *o, float *lse) {
     MoecAttend attend = *options;
     attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
     const MoecRange range = moec_block_range(&attend, position, attend.queries);
     const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
     const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
-    MoecStep step = {&attend, {q, k, v, sink, o, lse}, position, range.first, range.end, 1,
+    MoecStep step = {&attend, {q, k, v, sink, documents, o, lse}, position, range.first, range.end, 1,
                      keys,    moec_step_buffer};
     if (attend.best > 0) {
         moec_step_all_best(&step);

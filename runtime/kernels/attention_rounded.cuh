@@ -107,15 +107,15 @@ template <class A> struct MoecRoundedForward {
     static constexpr bool fits = moec_rounded_bytes(MOEC_ROUNDED_ROWS + KEYS, E) + moec_rounded_bytes(KEYS, C) <= 48 * 1024;
 
     /* One part of the keys into the running softmax of the warp's queries. */
-    static __device__ __forceinline__ void part(const uint16_t *query, const uint16_t *key, const uint16_t *value, long from,
-                                                long at, float *most, float *sum, float out[moec_padded(C) / 8][4]) {
+    static __device__ __forceinline__ void part(const uint16_t *query, const uint16_t *key, const uint16_t *value,
+                                                const float *documents, long from, long at, float *most, float *sum, float out[moec_padded(C) / 8][4]) {
         float s[N][4], largest[2] = {most[0], most[1]}, total[2] = {0.0f, 0.0f};
         moec_rounded_scores<E, N>(s, query, key);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const bool seen = moec_sees<A>(from + moec_result_row(i), at + moec_result_column(n, i));
+                const bool seen = moec_sees<A>(documents, from + moec_result_row(i), at + moec_result_column(n, i));
                 s[n][i] = seen ? moec_score<A>(s[n][i]) : -INFINITY;
                 largest[i / 2] = fmaxf(largest[i / 2], s[n][i]);
             }
@@ -142,8 +142,8 @@ template <class A> struct MoecRoundedForward {
         moec_rounded_add<C, N>(out, s, value);
     }
 
-    static __device__ __forceinline__ void run(const float *q, const float *k, const float *v, const float *sink, float *o,
-                                               float *lse) {
+    static __device__ __forceinline__ void run(const float *q, const float *k, const float *v, const float *sink,
+                                               const float *documents, float *o, float *lse) {
         __shared__ __align__(16) uint16_t query[MOEC_ROUNDED_ROWS * (moec_padded(E) + MOEC_ROUNDED_PAD)];
         __shared__ __align__(16) uint16_t key[KEYS * (moec_padded(E) + MOEC_ROUNDED_PAD)];
         __shared__ __align__(16) uint16_t value[KEYS * (moec_padded(C) + MOEC_ROUNDED_PAD)];
@@ -152,17 +152,20 @@ template <class A> struct MoecRoundedForward {
             const long h = task % A::heads, b = task / A::heads / blocks;
             const long from = (blocks - 1 - task / A::heads % blocks) * MOEC_ROUNDED_ROWS;
             const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+            const float *own = documents + b * A::keys;
+            const MoecSpan span = moec_span<A>(own, from, MOEC_ROUNDED_ROWS);
             const float start = sink != NULL ? sink[h] : -INFINITY, share = sink != NULL ? 1.0f : 0.0f;
             float out[moec_padded(C) / 8][4] = {}, most[2] = {start, start}, sum[2] = {share, share};
             moec_barrier();
             moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, MOEC_ROUNDED_ROWS, A::queries, A::heads, h);
             const long end = moec_visible<A>(moec_least(from + MOEC_ROUNDED_ROWS, A::queries) - 1).end;
             for (long at = moec_visible<A>(from).first / KEYS * KEYS; at < end; at += KEYS) {
+                if (moec_apart<A>(span, own, at, KEYS)) continue;
                 moec_barrier();
                 moec_load_rounded<E>(key, k + b * A::keys * A::key_heads * E, at, KEYS, A::keys, A::key_heads, hk);
                 moec_load_rounded<C>(value, v + b * A::keys * A::value_heads * C, at, KEYS, A::keys, A::value_heads, hv);
                 moec_barrier();
-                part(query, key, value, from, at, most, sum, out);
+                part(query, key, value, own, from, at, most, sum, out);
             }
             moec_store_rounded<C>(o + b * A::queries * A::heads * C, out, sum, from, A::queries, A::heads, h);
             for (int i = 0; i < 2; i++) {
@@ -174,12 +177,12 @@ template <class A> struct MoecRoundedForward {
     }
 };
 
-MOEC_TEMPLATE void moec_attend_rounded(const float *q, const float *k, const float *v, const float *sink, float *o,
-                                       float *lse) {
+MOEC_TEMPLATE void moec_attend_rounded(const float *q, const float *k, const float *v, const float *sink,
+                                       const float *documents, float *o, float *lse) {
     if constexpr (MoecRoundedForward<A>::fits)
-        MoecRoundedForward<A>::run(q, k, v, sink, o, lse);
+        MoecRoundedForward<A>::run(q, k, v, sink, documents, o, lse);
     else
-        moec_attend<A>(q, k, v, sink, o, lse);
+        moec_attend<A>(q, k, v, sink, documents, o, lse);
 }
 
 /* ---- backward ---- */
@@ -206,15 +209,17 @@ template <class A> struct MoecRoundedBackward {
     }
 
     /* From products of queries and keys to weights, and to the derivative by those products in `through`. */
-    static __device__ __forceinline__ void weigh(float &s, float &through, long query, long key, float normal, float total) {
-        const bool seen = query < A::queries && moec_sees<A>(query, key);
+    static __device__ __forceinline__ void weigh(float &s, float &through, const float *documents, long query, long key,
+                                                 float normal, float total) {
+        const bool seen = query < A::queries && moec_sees<A>(documents, query, key);
         const float score = moec_score<A>(s);
         s = seen ? expf(score - normal) : 0.0f;
         through = seen ? s * (through - total) * moec_score_slope<A>(score) : 0.0f;
     }
 
-    static __device__ __forceinline__ void run_queries(const float *q, const float *k, const float *v, const float *o,
-                                                       const float *lse, const float *output_grad, float *dq) {
+    static __device__ __forceinline__ void run_queries(const float *q, const float *k, const float *v,
+                                                       const float *documents, const float *o, const float *lse,
+                                                       const float *output_grad, float *dq) {
         __shared__ __align__(16) uint16_t query[MOEC_ROUNDED_ROWS * SE], grad[MOEC_ROUNDED_ROWS * SC];
         __shared__ __align__(16) uint16_t key[PART * SE], value[PART * SC];
         __shared__ float total[MOEC_ROUNDED_ROWS], normal[MOEC_ROUNDED_ROWS];
@@ -223,6 +228,8 @@ template <class A> struct MoecRoundedBackward {
             const long h = task % A::heads, b = task / A::heads / blocks;
             const long from = (blocks - 1 - task / A::heads % blocks) * MOEC_ROUNDED_ROWS;
             const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+            const float *own = documents + b * A::keys;
+            const MoecSpan span = moec_span<A>(own, from, MOEC_ROUNDED_ROWS);
             float out[moec_padded(E) / 8][4] = {};
             moec_barrier();
             moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, MOEC_ROUNDED_ROWS, A::queries, A::heads, h);
@@ -231,6 +238,7 @@ template <class A> struct MoecRoundedBackward {
             load_totals(total, normal, MOEC_ROUNDED_ROWS, o, lse, output_grad, b, h, from);
             const long end = moec_visible<A>(moec_least(from + MOEC_ROUNDED_ROWS, A::queries) - 1).end;
             for (long at = moec_visible<A>(from).first / PART * PART; at < end; at += PART) {
+                if (moec_apart<A>(span, own, at, PART)) continue;
                 float s[N][4], through[N][4];
                 moec_barrier();
                 moec_load_rounded<E>(key, k + b * A::keys * A::key_heads * E, at, PART, A::keys, A::key_heads, hk);
@@ -243,7 +251,8 @@ template <class A> struct MoecRoundedBackward {
 #pragma unroll
                     for (int i = 0; i < 4; i++) {
                         const int row = moec_result_row(i);
-                        weigh(s[n][i], through[n][i], from + row, at + moec_result_column(n, i), normal[row], total[row]);
+                        weigh(s[n][i], through[n][i], own, from + row, at + moec_result_column(n, i), normal[row],
+                              total[row]);
                     }
                 moec_rounded_add<E, N>(out, through, key);
             }
@@ -253,8 +262,9 @@ template <class A> struct MoecRoundedBackward {
     }
 
     template <bool KEYS, bool VALUES>
-    static __device__ __forceinline__ void run_keys(const float *q, const float *k, const float *v, const float *o,
-                                                    const float *lse, const float *output_grad, float *dk, float *dv) {
+    static __device__ __forceinline__ void run_keys(const float *q, const float *k, const float *v,
+                                                    const float *documents, const float *o, const float *lse,
+                                                    const float *output_grad, float *dk, float *dv) {
         __shared__ __align__(16) uint16_t key[MOEC_ROUNDED_ROWS * SE], value[MOEC_ROUNDED_ROWS * SC];
         __shared__ __align__(16) uint16_t query[PART * SE], grad[PART * SC];
         __shared__ float total[PART], normal[PART];
@@ -263,6 +273,8 @@ template <class A> struct MoecRoundedBackward {
         for (long task = moec_block(); task < A::batch * owners * blocks; task += moec_blocks()) {
             const long owner = task % owners, b = task / owners / blocks;
             const long at = task / owners % blocks * MOEC_ROUNDED_ROWS;
+            const float *own = documents + b * A::keys;
+            const MoecSpan span = moec_span<A>(own, at, MOEC_ROUNDED_ROWS);
             float keys[moec_padded(E) / 8][4] = {}, values[moec_padded(C) / 8][4] = {};
             long last = A::queries;
             if (A::mask == MOEC_MASK_WINDOW) last = moec_least(last, at + MOEC_ROUNDED_ROWS - 1 + A::window);
@@ -274,6 +286,7 @@ template <class A> struct MoecRoundedBackward {
                 moec_load_rounded<C>(value, v + b * A::keys * A::value_heads * C, at, MOEC_ROUNDED_ROWS, A::keys,
                                      A::value_heads, hv);
                 for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += PART) {
+                    if (moec_apart<A>(span, own, from, PART)) continue;
                     float s[N][4], through[N][4];
                     moec_barrier();
                     moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, PART, A::queries, A::heads, h);
@@ -288,7 +301,7 @@ template <class A> struct MoecRoundedBackward {
 #pragma unroll
                         for (int i = 0; i < 4; i++) {
                             const int column = moec_result_column(n, i);
-                            weigh(s[n][i], through[n][i], from + column, at + moec_result_row(i), normal[column],
+                            weigh(s[n][i], through[n][i], own, from + column, at + moec_result_row(i), normal[column],
                                   total[column]);
                         }
                     if (VALUES) moec_rounded_add<C, N>(values, s, grad);
@@ -304,36 +317,40 @@ template <class A> struct MoecRoundedBackward {
 };
 
 MOEC_TEMPLATE void moec_attend_grad_query_rounded(const float *q, const float *k, const float *v, const float *sink,
-                                                  const float *o, const float *lse, const float *output_grad, float *dq) {
+                                                  const float *documents, const float *o, const float *lse,
+                                                  const float *output_grad, float *dq) {
     if constexpr (MoecRoundedBackward<A>::fits)
-        MoecRoundedBackward<A>::run_queries(q, k, v, o, lse, output_grad, dq);
+        MoecRoundedBackward<A>::run_queries(q, k, v, documents, o, lse, output_grad, dq);
     else
-        moec_attend_grad_query<A>(q, k, v, sink, o, lse, output_grad, dq);
+        moec_attend_grad_query<A>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
 
 template <class A, bool KEYS, bool VALUES>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const float *q, const float *k, const float *v, const float *o,
-                                               const float *lse, const float *output_grad, float *dk, float *dv) {
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const float *q, const float *k, const float *v, const float *documents,
+                                               const float *o, const float *lse, const float *output_grad, float *dk,
+                                               float *dv) {
     if constexpr (MoecRoundedBackward<A>::fits)
-        MoecRoundedBackward<A>::template run_keys<KEYS, VALUES>(q, k, v, o, lse, output_grad, dk, dv);
+        MoecRoundedBackward<A>::template run_keys<KEYS, VALUES>(q, k, v, documents, o, lse, output_grad, dk, dv);
     else
-        moec_attend_grad_keys<A, KEYS, VALUES>(q, k, v, o, lse, output_grad, dk, dv);
+        moec_attend_grad_keys<A, KEYS, VALUES>(q, k, v, documents, o, lse, output_grad, dk, dv);
 }
 
 MOEC_TEMPLATE void moec_attend_grad_both_rounded(const float *q, const float *k, const float *v, const float *,
-                                                 const float *o, const float *lse, const float *output_grad, float *dk,
-                                                 float *dv) {
-    moec_attend_grad_keys_rounded<A, true, true>(q, k, v, o, lse, output_grad, dk, dv);
+                                                 const float *documents, const float *o, const float *lse,
+                                                 const float *output_grad, float *dk, float *dv) {
+    moec_attend_grad_keys_rounded<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv);
 }
 
 MOEC_TEMPLATE void moec_attend_grad_key_rounded(const float *q, const float *k, const float *v, const float *,
-                                                const float *o, const float *lse, const float *output_grad, float *dk) {
-    moec_attend_grad_keys_rounded<A, true, false>(q, k, v, o, lse, output_grad, dk, NULL);
+                                                const float *documents, const float *o, const float *lse,
+                                                const float *output_grad, float *dk) {
+    moec_attend_grad_keys_rounded<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL);
 }
 
 MOEC_TEMPLATE void moec_attend_grad_value_rounded(const float *q, const float *k, const float *v, const float *,
-                                                  const float *o, const float *lse, const float *output_grad, float *dv) {
-    moec_attend_grad_keys_rounded<A, false, true>(q, k, v, o, lse, output_grad, NULL, dv);
+                                                  const float *documents, const float *o, const float *lse,
+                                                  const float *output_grad, float *dv) {
+    moec_attend_grad_keys_rounded<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv);
 }
 
 #endif

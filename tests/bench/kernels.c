@@ -77,7 +77,7 @@ typedef struct Attention {
 
 static void run_attend(void *data) {
     Attention *x = data;
-    moec_attend(&x->attend, x->q, x->k, x->v, NULL, x->o, x->lse);
+    moec_attend(&x->attend, x->q, x->k, x->v, NULL, NULL, x->o, x->lse);
 }
 
 static void run_attend_grad(void *data) {
@@ -88,7 +88,7 @@ static void run_attend_grad(void *data) {
 
 static void run_attend_step(void *data) {
     Attention *x = data;
-    moec_attend_step(&x->attend, x->attend.keys - x->attend.queries, x->q, x->k, x->v, NULL, x->o,
+    moec_attend_step(&x->attend, x->attend.keys - x->attend.queries, x->q, x->k, x->v, NULL, NULL, x->o,
                      x->lse);
 }
 

@@ -20,6 +20,7 @@ typedef struct Options {
     bool latent;   /* keys and values are expanded from a cached tensor */
     bool shifted;  /* the embedding of the token before is added, and of the first token */
     bool windowed;
+    bool packed; /* documents, numbered by a sum over earlier tokens */
     bool summed; /* something that cannot be decoded, twice */
     bool idle;   /* the same, but no output needs it */
 } Options;
@@ -87,6 +88,19 @@ static Expr *product(Build *build, const char *name, const char *letters, const 
     return define(build, name, letters, reduced, op(build, OP_MUL, x, w));
 }
 
+/* document[b,t]: how many tokens up to there are 4. */
+static Expr *documents(Build *build, Index *t) {
+    Program *program = build->program;
+    Tensor *tokens = program->tensors.items[0];
+    Index *b = build->indices['b'], *s = build->indices['s'], *r = index_new(program, "r", build->axes['s']);
+    Expr *four = op(build, OP_EQ, expr_read_indices(program, tokens, (Index *[]){b, r}), number(build, 4));
+    Expr *earlier = op(build, OP_LE, expr_index(program, r), expr_index(program, s));
+    Tensor *document = tensor(build, "document", "bs", ROLE_TEMP);
+    statement_loop(program, build->block, at(build, document, "bs"), false, REDUCE_SUM, &r, 1,
+                   op(build, OP_MUL, four, earlier), nowhere);
+    return expr_read_indices(program, document, (Index *[]){b, t});
+}
+
 /* Attention over x[b,s,d] with four query heads, two key heads and one value head. */
 static Expr *attention(Build *build, Expr *x, const Options *options) {
     Program *program = build->program;
@@ -117,10 +131,11 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     list_push(program->arena, &attend->inputs, q);
     list_push(program->arena, &attend->inputs, k);
     list_push(program->arena, &attend->inputs, v);
+    if (options->packed) list_push(program->arena, &attend->inputs, documents(build, t));
     list_push(program->arena, &attend->outputs, o);
     list_push(program->arena, &attend->outputs, lse);
     attend->attention = (AttendOptions){
-        .mask = options->windowed ? MASK_WINDOW : MASK_CAUSAL, .window = 4, .scale = 0.5};
+        .mask = options->windowed ? MASK_WINDOW : MASK_CAUSAL, .window = 4, .scale = 0.5, .documents = options->packed};
     return product(build, "y", "bsf", "hc", o, weight(build, "wo", "hcf", options));
 }
 
@@ -287,6 +302,9 @@ static void steps_agree(void **state) {
     assert_int_equal(check(&(Options){.shifted = true, .repeated = true}, 1),
                      4 * (3 * (KEYS + VALUES) + WIDTH));
     assert_int_equal(check(&(Options){.idle = true}, 1), 4 * (KEYS + VALUES));
+    assert_int_equal(check(&(Options){.packed = true}, 1), 4 * (KEYS + VALUES + 2));
+    assert_int_equal(check(&(Options){.packed = true, .windowed = true}, 3),
+                     4 * (KEYS + VALUES + 2));
 }
 
 static void sums_are_reported(void **state) {

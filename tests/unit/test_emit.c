@@ -252,6 +252,8 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL, "separator=4"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "separator=4"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},

@@ -367,6 +367,13 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
      {"dim=24", "layers=1", "vocab=19", "train.batch=1", "train.context=80", "attention.sink=true",
       "attention.cap=5"}},
+    /* Several documents. */
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
+     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
+     {"dim=24", "layers=1", "vocab=19", "train.batch=2", "train.context=80", "separator=4",
+      "train.precision=bf16"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "separator=4"}},
     /* Large enough for kernels of more than one block. */
     {"models/tiny.moe", "tiny_sdpa_gate", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},

@@ -219,7 +219,7 @@ static void test_random_numbers(void **state) {
 typedef struct Attend {
     Program *program;
     Eval *eval;
-    Tensor *q, *k, *v, *sink, *o, *lse, *adjoint, *dq, *dk, *dv, *dsink, *position;
+    Tensor *q, *k, *v, *sink, *o, *lse, *adjoint, *dq, *dk, *dv, *dsink, *position, *document;
 } Attend;
 
 enum {
@@ -261,6 +261,9 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     attend.v = given(program, "v", TYPE_REAL, va);
     attend.sink = given(program, "sink", TYPE_REAL, ha);
     attend.adjoint = given(program, "adjoint", TYPE_REAL, oa);
+    Axis *da[] = {b, t, NULL};
+    Index *di[] = {ib, it};
+    attend.document = given(program, "document", TYPE_REAL, da);
     attend.position = given(program, "position", TYPE_INT, (Axis *[]){NULL});
     attend.o = made(program, "o", TYPE_REAL, oa);
     attend.lse = made(program, "lse", TYPE_REAL, la);
@@ -273,6 +276,7 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     add_operands(program, &call->inputs, (Tensor *[]){attend.q, attend.k, attend.v, NULL},
                  (Index *const *[]){qi, ki, vi});
     if (options->sink) list_push(program->arena, &call->inputs, at(program, attend.sink, &ih));
+    if (options->documents) list_push(program->arena, &call->inputs, at(program, attend.document, di));
     if (options->position)
         list_push(program->arena, &call->inputs, at(program, attend.position, NULL));
     add_operands(program, &call->outputs, (Tensor *[]){attend.o, attend.lse, NULL},
@@ -296,6 +300,8 @@ static Attend attend_new(const AttendOptions *options, long queries) {
     fill(attend.eval, attend.v, 0.3);
     fill(attend.eval, attend.sink, 0.4);
     fill(attend.eval, attend.adjoint, 0.5);
+    for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
+        eval_real(attend.eval, attend.document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
     return attend;
 }
 
@@ -330,6 +336,9 @@ static const AttendOptions variants[] = {
     {.mask = MASK_CAUSAL, .scale = 2, .cap = 1.3},
     {.mask = MASK_CAUSAL, .scale = 0.6, .sink = true},
     {.mask = MASK_WINDOW, .window = 3, .scale = 1.1, .cap = 0.7, .sink = true},
+    {.mask = MASK_CAUSAL, .scale = 0.6, .documents = true},
+    {.mask = MASK_NONE, .scale = 0.6, .cap = 1.3, .sink = true, .documents = true},
+    {.mask = MASK_WINDOW, .window = 3, .scale = 0.6, .sink = true, .documents = true},
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
@@ -357,6 +366,29 @@ static void test_attend_against_its_formula(void **state) {
                           v[((b * PLACES + t) * VALUE_HEADS + h * 4 / 6) * VALUE_WIDTH + c];
             near(eval_real(attend.eval, attend.o)[row * VALUE_WIDTH + c], wanted, 1e-12);
         }
+    }
+    end(attend.program, attend.eval);
+}
+
+/* Attention within documents is attention over each document alone. */
+static void test_documents_against_their_formula(void **state) {
+    (void)state;
+    AttendOptions options = {.mask = MASK_CAUSAL, .scale = 0.6, .documents = true};
+    Attend attend = attend_new(&options, PLACES);
+    run(attend.eval);
+    const double *q = eval_real(attend.eval, attend.q), *k = eval_real(attend.eval, attend.k);
+    const double *document = eval_real(attend.eval, attend.document);
+    for (long row = 0; row < BATCH * PLACES * HEADS; row++) {
+        long b = row / PLACES / HEADS, s = row / HEADS % PLACES, h = row % HEADS;
+        double sum = 0;
+        for (long t = 0; t <= s; t++) {
+            double score = 0;
+            for (long e = 0; e < KEY_WIDTH; e++)
+                score += q[row * KEY_WIDTH + e] *
+                         k[((b * PLACES + t) * KEY_HEADS + h / 3) * KEY_WIDTH + e];
+            if (document[b * PLACES + t] == document[b * PLACES + s]) sum += exp(0.6 * score);
+        }
+        near(eval_real(attend.eval, attend.lse)[row], log(sum), 1e-12);
     }
     end(attend.program, attend.eval);
 }
@@ -520,6 +552,7 @@ int main(void) {
         cmocka_unit_test(test_repeat_and_once),
         cmocka_unit_test(test_random_numbers),
         cmocka_unit_test(test_attend_against_its_formula),
+        cmocka_unit_test(test_documents_against_their_formula),
         cmocka_unit_test(test_attend_grad_against_differences),
         cmocka_unit_test(test_decoding_agrees),
         cmocka_unit_test(test_best_values),

@@ -436,11 +436,11 @@ static void combining_sums_rows(void **state) {
 
 /* ---- attention ---- */
 
-enum { Q, K, V, O, LSE, SINK, TENSORS };
+enum { Q, K, V, O, LSE, SINK, DOCUMENTS, TENSORS };
 
 typedef struct Case {
     MoecAttend attend;
-    int has_sink, is_step;
+    int has_sink, has_documents, is_step;
     long position, size[TENSORS];
     float *x[TENSORS], *grad[TENSORS]; /* grad[O] is given, grad[LSE] unused */
     double *right[TENSORS], *right_grad[TENSORS];
@@ -456,7 +456,8 @@ static Case case_new(MoecAttend attend, int is_step) {
                                 places_of_keys * attend.value_heads * attend.value_width,
                                 rows * attend.value_width,
                                 rows,
-                                attend.heads};
+                                attend.heads,
+                                places_of_keys};
     if (is_step) test.position = lrand48() % (attend.keys - attend.queries + 1);
     for (int i = 0; i < TENSORS; i++) {
         test.size[i] = size[i];
@@ -464,6 +465,12 @@ static Case case_new(MoecAttend attend, int is_step) {
         test.grad[i] = numbers(size[i]);
         test.right[i] = zeros(size[i]);
         test.right_grad[i] = zeros(size[i]);
+    }
+    test.has_documents = lrand48() % 2;
+    long document = 0, mixed = lrand48() % 3 == 0; /* in order, as packed documents are, or not */
+    for (long i = 0; i < places_of_keys; i++) {
+        document = mixed ? lrand48() % 3 : document + (lrand48() % 40 == 0);
+        test.x[DOCUMENTS][i] = (float)document;
     }
     test.score = zeros(attend.keys);
     test.weight = zeros(attend.keys);
@@ -499,8 +506,11 @@ static void attend_plainly(Case *test, long b, long s, long h) {
     const long end = attend->mask == MOEC_MASK_NONE && !test->is_step ? attend->keys : place + 1;
     const long low = place - attend->window + 1,
                first = attend->mask == MOEC_MASK_WINDOW && low > 0 ? low : 0;
+    const float *document = test->x[DOCUMENTS] + b * attend->keys;
     double sum = test->has_sink ? exp(test->x[SINK][h]) : 0, total = 0;
     for (long t = first; t < end; t++) {
+        test->score[t] = -INFINITY;
+        if (test->has_documents && document[t] != document[place]) continue;
         const float *key = test->x[K] + ((b * attend->keys + t) * attend->key_heads + kh) * width;
         double score = 0;
         for (long e = 0; e < width; e++)
@@ -528,7 +538,8 @@ static void attend_plainly(Case *test, long b, long s, long h) {
             slope += (double)adjoint[c] * test->x[V][value + c];
             test->right_grad[V][value + c] += test->weight[t] * adjoint[c];
         }
-        slope *= test->weight[t] * attend->scale * (1 - bend * bend);
+        slope *= attend->scale * (1 - bend * bend);
+        slope = test->weight[t] > 0 ? slope * test->weight[t] : 0;
         for (long e = 0; e < width; e++) {
             test->right_grad[Q][row * width + e] += slope * test->x[K][key + e];
             test->right_grad[K][key + e] += slope * test->x[Q][row * width + e];
@@ -543,14 +554,17 @@ static void check_attention(MoecAttend attend, int is_step) {
             for (long h = 0; h < attend.heads; h++) attend_plainly(&test, b, s, h);
     float **x = test.x, **grad = test.grad;
     const float *sink = test.has_sink ? x[SINK] : NULL;
+    const float *documents = test.has_documents ? x[DOCUMENTS] : NULL;
     if (is_step)
-        moec_attend_step(&attend, test.position, x[Q], x[K], x[V], sink, x[O], x[LSE]);
+        moec_attend_step(&attend, test.position, x[Q], x[K], x[V], sink, documents, x[O],
+                         x[LSE]);
     else
-        moec_attend(&attend, x[Q], x[K], x[V], sink, x[O], x[LSE]);
+        moec_attend(&attend, x[Q], x[K], x[V], sink, documents, x[O], x[LSE]);
     assert_close(x[O], test.right[O], test.size[O], 3e-6);
     assert_close(x[LSE], test.right[LSE], test.size[LSE], 3e-6);
     if (!is_step) {
-        const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, x[O], x[LSE], grad[O]};
+        const MoecAttendSaved saved = {x[Q], x[K], x[V], sink, documents,
+                                       x[O], x[LSE], grad[O]};
         moec_attend_grad(&attend, &saved, grad[Q], grad[K], grad[V], sink ? grad[SINK] : NULL);
         for (int i = Q; i <= V; i++) assert_close(grad[i], test.right_grad[i], test.size[i], 3e-6);
         if (sink) assert_close(grad[SINK], test.right_grad[SINK], test.size[SINK], 3e-6);

@@ -25,6 +25,7 @@ static const char *const models[] = {
                 "= 5, act = relu2 }",
     SMALL HEADS ", sink = true, cap = 2 }, ffn = mlp { hidden = 5, act = gelu_tanh }",
     SMALL HEADS ", mask = window, window = 2, bias = true }, ffn = mlp { hidden = 5, act = relu }",
+    SMALL HEADS " }, separator = 3, ffn = mlp { hidden = 5, act = relu }",
     SMALL HEADS
     ", mask = none, rotary = rotary { dim = 2 } }, ffn = mlp { hidden = 5, act = ns_sigmoid }",
     SMALL HEADS ", rotary = none }, positions = learned, norm = layer_norm, ffn = mlp { hidden = "
