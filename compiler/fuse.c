@@ -56,7 +56,23 @@ static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
     return false;
 }
 
+/* Statements that were derived from one another share indices, but may run their loops in different
+ * orders. In a kernel an index stands for one loop: each statement gets its own. */
+static void own_indices(Program *program, Statement *statement) {
+    int count = statement->loop_count;
+    Index *own[MAX_LOOPS];
+    Expr *to[MAX_LOOPS];
+    for (int i = 0; i < count; i++) {
+        own[i] = index_new(program, statement->loops[i]->name, statement->loops[i]->axis);
+        to[i] = expr_index(program, own[i]);
+    }
+    statement->target = expr_substitute(program, statement->target, statement->loops, to, count);
+    statement->value = expr_substitute(program, statement->value, statement->loops, to, count);
+    memcpy(statement->loops, own, (size_t)count * sizeof *own);
+}
+
 static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
+    own_indices(fusion->program, statement);
     if (join_kernel(fusion, units, statement)) return;
     ScheduleUnit *unit = unit_new(fusion, units, UNIT_KERNEL, statement);
     unit->statement = NULL;
