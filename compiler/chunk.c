@@ -384,6 +384,49 @@ static void shrink_tensors(const Chunking *chunking, int count) {
     }
 }
 
+/* A sum of all rows that looks into the large temporary is one of each row first, in the loops that
+ * have the row at hand. What such a sum makes of the rows is left for the end of the turn. */
+static void sum_rows(const Chunking *chunking, Block *turn, Block *sums, Statement *statement) {
+    Program *program = chunking->program;
+    const Tensor *target = statement->target->tensor;
+    List reads = {0};
+    bool looks = false;
+    Index *loops[2];
+    Axis *axes[2];
+    int rank = 0;
+    reads_of(program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        const Tensor *tensor = ((Expr *)reads.items[i])->tensor;
+        looks |= chunking->local[tensor->id] && tensor->rank > statement->loop_count;
+    }
+    for (int i = 0; i < statement->loop_count && i < 2; i++) {
+        loops[rank] = statement->loops[i];
+        axes[rank++] = loops[i]->axis;
+    }
+    if (target->rank || !looks || !rank || statement->reduction != REDUCE_SUM) {
+        list_push(program->arena, &turn->statements, statement);
+        return;
+    }
+    Tensor *row = tensor_new(program, arena_format(program->arena, "%s_row", target->name),
+                             ROLE_TEMP, TYPE_REAL, rank, axes, target->span);
+    Expr *made = expr_read_indices(program, row, loops);
+    statement_loop(program, turn, made, false, REDUCE_NONE, NULL, 0, statement->value,
+                   statement->span);
+    for (int i = 0; i < rank; i++) loops[i] = index_new(program, loops[i]->name, axes[i]);
+    statement_loop(program, sums, expr_read(program, statement->target->tensor, NULL), true,
+                   REDUCE_SUM, loops, rank, expr_read_indices(program, row, loops),
+                   statement->span);
+}
+
+static void add_rows(const Chunking *chunking, Block *turn) {
+    const List members = turn->statements;
+    Block sums = {{0}};
+    turn->statements = (List){0};
+    for (int i = 0; i < members.count; i++) sum_rows(chunking, turn, &sums, members.items[i]);
+    for (int i = 0; i < sums.statements.count; i++)
+        list_push(chunking->program->arena, &turn->statements, sums.statements.items[i]);
+}
+
 static void add_all(const Chunking *chunking, Where where, Block *block) {
     for (int i = chunking->first; i <= chunking->last; i++)
         if (chunking->steps[i].where == where)
@@ -408,6 +451,7 @@ static void rewrite_body(Chunking *chunking, const Tensor *whole) {
     for (int i = chunking->first; i <= chunking->last; i++)
         if (chunking->steps[i].member) rewrite_member(chunking, chunking->steps[i].statement);
     shrink_tensors(chunking, tensors);
+    add_rows(chunking, &repeat->body);
     program->body = body;
 }
 

@@ -105,6 +105,8 @@ void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* Makes the kernel the one that is being written. */
+/* No other tensor that the kernel uses lies in the same memory. */
+bool lies_alone(const Emitter *emitter, const Tensor *tensor);
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
 void emit_member(Emitter *emitter, Member *member);

@@ -161,6 +161,14 @@ static void add_parameter(Text *parameters, Text *arguments, const char *paramet
     text_add(arguments, "%s%s", arguments->length ? ", " : "", argument);
 }
 
+bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
+    const Place *places = emitter->schedule->places;
+    if (places[tensor->id].over && emitter->used[places[tensor->id].over->id]) return false;
+    for (int i = 0; places[tensor->id].taken && i < emitter->program->tensors.count; i++)
+        if (places[i].over == tensor && emitter->used[i]) return false;
+    return true;
+}
+
 /* Parameters and arguments of what the body turned out to use. */
 static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     Arena *arena = emitter->arena;
@@ -174,8 +182,9 @@ static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) 
         const Tensor *tensor = emitter->program->tensors.items[i];
         const char *name = emitter->names[i];
         add_parameter(parameters, arguments,
-                      arena_format(arena, "%s%s *restrict %s", emitter->written[i] ? "" : "const ",
-                                   type_name(tensor), name),
+                      arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
+                                   type_name(tensor), lies_alone(emitter, tensor) ? "restrict " : "",
+                                   name),
                       name);
         emitter->declared[i] = true;
     }

@@ -130,6 +130,8 @@ typedef struct Place {
     bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;
+    const Tensor *over; /* it lies where this one lay, or NULL: see takeover.c */
+    bool taken;         /* another tensor takes over its memory */
 } Place;
 
 typedef struct Schedule {
@@ -151,6 +153,9 @@ bool same_turn(const Expr *one, const Index *first, const Expr *other, const Ind
 
 /* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
+
+/* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */
+void takeover(Schedule *schedule);
 
 /* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */
 void plan(Schedule *schedule);

@@ -10,6 +10,8 @@
  *
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
+ *
+ * Some take over the memory of another: takeover.c.
  */
 #include "nest.h"
 
@@ -223,16 +225,43 @@ static size_t first_fit(Place *const *placed, int count, const Place *place) {
     return offset;
 }
 
+/* The tensor that had the memory first. */
+static Place *first_owner(const Schedule *schedule, Place *place) {
+    while (place->over) place = &schedule->places[place->over->id];
+    return place;
+}
+
+/* How long the memory of a place is in use, by whatever takes it over. */
+static int last_use(const Schedule *schedule, Place *owner) {
+    int last = owner->last;
+    for (int i = 0; i < schedule->program->tensors.count; i++) {
+        Place *place = &schedule->places[i];
+        if (place->over && place->last > last && first_owner(schedule, place) == owner)
+            last = place->last;
+    }
+    return last;
+}
+
 static void assign(Schedule *schedule, Arena *arena) {
     int count = 0, total = schedule->program->tensors.count;
     Place **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
-    for (int i = 0; i < total; i++)
-        if (schedule->places[i].bytes) order[count++] = &schedule->places[i];
+    Place *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
+    for (int i = 0; i < total; i++) {
+        Place *place = &schedule->places[i];
+        if (!place->bytes || place->over) continue;
+        owned[i] = *place;
+        owned[i].last = last_use(schedule, place);
+        order[count++] = &owned[i];
+    }
     qsort(order, (size_t)count, sizeof *order, by_bytes);
     for (int i = 0; i < count; i++) {
         order[i]->offset = first_fit(order, i, order[i]);
         size_t end = order[i]->offset + order[i]->bytes;
         if (end > schedule->arena_bytes) schedule->arena_bytes = end;
+    }
+    for (int i = 0; i < total; i++) {
+        Place *place = &schedule->places[i];
+        if (place->bytes) place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
     }
 }
 
@@ -256,6 +285,7 @@ void plan(Schedule *schedule) {
         if (place->slots) elements = elements / tensor->axes[0]->size * 2;
         place->bytes = ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
+    takeover(schedule);
     assign(schedule, program->arena);
 }
 
@@ -267,9 +297,11 @@ char *print_plan(Arena *arena, const Schedule *schedule) {
         const Place *place = &schedule->places[i];
         const Tensor *tensor = program->tensors.items[i];
         if (!place->bytes) continue;
-        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s\n", place->offset, place->bytes, place->first,
-                 place->last, tensor->name, place->slots ? " (two slots)" : "",
-                 place->cleared ? " (cleared)" : "");
+        const char *over = place->over ? place->over->name : NULL;
+        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s%s%s%s\n", place->offset, place->bytes,
+                 place->first, place->last, tensor->name, place->slots ? " (two slots)" : "",
+                 place->cleared ? " (cleared)" : "", over ? " (over " : "", over ? over : "",
+                 over ? ")" : "");
     }
     text_add(&text, "%12zu bytes in all\n", schedule->arena_bytes);
     return text.text;

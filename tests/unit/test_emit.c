@@ -263,7 +263,16 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
+    /* logits of more than a mebibyte, whose adjoint takes over their memory */
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
 };
+
+/* What takes over the memory of another begins where that one ends. */
+static bool takes_over(const Schedule *schedule, const Place *a, const Place *b) {
+    for (const Place *at = a; at->over; at = &schedule->places[at->over->id])
+        if (&schedule->places[at->over->id] == b) return a->first >= b->last;
+    return false;
+}
 
 static void check_plan(Program *program) {
     Schedule *schedule = fuse(program);
@@ -275,7 +284,7 @@ static void check_plan(Program *program) {
         for (int j = 0; j < i; j++) {
             const Place *b = &schedule->places[j];
             bool together = a->bytes && b->bytes && a->first <= b->last && b->first <= a->last;
-            if (together)
+            if (together && !takes_over(schedule, a, b) && !takes_over(schedule, b, a))
                 assert_true(a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset);
         }
     }

@@ -359,6 +359,7 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
     {"models/tiny.moe", "tiny_moe", MOEC_FORWARD, {SMALL, "train.precision=bf16"}},
     /* Several blocks of queries and keys, a window, a sink, a cap. */
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN,
