@@ -231,4 +231,34 @@ MOEC_DEVICE void moec_load_matrices_turned(unsigned *result, const void *row) {
 #endif
 }
 
+/* ---- copies into shared memory that go on by themselves ---- */
+
+/* 16 bytes, the first `bytes` of them from memory, the others 0; both places are multiples of 16. */
+MOEC_DEVICE void moec_copy_async(void *to, const void *from, int bytes) {
+#ifdef MOEC_SIM
+    sim_copy_async_filled(to, from, bytes, 16);
+#else
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+#endif
+}
+
+/* Closes a group of the copies that this thread has asked for. */
+MOEC_DEVICE void moec_copy_commit() {
+#ifdef MOEC_SIM
+    sim_copy_commit();
+#else
+    asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+
+/* Until all groups of this thread but the last GROUPS have arrived; other threads see them after a barrier. */
+template <int GROUPS> MOEC_DEVICE void moec_copy_wait() {
+#ifdef MOEC_SIM
+    sim_copy_wait(GROUPS);
+#else
+    asm volatile("cp.async.wait_group %0;" : : "n"(GROUPS) : "memory");
+#endif
+}
+
 #endif

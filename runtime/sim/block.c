@@ -209,10 +209,20 @@ void sim_trap(const char *file, int line) {
 }
 
 /* Copies arrive when they are waited for, as late as the hardware may do it. */
+void sim_copy_async_filled(void *to, const void *from, int bytes, int size) {
+    Thread *thread = sim_now.thread;
+    if (thread->copy_count == COPY_LIMIT) sim_copy_wait(0);
+    if (bytes) check_access(from, (size_t)bytes, false, __builtin_return_address(0));
+    if ((uintptr_t)to % (size_t)size || (bytes && (uintptr_t)from % (size_t)size)) {
+        check_report(NULL, 0, __builtin_return_address(0), "misaligned copy of %d bytes", size);
+        block_fail();
+    }
+    check_pending(to, (size_t)size, __builtin_return_address(0));
+    thread->copies[thread->copy_count++] = (SimCopy){to, from, bytes, size, thread->copy_group};
+}
+
 void sim_copy_async(void *to, const void *from, int bytes) {
-    if (sim_now.thread->copy_count == COPY_LIMIT) sim_copy_wait(0);
-    check_access(from, (size_t)bytes, false, __builtin_return_address(0));
-    sim_now.thread->copies[sim_now.thread->copy_count++] = (SimCopy){to, from, bytes, sim_now.thread->copy_group};
+    sim_copy_async_filled(to, from, bytes, bytes);
 }
 
 void sim_copy_commit(void) {
@@ -227,8 +237,9 @@ void sim_copy_wait(int groups_left) {
             sim_now.thread->copies[kept++] = *copy;
             continue;
         }
-        check_access(copy->to, (size_t)copy->bytes, true, __builtin_return_address(0));
+        check_access(copy->to, (size_t)copy->size, true, __builtin_return_address(0));
         memcpy(copy->to, copy->from, (size_t)copy->bytes);
+        memset((char *)copy->to + copy->bytes, 0, (size_t)(copy->size - copy->bytes));
     }
     sim_now.thread->copy_count = kept;
 }

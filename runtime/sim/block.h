@@ -17,7 +17,7 @@ typedef enum ThreadState {
 typedef struct SimCopy {
     void *to;
     const void *from;
-    int bytes, group;
+    int bytes, size, group; /* what lies beyond `bytes` becomes 0 */
 } SimCopy;
 
 enum { COPY_LIMIT = 64 };
@@ -82,6 +82,9 @@ void block_fail(void) __attribute__((noreturn));
 void check_block(const Launch *launch);
 /* The current thread touches memory; reports and ends the launch when it must not. */
 void check_access(const void *at, size_t bytes, bool writes, const void *caller);
+/* The current thread has asked for a copy to a place in shared memory, which holds nothing until the
+ * copy has been waited for. */
+void check_pending(const void *at, size_t bytes, const void *caller);
 /* The same for an atomic access, whatever other threads did. */
 void check_atomic(const void *at, size_t bytes, const void *caller);
 /* Prints "KERNEL: MESSAGE" with the place in the text and the thread. */

@@ -164,6 +164,13 @@ void check_access(const void *address, size_t bytes, bool writes, const void *ca
     }
 }
 
+void check_pending(const void *at, size_t bytes, const void *caller) {
+    check_access(at, bytes, true, caller);
+    Trace *traces = traces_of(at, bytes);
+    if (!traces || !sim_now.launch->kernel->checked) return;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].write_epoch = 0;
+}
+
 void check_atomic(const void *at, size_t bytes, const void *caller) {
     Trace *traces = traces_of(at, bytes);
     if (!traces) check_access(at, bytes, true, caller);

@@ -54,6 +54,8 @@ unsigned char *sim_shared(void);
 /* The word of an atomic access: any thread may touch it so. */
 void *sim_atomic(void *word, size_t bytes);
 void sim_copy_async(void *shared, const void *global, int bytes);
+/* The first `bytes` of `size`, then zeros. */
+void sim_copy_async_filled(void *shared, const void *global, int bytes, int size);
 void sim_copy_commit(void);
 void sim_copy_wait(int groups_left);
 void sim_read(const void *from, size_t bytes);

@@ -45,7 +45,10 @@ static const char text[] =
     "4 * threadIdx.x, x, 16); "
     "sim_copy_commit(); x[threadIdx.x] = s[4 * threadIdx.x]; }\n"
     "extern \"C\" __global__ void misaligned(float *x) { x[0] = (float)*(double *)(x + "
-    "threadIdx.x); }\n";
+    "threadIdx.x); }\n"
+    "extern \"C\" __global__ void waits_once(float *x) { MOEC_SHARED(float, s); float *own = s + 4 * "
+    "(threadIdx.x % 16); if (threadIdx.x > 15) return; sim_copy_async(own, x, 16); sim_copy_commit(); "
+    "sim_copy_wait(0); x[1] = own[0]; sim_copy_async(own, x, 16); x[2] = own[0]; }\n";
 
 static struct {
     int (*cuInit)(unsigned);
@@ -162,6 +165,7 @@ static void finds_accesses_out_of_bounds(void **state) {
 static void finds_what_nobody_wrote(void **state) {
     (void)state;
     expect("nobody_wrote", "shared memory is read that nobody has written", "wrong.cu:5, thread 0");
+    expect("waits_once", "shared memory is read that nobody has written", "wrong.cu:14, thread 0");
     expect("not_waited", "shared memory is read that nobody has written", "wrong.cu:12, thread 0");
 }
 
