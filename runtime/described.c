@@ -54,10 +54,10 @@ Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, lon
     table->states = tensors_of(compiler, program, MOEC_LAYER_STATES, MOEC_STATES,
                                &table->state_count, &table->state_bytes);
     entry->kind = graph == MOEC_TRAIN ? MOEC_GRAPH_TRAIN : MOEC_GRAPH_FORWARD;
-    entry->inputs = tensors_of(compiler, program, MOEC_INPUT_SLOTS, MOEC_INPUTS,
-                               &entry->input_count, NULL);
-    entry->outputs = tensors_of(compiler, program, MOEC_OUTPUT_SLOTS, MOEC_OUTPUTS,
-                                &entry->output_count, NULL);
+    entry->inputs =
+        tensors_of(compiler, program, MOEC_INPUT_SLOTS, MOEC_INPUTS, &entry->input_count, NULL);
+    entry->outputs =
+        tensors_of(compiler, program, MOEC_OUTPUT_SLOTS, MOEC_OUTPUTS, &entry->output_count, NULL);
     module->table = table;
     return module;
 }
