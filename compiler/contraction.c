@@ -224,3 +224,22 @@ Contraction *contraction(Program *program, const Statement *statement) {
     result->product.accumulate = statement->accumulate;
     return place_leftovers(result, &sorted, chosen) ? result : NULL;
 }
+
+/* A device's host cannot look at what lies in its memory. */
+static bool reads_inside(const Expr *access) {
+    for (int i = 0; i < access->count; i++)
+        if (access->args[i]->kind == EXPR_READ || reads_inside(access->args[i])) return true;
+    return false;
+}
+
+Contraction *unit_product(Program *program, const Statement *statement) {
+    Contraction *product = contraction(program, statement);
+    bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
+                  (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
+    if (!product || inside) return NULL;
+    product->product.rounded = program->device && program->rounded && !statement->exact;
+    product->product.a_type = product->a->tensor->type;
+    product->product.b_type = product->b->tensor->type;
+    product->product.c_type = product->c->tensor->type;
+    return product;
+}

@@ -93,6 +93,19 @@ static const struct {
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
+/* What a program for a device goes through besides, before it is emitted. */
+static const struct {
+    const char *name;
+    void (*run)(Program *program);
+} device_passes[] = {{"precision", precision}, {"storage", storage}};
+
+enum { DEVICE_PASS_COUNT = sizeof device_passes / sizeof *device_passes };
+
+/* The schedule as text: of a processor, of a device. */
+static const char *const plans[] = {"plan", "device-plan"};
+
+enum { DUMP_COUNT = PASS_COUNT + DEVICE_PASS_COUNT + 2 };
+
 /* A program that a pass broke is our mistake, not the user's. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program)
 {
@@ -113,12 +126,26 @@ static Program *run_passes(MoecCompiler *compiler, Work *work, const char *last)
     return work->program;
 }
 
+/* A program that is emitted twice is for a device already. */
+static void for_device(MoecCompiler *compiler, Program *program, const char *last)
+{
+    if (program->device) return;
+    program->device = true;
+    for (int i = 0; i < DEVICE_PASS_COUNT && program->graph != GRAPH_UPDATE; i++) {
+        device_passes[i].run(program);
+        check_program(compiler, device_passes[i].name, program);
+        if (last && !strcmp(last, device_passes[i].name)) break;
+    }
+}
+
 const char *const *moec_passes(int *count)
 {
-    static const char *names[PASS_COUNT + 1];
+    static const char *names[DUMP_COUNT];
     for (int i = 0; i < PASS_COUNT; i++) names[i] = passes[i].name;
-    names[PASS_COUNT] = "plan";
-    *count = PASS_COUNT + 1;
+    names[PASS_COUNT] = plans[0];
+    for (int i = 0; i < DEVICE_PASS_COUNT; i++) names[PASS_COUNT + 1 + i] = device_passes[i].name;
+    names[DUMP_COUNT - 1] = plans[1];
+    *count = DUMP_COUNT;
     return names;
 }
 
@@ -142,16 +169,15 @@ long moec_cache_bytes(MoecCompiler *compiler)
 
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)
 {
-    int count;
+    int count, place = 0;
     const char *const *names = moec_passes(&count);
-    bool known = false;
-    for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], pass)) known = true;
-    if (!known || moec_failed(compiler)) return NULL;
+    while (place < count && strcmp(names[place], pass)) place++;
+    if (place == count || moec_failed(compiler)) return NULL;
     Work work = {.compiler = compiler, .graph = (Graph)graph};
     Program *program = run_passes(compiler, &work, pass);
     if (!program) return NULL;
-    if (strcmp(pass, "plan")) return print_program(compiler->arena, program);
+    if (place > PASS_COUNT) for_device(compiler, program, pass);
+    if (strcmp(pass, plans[0]) && strcmp(pass, plans[1])) return print_program(compiler->arena, program);
     Schedule *schedule = fuse(program);
     plan(schedule);
     return print_plan(compiler->arena, schedule);
@@ -166,6 +192,7 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
                            const char **device)
 {
     char *kernels;
+    for (int i = 0; i < count; i++) for_device(compiler, programs[i], NULL);
     const char *text =
         emit_cuda(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED, &kernels);
     *device = kernels;

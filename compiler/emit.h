@@ -190,6 +190,7 @@ typedef struct Module {
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;
+    bool rounded; /* some program reads weights as bf16 */
 } Module;
 
 /* Every program into the functions of a module. */

@@ -1,6 +1,6 @@
 /* emit_cuda: programs as two texts: C that launches kernels, and those kernels.
  *
- * Needs:   as emit_c.
+ * Needs:   as emit_c; programs for a device.
  * Leaves:  C text that includes launch.h and exports the same table as emit_c, and CUDA text that
  *          includes kernels.cuh. Both come from one walk of the schedule, so that a kernel and its
  *          launch cannot differ.
@@ -32,16 +32,30 @@ static void add_functions(Text *text, const List *kernels) {
     text_add(text, "};\n}\n");
 }
 
+static bool has_rounded(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++)
+            if (((Tensor *)programs[i]->tensors.items[j])->role == ROLE_ROUNDED) return true;
+    return false;
+}
+
+/* All weights as bf16, in one launch: see MoecTable.round. */
+static void add_rounding(Text *text, size_t weight_bytes) {
+    text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void *rounded)\n{\n");
+    text_add(text, "    moec_launch_on(host, moec_round, %zu, 256, MOEC_ARGUMENTS(&weights, &rounded, MOEC_NUMBER(%zu)));\n}\n\n",
+             (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
+}
+
 char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
-    for (int i = 0; i < count; i++) {
-        programs[i]->device = true;
-        if (programs[i]->rounded && programs[i]->graph != GRAPH_UPDATE) precision(programs[i]);
-    }
     Module *module = emit_module(arena, programs, count, &target_cuda);
     list_push(arena, &module->device_kernels, "moec_product_exact");
     list_push(arena, &module->device_kernels, "moec_product_rounded");
+    list_push(arena, &module->device_kernels, "moec_product_bf16");
+    list_push(arena, &module->device_kernels, "moec_product_bf16_to_bf16");
+    module->rounded = has_rounded(programs, count);
+    if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
@@ -49,6 +63,7 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     text_add(&text, "#define moec_product(run, index, product, a, b, c) \\\n"
                     "    moec_product_or(run, moec_product_exact, index, product, a, b, c)\n\n");
     text_add_bytes(&text, module->functions.text, module->functions.length);
+    if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? programs[0]->name : "");
 
     text_add(&kernels, "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);

@@ -372,6 +372,8 @@ const char *real_text(Emitter *emitter, const Expr *expr) {
     case EXPR_READ:
         text = element_text(emitter, expr, &inside);
         if (expr->tensor->type == TYPE_INT) text = arena_format(emitter->arena, "(float)%s", text);
+        if (expr->tensor->type == TYPE_BF16)
+            text = arena_format(emitter->arena, "moec_load(%s)", text);
         if (inside) text = arena_format(emitter->arena, "(%s ? %s : 0.0f)", inside, text);
         return bound_text(emitter, text) ? bound_text(emitter, text) : text;
     case EXPR_APPLY:

@@ -39,17 +39,20 @@ static const char *memory_element(Emitter *emitter, const Expr *target, bool *kn
 
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
-static void emit_write(Emitter *emitter, const char *inside, const char *element, const char *sign,
-                       const char *value) {
+static void emit_write(Emitter *emitter, const Tensor *tensor, const char *inside, const char *element,
+                       const char *sign, const char *value) {
+    const char *line = tensor->type == TYPE_BF16
+                           ? arena_format(emitter->arena, "moec_store(&%s, %s)", element, value)
+                           : arena_format(emitter->arena, "%s %s %s", element, sign, value);
     if (emitter->owner) {
         emit_barrier(emitter);
         inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
                         : emitter->owner;
     }
     if (inside)
-        emit_line(emitter, "if (%s) %s %s %s;", inside, element, sign, value);
+        emit_line(emitter, "if (%s) %s;", inside, line);
     else
-        emit_line(emitter, "%s %s %s;", element, sign, value);
+        emit_line(emitter, "%s;", line);
     if (emitter->owner) emit_barrier(emitter);
 }
 
@@ -70,7 +73,7 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     if (!local->stored) return;
     const char *element = memory_element(emitter, statement->target, known, &inside);
     emitter->written[local->tensor->id] = true;
-    emit_write(emitter, NULL, element, "=", name);
+    emit_write(emitter, local->tensor, NULL, element, "=", name);
 }
 
 void emit_store(Emitter *emitter, Member *member, const char *value) {
@@ -84,7 +87,7 @@ void emit_store(Emitter *emitter, Member *member, const char *value) {
     const char *element = element_text(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
     const char *sign = member->statement->accumulate ? "+=" : "=";
-    emit_write(emitter, inside, element, sign, value);
+    emit_write(emitter, target->tensor, inside, element, sign, value);
 }
 
 /* Shorter than this is not worth a name. */

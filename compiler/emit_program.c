@@ -86,6 +86,9 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
         if (tensor->type == TYPE_INT)
             return arena_format(arena, "(int32_t *)(void *)(run->cache + %zu)", cache_offset / 4);
         return arena_format(arena, "run->cache + %zu", cache_offset / 4);
+    case ROLE_ROUNDED:
+        return arena_format(arena, "(const MoecBf16 *)run->rounded + %zu",
+                            layout_offset(weights, tensor->of) / 4);
     case ROLE_TEMP:
         break;
     }
@@ -105,7 +108,8 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
         const Place *place = &emitter->schedule->places[i];
-        bool fixed = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
+        bool fixed = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT ||
+                     tensor->role == ROLE_ROUNDED;
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
                       type_name(tensor), emitter->names[i],

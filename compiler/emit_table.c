@@ -21,6 +21,7 @@ static const char *block_of(const Tensor *tensor) {
     case ROLE_CACHE:
         return "MOEC_CACHE";
     case ROLE_GRADIENT:
+    case ROLE_ROUNDED:
     case ROLE_TEMP:
         break;
     }
@@ -118,6 +119,7 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (emitted->count)
         text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
     if (module->update) text_add(text, "    .update = &update,\n");
+    if (module->rounded) text_add(text, "    .round = round_weights,\n");
     if (module->products.count)
         text_add(text, "    .products = moec_products, .product_count = %d,\n", module->products.count);
     if (module->device_kernels.count)

@@ -74,6 +74,21 @@ static bool advance(Eval *eval, const Step *step, int first, int last) {
     return false;
 }
 
+double eval_round(double value) {
+    union {
+        float real;
+        uint32_t bits;
+    } number = {.real = (float)value};
+    if (isnan(value) || isinf(value)) return value;
+    number.bits += 0x7fff + (number.bits >> 16 & 1);
+    number.bits &= 0xffff0000u;
+    return (double)number.real;
+}
+
+static void round_elements(double *to, const double *from, long count) {
+    for (long i = 0; i < count; i++) to[i] = eval_round(from[i]);
+}
+
 static void store(Eval *eval, Step *step, const double *values, int count) {
     long offsets[STRIP];
     Address *target = &step->target;
@@ -81,7 +96,9 @@ static void store(Eval *eval, Step *step, const double *values, int count) {
     eval_offsets(eval, target, count, offsets);
     for (int j = 0; j < count; j++) {
         if (offsets[j] < 0) continue;
-        if (target->real)
+        if (target->rounds)
+            target->real[offsets[j]] = eval_round(values[j]);
+        else if (target->real)
             target->real[offsets[j]] = adds ? target->real[offsets[j]] + values[j] : values[j];
         else
             target->ints[offsets[j]] = (adds ? target->ints[offsets[j]] : 0) + (long)values[j];
@@ -164,11 +181,20 @@ static void run_repeat(Eval *eval, Step *step) {
     eval->slot_count--;
 }
 
+static void run_call(Eval *eval, const Statement *statement) {
+    eval_call(eval, statement);
+    for (int i = 0; i < statement->outputs.count; i++) {
+        const Tensor *tensor = ((Expr *)statement->outputs.items[i])->tensor;
+        double *values = eval->real[tensor->id];
+        if (tensor->type == TYPE_BF16) round_elements(values, values, tensor_elements(tensor));
+    }
+}
+
 static void run_steps(Eval *eval, Step *step) {
     for (; step && !eval->message; step = step->next) {
         if (step->statement->once && !eval->last_micro_batch) continue;
         if (step->statement->kind == STATEMENT_LOOP) run_loop(eval, step);
-        if (step->statement->kind == STATEMENT_CALL) eval_call(eval, step->statement);
+        if (step->statement->kind == STATEMENT_CALL) run_call(eval, step->statement);
         if (step->statement->kind == STATEMENT_REPEAT) run_repeat(eval, step);
     }
 }
@@ -201,6 +227,15 @@ static void check_inputs(Eval *eval) {
     }
 }
 
+static void round_parameters(Eval *eval) {
+    const List *tensors = &eval->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->role == ROLE_ROUNDED)
+            round_elements(eval->real[i], eval->real[tensor->of->id], tensor_elements(tensor));
+    }
+}
+
 static void clear_temporaries(Eval *eval) {
     const List *tensors = &eval->program->tensors;
     for (int i = 0; i < tensors->count; i++) {
@@ -224,7 +259,7 @@ Eval *eval_new(Program *program) {
     for (size_t i = 0; i < count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         size_t elements = (size_t)tensor_elements(tensor);
-        if (tensor->type == TYPE_REAL)
+        if (tensor->type != TYPE_INT)
             eval->real[i] = arena_alloc(arena, elements * sizeof **eval->real);
         else
             eval->ints[i] = arena_alloc(arena, elements * sizeof **eval->ints);
@@ -248,6 +283,7 @@ const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch) {
     check_inputs(eval);
     if (eval->message) return eval->message;
     clear_temporaries(eval);
+    round_parameters(eval);
     run_steps(eval, eval->steps);
     return eval->message;
 }

@@ -35,6 +35,7 @@ typedef struct EvalSub {
 
 /* An element of a tensor: base + sum of stride * at[slot] + sum of stride * value. */
 typedef struct Address {
+    bool rounds; /* to bf16 when it is stored */
     double *real;
     long *ints;
     long base;
@@ -54,6 +55,8 @@ struct EvalNode {
     double out[STRIP];
 };
 
+/* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
+double eval_round(double value);
 EvalNode *eval_prepare(Eval *eval, const Expr *expr);
 void eval_prepare_address(Eval *eval, Address *address, const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */

@@ -36,7 +36,9 @@ static int slot_of(const Eval *eval, const Index *index) {
 
 void eval_prepare_address(Eval *eval, Address *address, const Expr *read) {
     const Tensor *tensor = read->tensor;
-    *address = (Address){.real = eval->real[tensor->id], .ints = eval->ints[tensor->id]};
+    *address = (Address){.rounds = tensor->type == TYPE_BF16,
+                         .real = eval->real[tensor->id],
+                         .ints = eval->ints[tensor->id]};
     long stride = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         const Expr *sub = read->args[i];

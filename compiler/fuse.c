@@ -80,25 +80,6 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     nest_add(fusion->program, unit->kernel, statement, true);
 }
 
-/* A device's host cannot look at what lies in its memory. */
-static bool reads_inside(const Expr *access) {
-    for (int i = 0; i < access->count; i++)
-        if (access->args[i]->kind == EXPR_READ || reads_inside(access->args[i])) return true;
-    return false;
-}
-
-static Contraction *product_of(Program *program, const Statement *statement) {
-    Contraction *product = contraction(program, statement);
-    bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
-                  (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
-    if (!product || inside) return NULL;
-    product->product.rounded = program->device && program->rounded && !statement->exact;
-    product->product.a_type = product->a->tensor->type;
-    product->product.b_type = product->b->tensor->type;
-    product->product.c_type = product->c->tensor->type;
-    return product;
-}
-
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
                           Kernel *epilogue);
 
@@ -115,7 +96,7 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     Contraction **products = arena_alloc(fusion->program->arena, count * sizeof *products);
     Kernel **epilogues = arena_alloc(fusion->program->arena, count * sizeof *epilogues);
     for (int i = 0; i < statements->count; i++)
-        products[i] = product_of(fusion->program, statements->items[i]);
+        products[i] = unit_product(fusion->program, statements->items[i]);
     if (fusion->touched)
         epilogue(fusion->program, statements, products, fusion->touched, epilogues);
     for (int i = 0; i < statements->count; i++)

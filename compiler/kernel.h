@@ -50,6 +50,8 @@ typedef struct Contraction {
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);
+/* The same when it can be one unit of work of the program's target, with what the target makes of its operands. */
+Contraction *unit_product(Program *program, const Statement *statement);
 
 /* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by
  * one. False when a subscript is neither a plain loop index nor free of the loops. */

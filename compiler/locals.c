@@ -115,6 +115,7 @@ static bool is_scatter_use(const Use *use) {
 
 static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
                        long *rows) {
+    if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
     Uses uses = uses_of(program, kernel, tensor);
     const Use *write = first_write(&uses);
     for (int i = 0; i < uses.count; i++)

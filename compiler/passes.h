@@ -44,7 +44,9 @@ Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long 
 void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
 void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
 void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
-void precision(Program *program);             /* products that decide a choice stay exact */
+/* Programs for a device, when products may round: */
+void precision(Program *program); /* products that decide a choice stay exact */
+void storage(Program *program);   /* what is only ever rounded is stored rounded */
 void route(Program *program);                    /* masked statements onto packed rows */
 
 void chunk(Program *program, long rows);         /* large temporaries a part of their rows at a time; rows of a part, 0: chosen */
@@ -65,7 +67,7 @@ Cost *cost(Arena *arena, Program *forward);
 /* ---- what it means ---- */
 
 /* eval: runs any program in double precision, statement by statement. Memory of a tensor is a row-major array, double for
- * TYPE_REAL and long for TYPE_INT; the caller sets parameters, states, inputs and caches before, and reads anything after. */
+ * reals and long for TYPE_INT; the caller sets parameters, states, inputs and caches before, and reads anything after. */
 typedef struct Eval Eval;
 Eval *eval_new(Program *program);
 double *eval_real(Eval *eval, const Tensor *tensor);
@@ -79,7 +81,7 @@ void eval_free(Eval *eval);
 /* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported table. */
 typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
 char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
-/* The same for a device; *device receives the text of the kernels. The programs are for a device from then on. */
+/* The same of programs for a device; *device receives the text of the kernels. */
 char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device);
 
 /* The arena that a compiler of moec.h works in. */

@@ -31,13 +31,14 @@ static void visit(Statement *statement, void *data) {
         !search->wanted[statement->target->tensor->id])
         return;
     statement->exact = search->changed = true;
-    if (contraction(search->program, statement)) return;
+    if (unit_product(search->program, statement)) return;
     List reads = {0};
     reads_of(search->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) want(search, ((Expr *)reads.items[i])->tensor);
 }
 
 void precision(Program *program) {
+    if (!program->rounded) return;
     Search search = {.program = program};
     search.wanted =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.wanted);

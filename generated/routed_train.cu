@@ -986,5 +986,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)update_step,
     (const void *)moec_product_exact,
     (const void *)moec_product_rounded,
+    (const void *)moec_product_bf16,
+    (const void *)moec_product_bf16_to_bf16,
 };
 }

@@ -84,6 +84,7 @@ typedef struct MoecHost {
 
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
+    const void *rounded;         /* the weights as bf16, element for element; NULL when table->round is */
     unsigned char *arena;        /* 64-byte aligned, graph->arena_bytes */
     const void *const *inputs;   /* by slot; float or int32_t; scalars too are pointers */
     float *const *outputs;       /* by slot */
@@ -131,6 +132,9 @@ typedef struct MoecTable {
     const MoecUpdate *update; /* NULL when not compiled in */
     const MoecProduct *products;
     int product_count;
+    /* programs for a device; NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
+     * have changed, before the next run. */
+    void (*round)(const MoecHost *host, const float *weights, void *rounded);
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
 } MoecTable;

@@ -165,6 +165,7 @@ bool call_run(Call *call, uint64_t seed, bool last_micro_batch) {
     const ModelMemory *there = &model->there;
     MoecRun run = {
         .weights = there->weights,
+        .rounded = there->rounded,
         .gradients = there->gradients,
         .states = there->layer_states,
         .cache = call->cache,

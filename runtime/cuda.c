@@ -83,6 +83,7 @@ static const DeviceKind kind = {
     .run = cuda_engine_run,
     .square_sum = cuda_engine_square_sum,
     .update = cuda_engine_update,
+    .round = cuda_engine_round,
     .ceiling_products = cuda_ceiling_products,
     .ceiling_read = cuda_ceiling_read,
 };

@@ -332,6 +332,12 @@ static void work_update(CudaEngine *engine, const void *data) {
                        (const float *)(uintptr_t)scalars_place(engine, tensor->matrix));
     }
     free(moments);
+    if (given->rounded) table->round(&engine->base.host, given->weights, given->rounded);
+}
+
+bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
+    base->table->round(&base->host, weights, rounded);
+    return cuda_good(of(base)->device, 0, "");
 }
 
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {

@@ -33,6 +33,7 @@ typedef struct BlockUpdate {
     float *weights;
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
+    void *rounded;         /* made from the weights afterwards, where that is not NULL */
     const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
 } BlockUpdate;
 
@@ -53,6 +54,7 @@ typedef struct DeviceKind {
     bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
     bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
     bool (*update)(Engine *engine, const BlockUpdate *update);
+    bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
 
     /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
      * memory. NaN where that cannot be measured. */

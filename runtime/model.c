@@ -73,7 +73,8 @@ static bool take_there(Model *model) {
         there->arena = memory_map(model->arena_bytes);
         return there->arena != NULL;
     }
-    there->bytes = weights * (size_t)(1 + model->trains + moments) + states + model->arena_bytes;
+    size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
+    there->bytes = weights * (size_t)(1 + model->trains + moments) + states + halves + model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
     if (!there->block) return false;
     unsigned char *at = there->block;
@@ -82,7 +83,9 @@ static bool take_there(Model *model) {
     at += states;
     for (int i = 0; i < moments; i++, at += weights) there->moments[i] = (float *)(void *)at;
     there->gradients = model->trains ? (float *)(void *)at : NULL;
-    there->arena = at + (model->trains ? weights : 0);
+    at += model->trains ? weights : 0;
+    there->rounded = halves ? at : NULL;
+    there->arena = at + halves;
     return true;
 }
 
@@ -163,7 +166,7 @@ bool model_put(const Model *model) {
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
         good = put(model->device, there->moments[i], model->moments[i], table->weight_bytes);
-    return good;
+    return good && (!there->rounded || model->device->kind->round(model->engine, there->weights, there->rounded));
 }
 
 bool model_get(const Model *model, bool optimizer) {
@@ -192,7 +195,8 @@ size_t model_bytes(const Model *model) {
     const MoecTable *table = model->table;
     size_t copies =
         model->trains ? 2 + (size_t)(table->update ? table->update->state_count : 0) : 1;
-    return copies * table->weight_bytes + table->state_bytes + model->arena_bytes;
+    size_t halves = table->round ? table->weight_bytes / 2 : 0;
+    return copies * table->weight_bytes + halves + table->state_bytes + model->arena_bytes;
 }
 
 static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {

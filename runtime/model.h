@@ -20,6 +20,7 @@ typedef struct Wish {
 typedef struct ModelMemory {
     float *weights, *layer_states, *gradients;
     float **moments;
+    void *rounded; /* the weights as bf16, where a program reads them so */
     unsigned char *arena;
     unsigned char *block; /* all of the above in one piece, when the device's memory is apart */
     size_t bytes;

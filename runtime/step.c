@@ -49,6 +49,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
         .weights = model->there.weights,
         .gradients = model->there.gradients,
         .moments = model->there.moments,
+        .rounded = model->there.rounded,
         .scalars = scalars,
     };
     bool good = model->device->kind->update(model->engine, &given);

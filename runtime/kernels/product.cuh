@@ -65,6 +65,27 @@ struct MoecRoundedPart {
         return along ? (int)threadIdx.x % 8 * 4 : (int)threadIdx.x / 32 + 8 * i;
     }
 
+    /* Four neighbours, `left` of them there; all at once where their place is a multiple of their size. */
+    static __device__ __forceinline__ void read_four(float *four, const float *at, long left) {
+        if (left >= 4 && ((size_t)at & 15) == 0) {
+            const float4 all = *(const float4 *)at;
+            four[0] = all.x, four[1] = all.y, four[2] = all.z, four[3] = all.w;
+            return;
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) four[j] = j < left ? at[j] : 0.0f;
+    }
+    static __device__ __forceinline__ void read_four(float *four, const MoecBf16 *at, long left) {
+        if (left >= 4 && ((size_t)at & 7) == 0) {
+            const uint2 all = *(const uint2 *)at;
+            four[0] = __uint_as_float(all.x << 16), four[1] = __uint_as_float(all.x & 0xffff0000u);
+            four[2] = __uint_as_float(all.y << 16), four[3] = __uint_as_float(all.y & 0xffff0000u);
+            return;
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) four[j] = j < left ? moec_load(at[j]) : 0.0f;
+    }
+
     template <class Place>
     __device__ __forceinline__ void read(long rows, long from, long depth, bool along, Place place) {
 #pragma unroll
@@ -72,14 +93,8 @@ struct MoecRoundedPart {
             const long row = row_of(i, along), k = from + k_of(i, along);
             const long left = along ? depth - k : rows - row;
             const bool there = row < rows && k < depth;
-            const float *at = there ? place(row, k) : NULL;
-            if (there && left >= 4 && ((size_t)at & 15) == 0) {
-                const float4 four = *(const float4 *)at;
-                x[i][0] = four.x, x[i][1] = four.y, x[i][2] = four.z, x[i][3] = four.w;
-                continue;
-            }
-#pragma unroll
-            for (int j = 0; j < 4; j++) x[i][j] = there && j < left ? at[j] : 0.0f;
+            const auto *at = there ? place(row, k) : NULL;
+            read_four(x[i], at, there ? left : 0);
         }
     }
 
@@ -163,22 +178,23 @@ struct MoecTileRounded {
 
 /* ---- dense, of fixed shape ---- */
 
-template <class Tile> MOEC_DEVICE void moec_dense(const MoecProduct &product, const float *a, const float *b, float *c) {
+template <class Tile, class Element, class Result>
+MOEC_DEVICE void moec_dense(const MoecProduct &product, const Element *a, const Element *b, Result *c) {
     const long rows = moec_pieces(product.m, Tile::SIZE), columns = moec_pieces(product.n, Tile::SIZE);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
         const long m = tile / columns % rows * Tile::SIZE, n = tile % columns * Tile::SIZE;
         const long j = tile / columns / rows % product.batch[1], i = tile / columns / rows / product.batch[1];
-        const float *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
-        const float *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
-        float *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
+        const Element *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
+        const Element *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
+        Result *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
         Tile::multiply(
             product.m - m, product.n - n, product.k, product.a_k == 1, product.b_k == 1,
             [&](long row, long k) { return x + row * product.a_m + k * product.a_k; },
             [&](long k, long column) { return y + k * product.b_k + column * product.b_n; },
             [&](long row, long column, float sum) {
-                float *at = z + row * product.c_m + column;
-                *at = product.accumulate ? *at + sum : sum;
+                Result *at = z + row * product.c_m + column;
+                moec_store(at, product.accumulate ? moec_load(*at) + sum : sum);
             });
     }
 }
@@ -189,6 +205,16 @@ extern "C" __global__ void moec_product_exact(MoecProduct product, const float *
 
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
     moec_product_rounded(MoecProduct product, const float *a, const float *b, float *c) {
+    moec_dense<MoecTileRounded>(product, a, b, c);
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
+    moec_product_bf16(MoecProduct product, const MoecBf16 *a, const MoecBf16 *b, float *c) {
+    moec_dense<MoecTileRounded>(product, a, b, c);
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
+    moec_product_bf16_to_bf16(MoecProduct product, const MoecBf16 *a, const MoecBf16 *b, MoecBf16 *c) {
     moec_dense<MoecTileRounded>(product, a, b, c);
 }
 

@@ -12,6 +12,8 @@ void block_free(void *block);
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
 void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
                 const float *scalars);
+/* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the table has no such function. */
+void weights_round(const MoecTable *table, const float *weights, void *rounded);
 /* Elements of a tensor. */
 size_t block_count(const MoecTensor *tensor);
 /* One block for each of `count` tensors, every element four bytes; NULL when there is no memory. */

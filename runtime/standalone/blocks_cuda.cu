@@ -51,6 +51,11 @@ extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
     check(cudaDeviceSynchronize(), "the device failed");
 }
 
+extern "C" void weights_round(const MoecTable *table, const float *weights, void *rounded) {
+    if (table->round)
+        table->round(&host, weights, rounded);
+}
+
 /* The numbers stay where they are until the device has read them. */
 extern "C" void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
                            const float *scalars) {

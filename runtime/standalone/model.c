@@ -11,6 +11,7 @@ extern const MoecTable moec_table;
 struct Model {
     const MoecGraphEntry *graph;
     float *weights, *states, *cache;
+    void *rounded; /* see weights_round */
     unsigned char *arena;
     void **inputs, **outputs; /* by slot */
     int token_slot, position_slot;
@@ -40,19 +41,20 @@ static int find_slots(Model *model) {
 static int take_memory(Model *model) {
     const MoecGraphEntry *graph = model->graph;
     model->weights = block_new(moec_table.weight_bytes);
+    model->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     model->states = block_new(moec_table.state_bytes);
     model->cache = block_new(graph->cache_bytes);
     model->arena = block_new(graph->arena_bytes);
     model->inputs = slots_new(graph->inputs, graph->input_count);
     model->outputs = slots_new(graph->outputs, graph->output_count);
-    return model->weights && model->states && model->cache && model->arena && model->inputs && model->outputs
+    return model->weights && model->rounded && model->states && model->cache && model->arena && model->inputs && model->outputs
                ? MODEL_FINE
                : MODEL_NO_MEMORY;
 }
 
 static int read_weights(Model *model, const char *path) {
     switch (weights_read(path, &moec_table, model->weights, model->states)) {
-    case WEIGHTS_FINE: return MODEL_FINE;
+    case WEIGHTS_FINE: weights_round(&moec_table, model->weights, model->rounded); return MODEL_FINE;
     case WEIGHTS_NO_FILE: return MODEL_NO_FILE;
     case WEIGHTS_NOT_OURS: return MODEL_NOT_OURS;
     default: return MODEL_DAMAGED;
@@ -87,6 +89,7 @@ int model_step(Model *model, int32_t token, const float **logits) {
         *(int32_t *)model->inputs[model->position_slot] = (int32_t)model->position;
     MoecRun run = {
         .weights = model->weights,
+        .rounded = model->rounded,
         .states = model->states,
         .cache = model->cache,
         .arena = model->arena,
@@ -108,6 +111,7 @@ void model_free(Model *model) {
     if (!model)
         return;
     block_free(model->weights);
+    block_free(model->rounded);
     block_free(model->states);
     block_free(model->cache);
     block_free(model->arena);

@@ -28,6 +28,7 @@ typedef struct Trainer {
     const MoecGraphEntry *graph;
     const MoecUpdate *update;
     float *weights, *gradients, *states;
+    void *rounded;   /* see weights_round */
     float **moments; /* the optimizer's states, each laid out like the weights */
     unsigned char *arena;
     void **inputs, **outputs; /* by slot */
@@ -39,13 +40,14 @@ typedef struct Trainer {
 static const char *take_memory(Trainer *trainer) {
     const MoecGraphEntry *graph = trainer->graph;
     trainer->weights = block_new(moec_table.weight_bytes);
+    trainer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     trainer->gradients = block_new(moec_table.weight_bytes);
     trainer->states = block_new(moec_table.state_bytes);
     trainer->arena = block_new(graph->arena_bytes);
     trainer->inputs = slots_new(graph->inputs, graph->input_count);
     trainer->outputs = slots_new(graph->outputs, graph->output_count);
     trainer->moments = calloc((size_t)trainer->update->state_count + 1, sizeof *trainer->moments);
-    int good = trainer->weights && trainer->gradients && trainer->states && trainer->arena && trainer->inputs &&
+    int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states && trainer->arena && trainer->inputs &&
                trainer->outputs && trainer->moments;
     for (int i = 0; good && i < trainer->update->state_count; i++) {
         trainer->moments[i] = block_new(moec_table.weight_bytes);
@@ -78,6 +80,7 @@ static const char *open_trainer(Trainer *trainer) {
 
 static void close_trainer(Trainer *trainer) {
     block_free(trainer->weights);
+    block_free(trainer->rounded);
     block_free(trainer->gradients);
     block_free(trainer->states);
     block_free(trainer->arena);
@@ -134,6 +137,7 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
 static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
+    weights_round(&moec_table, trainer->weights, trainer->rounded);
     memset(trainer->gradients, 0, moec_table.weight_bytes);
     set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
     set_scalar(trainer, "step", (double)step);
@@ -146,6 +150,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
             return error;
         MoecRun run = {
             .weights = trainer->weights,
+            .rounded = trainer->rounded,
             .gradients = trainer->gradients,
             .states = trainer->states,
             .arena = trainer->arena,

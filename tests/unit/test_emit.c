@@ -134,6 +134,7 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     case ROLE_CACHE:
         entry = find(graph->caches, graph->cache_count, name);
         return entry ? loaded->cache + entry->offset / 4 : NULL;
+    case ROLE_ROUNDED:
     case ROLE_TEMP:
         break;
     }

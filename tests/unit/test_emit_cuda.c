@@ -75,7 +75,7 @@ typedef struct Loaded {
     const MoecTable *table;
     const MoecGraphEntry *graph;
     void *functions[512];
-    void *weights, *gradients, *states, *cache, *arena, *seed;
+    void *weights, *rounded, *gradients, *states, *cache, *arena, *seed;
     void *inputs[MOST], *outputs[MOST];
 } Loaded;
 
@@ -117,7 +117,7 @@ static void load_host(const char *text, Loaded *loaded) {
 
 static void load_device(const char *text, Loaded *loaded) {
     static const char *const names[] = {"kernels.cuh",   "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",    "abi.h"};
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "rounding.cuh", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
     char path[256];
@@ -175,6 +175,7 @@ static void make_memory(Loaded *loaded) {
     const MoecGraphEntry *graph = loaded->graph;
     uint64_t seed = SEED;
     loaded->weights = block(table->weight_bytes, 0);
+    loaded->rounded = block(table->weight_bytes / 2, 0xff);
     loaded->gradients = block(table->weight_bytes, 0);
     loaded->states = block(table->state_bytes, 0);
     loaded->cache = block(graph->cache_bytes, 0);
@@ -185,7 +186,7 @@ static void make_memory(Loaded *loaded) {
 
 static void free_memory(Loaded *loaded) {
     const MoecGraphEntry *graph = loaded->graph;
-    void *blocks[] = {loaded->weights, loaded->gradients, loaded->states,
+    void *blocks[] = {loaded->weights, loaded->rounded, loaded->gradients, loaded->states,
                       loaded->cache,   loaded->arena,     loaded->seed};
     for (int i = 0; i < graph->input_count; i++) cuda.cuMemFree_v2(loaded->inputs[i]);
     for (int i = 0; i < graph->output_count; i++) cuda.cuMemFree_v2(loaded->outputs[i]);
@@ -232,6 +233,7 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
         return entry ? loaded->outputs[entry - graph->outputs] : NULL;
     case ROLE_CACHE:
         return at(loaded->cache, find(graph->caches, graph->cache_count, name));
+    case ROLE_ROUNDED:
     case ROLE_TEMP:
         break;
     }
@@ -324,6 +326,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     if (message) fail_msg("%s: %s", what, message);
     MoecHost host = {.self = loaded, .launch = launch, .zero = zero};
     MoecRun run = {.weights = loaded->weights,
+                   .rounded = loaded->rounded,
                    .gradients = loaded->gradients,
                    .states = loaded->states,
                    .cache = loaded->cache,
@@ -333,6 +336,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
                    .device_seed = loaded->seed,
                    .last_micro_batch = 1,
                    .host = &host};
+    if (loaded->table->round) loaded->table->round(&host, loaded->weights, loaded->rounded);
     graph->run(&run);
     assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
     compare(program, eval, loaded, what);

@@ -1,0 +1,334 @@
+/* storage: what is only ever rounded is stored rounded.
+ *
+ * Needs:   precision: which products of a device round what they multiply.
+ * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that: the product would have
+ *          rounded the same element to the same value, but reads half the bytes.
+ *
+ *     h[b,s,f] = ...; y = sum[f] h * down              only products read h: h itself is bf16, and where it is kept for the
+ *                                                      way back, the stack of it
+ *     x[b,s,d] = ...; q = sum[d] x * wq; ... x + q     x is also read exactly: a copy, x_rounded[b,s,d] = x[b,s,d], made
+ *                                                      once behind what wrote x
+ *     d_h[i,b,s,f] = ..., read exactly in turn i and   the stack is bf16, the turn has a tensor of its own
+ *     only by products when the turns are followed
+ *     backwards
+ *     wq                                               a parameter has a copy beside all weights, made by the host whenever
+ *                                                      the weights have changed, not by the program
+ */
+#include "gradient.h"
+#include "kernel.h"
+#include "nest.h"
+#include "passes.h"
+
+/* A block and the repeat whose body it is. */
+typedef struct Scope {
+    struct Scope *outer;
+    Block *block;
+    Statement *repeat; /* NULL: the program */
+} Scope;
+
+/* One statement that touches a tensor. */
+typedef struct Use {
+    Statement *statement;
+    Scope *scope;
+    Expr *access;
+    bool write, stores; /* stores: sets elements and never looks at them */
+    int operand;        /* reads: number of the operand that the statement rounds, or -1 */
+} Use;
+
+typedef struct Storage {
+    Program *program;
+    List *uses; /* by tensor->id: Use * in program order */
+    List made;  /* Made * */
+} Storage;
+
+/* A copy of a tensor that is there already. */
+typedef struct Made {
+    const Expr *read; /* what it is of */
+    const Block *block;
+    const Statement *after; /* the last statement before it that writes the tensor, or NULL */
+    Tensor *copy;
+} Made;
+
+/* ---- who uses what ---- */
+
+static void add_use(Storage *storage, Use use) {
+    Use *copy = arena_alloc(storage->program->arena, sizeof *copy);
+    *copy = use;
+    list_push(storage->program->arena, &storage->uses[use.access->tensor->id], copy);
+}
+
+static bool sums_in_turns(const Contraction *product) {
+    for (int i = 0; product && i < product->outer_count; i++)
+        if (product->outer[i].summed) return true;
+    return false;
+}
+
+static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
+    Arena *arena = storage->program->arena;
+    const Contraction *product = unit_product(storage->program, statement);
+    bool rounds = product && product->product.rounded && product->kind == CONTRACTION_PRODUCT;
+    List reads = {0};
+    reads_of(arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        Expr *read = reads.items[i];
+        int operand = -1;
+        for (int j = 0; rounds && j < 2; j++)
+            if (read == statement->value->args[j]) operand = j;
+        add_use(storage, (Use){statement, scope, read, .operand = operand});
+    }
+    bool stores = !statement->accumulate && !sums_in_turns(product);
+    add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores, .operand = -1});
+}
+
+static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
+    List reads = {0};
+    reads_of(storage->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++)
+        add_use(storage, (Use){statement, scope, reads.items[i], .operand = -1});
+    for (int i = 0; i < statement->outputs.count; i++)
+        add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true, .operand = -1});
+}
+
+static void find_in_block(Storage *storage, Scope *outer, Block *block, Statement *repeat) {
+    Scope *scope = arena_alloc(storage->program->arena, sizeof *scope);
+    *scope = (Scope){outer, block, repeat};
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            find_in_block(storage, scope, &statement->body, statement);
+        else if (statement->kind == STATEMENT_LOOP)
+            find_in_loop(storage, scope, statement);
+        else
+            find_in_call(storage, scope, statement);
+    }
+}
+
+static void find_uses(Storage *storage) {
+    Program *program = storage->program;
+    storage->uses =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *storage->uses);
+    find_in_block(storage, NULL, &program->body, NULL);
+}
+
+/* ---- tensors that become bf16 ---- */
+
+static bool is_only_rounded(const List *uses) {
+    bool read = false;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write ? !use->stores : use->operand < 0) return false;
+        read |= !use->write;
+    }
+    return read;
+}
+
+/* ---- stacks that only the turn itself reads exactly ---- */
+
+/* The repeat that writes the stack, one turn of it at a time: all else is done with it in the same turn, or rounds it. */
+static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
+    const Scope *scope = NULL;
+    bool rounded = false;
+    if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return NULL;
+    for (int i = 0; i < uses->count && !scope; i++)
+        if (((Use *)uses->items[i])->write) scope = ((Use *)uses->items[i])->scope;
+    if (!scope || !scope->repeat) return NULL;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        const Expr *turn = use->access->args[0];
+        bool here = use->scope->block == scope->block && turn->kind == EXPR_INDEX &&
+                    turn->index == scope->repeat->index;
+        if (!here && (use->write || use->operand < 0)) return NULL;
+        rounded |= !here;
+    }
+    return rounded ? scope : NULL;
+}
+
+static int place_of(const Block *block, const Statement *statement) {
+    for (int i = 0; i < block->statements.count; i++)
+        if (block->statements.items[i] == statement) return i;
+    return -1;
+}
+
+static void insert(Program *program, Block *block, int place, Statement *statement) {
+    List *list = &block->statements;
+    list_push(program->arena, list, NULL);
+    for (int i = list->count - 1; i > place; i--) list->items[i] = list->items[i - 1];
+    list->items[place] = statement;
+}
+
+/* to[...] = from[...] with fresh indices; a subscript that `fixed` has stands in `from` only. */
+static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Expr *const *fixed,
+                                 bool fixed_in_target) {
+    const Tensor *whole = fixed_in_target ? to : from;
+    Expr *all[MAX_RANK], *free[MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < whole->rank; i++) {
+        all[i] = fixed[i];
+        if (fixed[i]) continue;
+        Index *index = index_new(program, whole->axes[i]->name, whole->axes[i]);
+        all[i] = free[count++] = expr_index(program, index);
+    }
+    Block block = {{0}};
+    return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free), false,
+                          REDUCE_NONE, NULL, 0,
+                          expr_read(program, from, fixed_in_target ? free : all), from->span);
+}
+
+typedef struct Unstack {
+    Tensor *stack, *turn;
+} Unstack;
+
+static Expr *unstacked(Program *program, Expr *read, void *data) {
+    const Unstack *unstack = data;
+    return read->tensor == unstack->stack ? expr_read(program, unstack->turn, read->args + 1) : NULL;
+}
+
+/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_turn[b,f] = ...; s[i,b,f] = s_turn[b,f]; t = exp(s_turn[b,f]) */
+static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
+    Program *program = storage->program;
+    Tensor *turn = tensor_new(program, arena_format(program->arena, "%s_turn", stack->name), ROLE_TEMP,
+                              TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
+    const List *uses = &storage->uses[stack->id];
+    Unstack unstack = {stack, turn};
+    int last = 0;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write) last = place_of(scope->block, use->statement);
+    }
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        bool behind = use->operand >= 0 && place_of(scope->block, use->statement) > last;
+        if (use->scope->block == scope->block && !behind)
+            rewrite_statement(program, use->statement, true, unstacked, &unstack);
+    }
+    Expr *fixed[MAX_RANK] = {expr_index(program, scope->repeat->index)};
+    insert(program, scope->block, last + 1, copy_statement(program, stack, turn, fixed, true));
+}
+
+/* ---- copies ---- */
+
+static bool writes(Arena *arena, const Statement *statement, const Tensor *tensor) {
+    List written = {0};
+    writes_of(arena, statement, &written);
+    for (int i = 0; i < written.count; i++)
+        if (((Expr *)written.items[i])->tensor == tensor) return true;
+    for (int i = 0; i < statement->body.statements.count; i++)
+        if (writes(arena, statement->body.statements.items[i], tensor)) return true;
+    return false;
+}
+
+/* The same turns of one tensor: subscripts that iterate may differ. */
+static bool same_part(const Expr *one, const Expr *other) {
+    if (one->tensor != other->tensor) return false;
+    for (int i = 0; i < one->count; i++) {
+        const Index *turn;
+        double offset;
+        bool fixed = turn_and_offset(one->args[i], &turn, &offset);
+        if (fixed != turn_and_offset(other->args[i], &turn, &offset)) return false;
+        if (fixed && !expr_equal(one->args[i], other->args[i])) return false;
+    }
+    return true;
+}
+
+static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *read) {
+    Program *program = storage->program;
+    Axis *axes[MAX_RANK];
+    Expr *fixed[MAX_RANK] = {NULL};
+    int rank = 0;
+    for (int i = 0; i < read->count; i++) {
+        const Index *turn;
+        double offset;
+        if (turn_and_offset(read->args[i], &turn, &offset))
+            fixed[i] = read->args[i];
+        else
+            axes[rank++] = read->tensor->axes[i];
+    }
+    Tensor *copy = tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
+                              ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
+    insert(program, scope->block, place, copy_statement(program, copy, read->tensor, fixed, false));
+    return copy;
+}
+
+/* A copy of what `use` reads, made behind what wrote it, outside of repeats that do not change it. */
+static Tensor *copy_for(Storage *storage, const Use *use) {
+    Program *program = storage->program;
+    Expr *read = use->access;
+    const Scope *scope = use->scope;
+    const Statement *reader = use->statement, *writer = NULL;
+    while (scope->repeat && !writes(program->arena, scope->repeat, read->tensor) &&
+           !expr_uses_index(read, scope->repeat->index)) {
+        reader = scope->repeat;
+        scope = scope->outer;
+    }
+    int place = place_of(scope->block, reader);
+    for (int i = place - 1; i >= 0 && !writer; i--)
+        if (writes(program->arena, scope->block->statements.items[i], read->tensor)) {
+            writer = scope->block->statements.items[i];
+            place = i + 1;
+        }
+    for (int i = 0; i < storage->made.count; i++) {
+        const Made *made = storage->made.items[i];
+        if (made->block == scope->block && made->after == writer && same_part(made->read, read))
+            return made->copy;
+    }
+    Made *made = arena_alloc(program->arena, sizeof *made);
+    *made = (Made){read, scope->block, writer, make_copy(storage, scope, place, read)};
+    list_push(program->arena, &storage->made, made);
+    return made->copy;
+}
+
+static Tensor *rounded_parameter(Program *program, Tensor *parameter) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
+    }
+    Tensor *copy = tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
+                              ROLE_ROUNDED, TYPE_BF16, parameter->rank, parameter->axes, parameter->span);
+    copy->of = parameter;
+    copy->path = parameter->path;
+    return copy;
+}
+
+/* Operand number use->operand of the product becomes a read of a copy. */
+static void read_copy(Storage *storage, const Use *use) {
+    Program *program = storage->program;
+    Expr *read = use->access, *subs[MAX_RANK], *both[2];
+    bool parameter = read->tensor->role == ROLE_PARAMETER;
+    Tensor *copy = parameter ? rounded_parameter(program, read->tensor) : copy_for(storage, use);
+    int rank = 0;
+    for (int i = 0; i < read->count; i++) {
+        const Index *turn;
+        double offset;
+        if (parameter || !turn_and_offset(read->args[i], &turn, &offset)) subs[rank++] = read->args[i];
+    }
+    Statement *statement = use->statement;
+    for (int i = 0; i < 2; i++) both[i] = statement->value->args[i];
+    both[use->operand] = expr_read(program, copy, subs);
+    both[use->operand]->span = read->span;
+    Span span = statement->value->span;
+    statement->value = expr_apply(program, OP_MUL, both[0], both[1], NULL);
+    statement->value->span = span;
+}
+
+void storage(Program *program) {
+    if (!program->rounded) return;
+    Storage storage = {.program = program};
+    int count = program->tensors.count;
+    find_uses(&storage);
+    for (int i = 0; i < count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        const List *uses = &storage.uses[i];
+        if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
+        const Scope *scope = is_only_rounded(uses) ? NULL : scope_of_stack(tensor, uses);
+        if (scope) split_stack(&storage, tensor, scope);
+        if (scope || is_only_rounded(uses)) tensor->type = TYPE_BF16;
+    }
+    find_uses(&storage);
+    count = program->tensors.count;
+    for (int i = 0; i < count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const List *uses = &storage.uses[i];
+        for (int j = 0; j < uses->count && tensor->type == TYPE_REAL; j++)
+            if (((Use *)uses->items[j])->operand >= 0) read_copy(&storage, uses->items[j]);
+    }
+}
