@@ -130,11 +130,16 @@ test:
 	@$(MAKE) --no-print-directory $(JOBS) all units
 	@BUILD=$(BUILD) CC="$(CC)" tests/run
 
-# Published systems in PyTorch, computed again, against every row as compiled.
-PYTHON ?= python3
+# Published systems in PyTorch, computed again and compared with the committed numbers, then every row as compiled. PyTorch is
+# Debian's python3-torch, which the setup installs unless one of PYTHON has a torch of its own (`pip install torch`).
+PYTHON ?= python3 /usr/bin/python3
 .PHONY: test-oracle
-test-oracle: units
-	$(PYTHON) tests/oracle/oracle.py
+test-oracle:
+	@PYTHON="$(PYTHON)" .ci/setup oracle
+	@$(MAKE) --no-print-directory $(JOBS) all units
+	@for python in $(PYTHON); do ! $$python -c 'import torch' 2>/dev/null || break; done; \
+	    echo "$$python tests/oracle/oracle.py"; $$python tests/oracle/oracle.py
+	$(BUILD)/tests/unit/test_oracle meaning
 	$(BUILD)/tests/unit/test_oracle compiled
 
 .PHONY: quickstart

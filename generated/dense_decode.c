@@ -70,7 +70,7 @@ static void kernel_decode_1(long i, const float *restrict x_2,
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:65
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:67
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
@@ -112,7 +112,7 @@ static const MoecAttend moec_options_decode_3 = {
 };
 
 /* act_y[b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:86 */
+   sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_decode_4(const float *restrict attended, const float *restrict sdpa_gate_hidden,
         float *restrict sdpa_gate_y)
 {
@@ -125,7 +125,7 @@ static void kernel_decode_4(const float *restrict attended, const float *restric
     }
 }
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
    ffn_norm_hidden[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -156,7 +156,7 @@ static void kernel_decode_6(const float *restrict ffn_hidden, float *restrict ac
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:33 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:34 */
 static void kernel_decode_7(const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
@@ -166,7 +166,7 @@ static void kernel_decode_7(const float *restrict act_y_2, const float *restrict
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55 */
+/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
 static void kernel_decode_8(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -242,47 +242,47 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 2) * 8, attention_v);
         kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:99 */
+                mask = causal, position)   -- std/attention.moe:102 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
                 cache_key_rotary_y + (i * 32) * 8, cache_attention_v + ((i * 32) * 2) * 8, NULL, NULL,
                 attended, attended_lse);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
         kernel_decode_4(attended, sdpa_gate_hidden, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_decode_5(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:33 */
+        /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:34 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48, ffn_hidden);
         kernel_decode_6(ffn_hidden, act_y_2);
-        /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:33 */
+        /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48, ffn_hidden_2);
         kernel_decode_7(act_y_2, ffn_hidden_2, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:34 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
         kernel_decode_8(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }
 
@@ -300,7 +300,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.attention.output", .axes = "block,h,c,d", .block = MOEC_WEIGHTS, .offset = 37376,
      .rank = 4, .shape = {4, 4, 8, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.attention.sdpa_gate.weight", .axes = "block,d,h,c", .block = MOEC_WEIGHTS, .offset = 53760,
-     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 70144,
      .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
     {.name = "block.{i}.ffn.up", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 70656,

@@ -153,7 +153,7 @@ static const MoecAttend moec_options_train_3 = {
 };
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:86 */
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_train_4(long i, const float *restrict attended, const float *restrict sdpa_gate_hidden,
         float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -172,7 +172,7 @@ static void kernel_train_4(long i, const float *restrict attended, const float *
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -219,7 +219,7 @@ static void kernel_train_6(long i, const float *restrict ffn_hidden, float *rest
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:33 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:34 */
 static void kernel_train_7(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
@@ -234,7 +234,7 @@ static void kernel_train_7(long i, const float *restrict act_y_2, const float *r
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
 static void kernel_train_8(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -279,8 +279,8 @@ static void kernel_train_9(const float *restrict x_2, float *restrict final_norm
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:69
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:69 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
 static void kernel_train_10(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -304,12 +304,12 @@ static void kernel_train_10(const float *restrict logits, float *restrict hidden
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:69
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:69
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:69
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:69
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:64
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:69 */
+          -- std/decoder.moe:70
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
 static void kernel_train_11(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict hidden_2, const float *restrict hidden_3, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -406,14 +406,14 @@ static void kernel_train_13(const float *restrict x_2, const float *restrict fin
 }
 
 /* act_y_2_again[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:33
-   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:33
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:34
+   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:34
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
    d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/activations.moe:19
    d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f] * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
-        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:33 */
+        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:34 */
 static void kernel_train_14(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden,
         const float *restrict ffn_hidden_2, const float *restrict d_ffn_h, float *restrict d_ffn_hidden_2,
@@ -490,8 +490,8 @@ static void kernel_train_15(long i, const float *restrict x_3, const float *rest
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
-   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:86 */
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
+   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_train_16(long i, const float *restrict attended, const float *restrict act_y,
         const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
         const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
@@ -520,12 +520,12 @@ static void kernel_train_16(long i, const float *restrict attended, const float 
 
 /* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
    d_sdpa_gate_hidden[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
-          -- std/gate.moe:65
+          -- std/gate.moe:66
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12
-   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:99 */
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:102 */
 static void kernel_train_17(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict attended,
         const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
@@ -574,9 +574,9 @@ static const MoecAttend moec_options_train_18 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:62 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 static void kernel_train_19(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -776,82 +776,82 @@ static void run_train(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 2) * 8, attention_v + (((i * 2) * 32) * 2) * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:99 */
+                mask = causal)   -- std/attention.moe:102 */
         moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
                 key_rotary_y + ((i * 2) * 32) * 8, attention_v + (((i * 2) * 32) * 2) * 8, NULL, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
         kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:33 */
+        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:34 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48,
                 ffn_hidden + ((i * 2) * 32) * 48);
         kernel_train_6(i, ffn_hidden, act_y_2);
-        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:33 */
+        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48,
                 ffn_hidden_2 + ((i * 2) * 32) * 48);
         kernel_train_7(i, act_y_2, ffn_hidden_2, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:34 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
         kernel_train_8(i, x_2, x_3, ffn_y);
     }
     kernel_train_9(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10(logits, hidden_2, hidden_3);
     kernel_train_11(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:64 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
     kernel_train_13(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
-        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:34 */
+        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
         moec_product(run, 11, &moec_products[11], d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
                 block_ffn_down + (i * 48) * 32, d_ffn_h);
         kernel_train_14(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden, ffn_hidden_2, d_ffn_h,
                 d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again,
                 ffn_h_again);
-        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:34 */
+        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:35 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
                 d_block_ffn_down + (i * 48) * 32);
-        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:33 */
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
         moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + (i * 32) * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_hidden_2[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:33 */
+                  -- std/mlp.moe:34 */
         moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2,
                 d_block_ffn_up + (i * 32) * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_hidden_3[b,s,f] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:33 */
+                  -- std/mlp.moe:34 */
         moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + (i * 32) * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_hidden_3[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:33 */
+                  -- std/mlp.moe:34 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3,
                 d_block_ffn_gate + (i * 32) * 48);
         kernel_train_15(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
@@ -859,28 +859,28 @@ static void run_train(const MoecRun *run)
         kernel_train_16(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden,
                 sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
                 d_block_attention_output + ((i * 4) * 8) * 32);
         kernel_train_17(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended, act_y,
                 d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
                 attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:65 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden,
                 block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, d_attention_norm_y_2);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_hidden[b,s,h,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:65 */
+                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:66 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_hidden,
                 d_block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:99 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
         moec_attend_grad(&moec_options_train_18,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + ((i * 2) * 32) * 8, .v = attention_v + (((i * 2) * 32) * 2) * 8,
@@ -889,29 +889,29 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + ((i * 32) * 2) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:65 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 2) * 8);
         kernel_train_19(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + (i * 32) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
         moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + (i * 32) * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:62 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
         kernel_train_20(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
@@ -995,7 +995,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.attention.output", .axes = "block,h,c,d", .block = MOEC_WEIGHTS, .offset = 37376,
      .rank = 4, .shape = {4, 4, 8, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.attention.sdpa_gate.weight", .axes = "block,d,h,c", .block = MOEC_WEIGHTS, .offset = 53760,
-     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+     .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 70144,
      .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
     {.name = "block.{i}.ffn.up", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 70656,

@@ -62,7 +62,7 @@ static void kernel_decode_1(long i, const float *restrict x_2,
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:65
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:67
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
@@ -95,16 +95,16 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
    ffn_norm_hidden[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
-   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:36
-   ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:38
-   ffn_hidden_3[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:38
-   ffn_hidden_4[b,s] = sum[n] ffn_hidden_3[b,s,n]   -- std/moe.moe:38
-   ffn_p[b,s,n] = ffn_hidden_3[b,s,n] / ffn_hidden_4[b,s]   -- std/moe.moe:38 */
+   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40
+   ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_hidden_3[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
+   ffn_hidden_4[b,s] = sum[n] ffn_hidden_3[b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_hidden_3[b,s,n] / ffn_hidden_4[b,s]   -- std/moe.moe:42 */
 static void kernel_decode_4(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2,
         const float *restrict block_ffn_router, float *restrict ffn_p)
@@ -152,8 +152,8 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:58
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[b,s] > 0, ffn_total[b,s], 1)   -- std/moe.moe:59 */
+/* ffn_total[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[b,s] > 0, ffn_total[b,s], 1)   -- std/moe.moe:65 */
 static void kernel_decode_6(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
@@ -180,8 +180,8 @@ static void kernel_decode_7(const float *restrict expert_hidden, float *restrict
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:33
-   ffn_y[b,s,d] = 0   -- std/moe.moe:63 */
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:34
+   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 static void kernel_decode_8(const float *restrict act_y, const float *restrict expert_hidden_2,
         float *restrict expert_h, float *restrict ffn_y)
 {
@@ -198,8 +198,8 @@ static void kernel_decode_8(const float *restrict act_y, const float *restrict e
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[r,d]   -- std/moe.moe:63
-   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55 */
+        * expert_y[r,d]   -- std/moe.moe:72
+   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
 static void kernel_decode_9(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
@@ -299,43 +299,43 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 4) * 8, attention_v);
         kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:99 */
+                mask = causal, position)   -- std/attention.moe:102 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
                 cache_key_rotary_y + ((i * 32) * 4) * 8, cache_attention_v + ((i * 32) * 4) * 8, NULL, NULL,
                 attended, attended_lse);
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_decode_4(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2, block_ffn_router,
                 ffn_p);
-        /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:50 */
+        /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
         moec_top(1, 4, 1, 2, ffn_p, chosen);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[batch,s,n]; key = [n])
-                  -- std/moe.moe:50 */
+                  -- std/moe.moe:54 */
         moec_pack(&moec_options_decode_5, chosen, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_decode_6(ffn_p, chosen, ffn_weight);
         /* expert_hidden[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -343,7 +343,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden);
         kernel_decode_7(expert_hidden, act_y);
         /* expert_hidden_2[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -351,7 +351,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2);
         kernel_decode_8(act_y, expert_hidden_2, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
@@ -360,7 +360,7 @@ static void run_decode(const MoecRun *run)
         kernel_decode_9(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }
 
@@ -380,7 +380,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 74240,
      .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
     {.name = "block.{i}.ffn.router", .axes = "block,d,n", .block = MOEC_WEIGHTS, .offset = 74752,
-     .rank = 3, .shape = {4, 32, 4}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+     .rank = 3, .shape = {4, 32, 4}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.ffn.expert.up", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 76800,
      .rank = 4, .shape = {4, 4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
     {.name = "block.{i}.ffn.expert.gate", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 175104,

@@ -43,8 +43,8 @@ static const MoecProduct moec_products[] = {
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
-   balance[0] = 0   -- std/moe.moe:69
-   busiest[0] = 0   -- std/moe.moe:72
+   balance[0] = 0   -- std/moe.moe:78
+   busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -135,7 +135,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -167,10 +167,10 @@ static void kernel_train_4(long i, const float *restrict x_2, const float *restr
     }
 }
 
-/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:38
-   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:38
-   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:38
-   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38 */
+/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
+   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
 static void kernel_train_5(long i, const float *restrict ffn_logit, float *restrict ffn_hidden_3,
         float *restrict ffn_hidden_4, float *restrict ffn_p)
 {
@@ -202,11 +202,11 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:54
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:54
-   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:58
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:59
-   ffn_y[b,s,d] = 0   -- std/moe.moe:63 */
+/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
+   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
+   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 static void kernel_train_7(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total, float *restrict ffn_weight,
         float *restrict ffn_y)
@@ -266,7 +266,7 @@ static void kernel_train_8(long i, const float *restrict expert_hidden, float *r
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
 static void kernel_train_9(long i, const float *restrict act_y, const float *restrict expert_hidden_2,
         float *restrict expert_h)
 {
@@ -279,10 +279,10 @@ static void kernel_train_9(long i, const float *restrict act_y, const float *res
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[i,r,d]   -- std/moe.moe:63
-   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:69
-   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:69
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:72 */
+        * expert_y[i,r,d]   -- std/moe.moe:72
+   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
+   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81 */
 static void kernel_train_10(long i, const float *restrict ffn_p, const float *restrict ffn_load,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         float *restrict ffn_hidden_9, float *restrict ffn_hidden_10, const int32_t *restrict chosen_batch,
@@ -326,9 +326,9 @@ static void kernel_train_10(long i, const float *restrict ffn_p, const float *re
     ffn_hidden_10[0] = ffn_hidden_10_sum;
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
 static void kernel_train_11(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y, const float *restrict ffn_hidden_9, const float *restrict ffn_hidden_10,
         float *restrict balance, float *restrict busiest)
@@ -378,8 +378,8 @@ static void kernel_train_12(const float *restrict x_2, float *restrict final_nor
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:69
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:69 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
 static void kernel_train_13(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -403,15 +403,15 @@ static void kernel_train_13(const float *restrict logits, float *restrict hidden
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:69
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:69
-   balance_2 = balance[4]   -- std/moe.moe:69
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:69
-   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:69
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:69
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:64
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:69 */
+          -- std/decoder.moe:70
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
+   balance_2 = balance[4]   -- std/moe.moe:78
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:70
+   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
 static void kernel_train_14(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
         const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
@@ -497,7 +497,7 @@ static void kernel_train_15(const float *restrict x_2, const float *restrict fin
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:37
-   d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
+   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 static void kernel_train_16(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
@@ -521,12 +521,12 @@ static const MoecPack moec_options_train_17 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:69
-   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:69
-   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38
+/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
+   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
+   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1)   -- std/moe.moe:59
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33 */
+        1)   -- std/moe.moe:65
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:34 */
 static void kernel_train_18(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
         const float *restrict ffn_load, const float *restrict ffn_total, const float *restrict d_balance_3,
         float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2, float *restrict ffn_p_again,
@@ -557,11 +557,11 @@ static void kernel_train_18(long i, const float *restrict ffn_hidden_3, const fl
 }
 
 /* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
-          -- std/moe.moe:63
+          -- std/moe.moe:72
    d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
 static void kernel_train_19(long i, const float *restrict expert_hidden,
         const float *restrict expert_hidden_2, const float *restrict expert_y, const float *restrict d_x_2,
         float *restrict d_ffn_weight, float *restrict d_expert_y, const float *restrict ffn_weight_again,
@@ -594,7 +594,7 @@ static void kernel_train_19(long i, const float *restrict expert_hidden,
     }
 }
 
-/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
@@ -631,7 +631,7 @@ static void kernel_train_20(long i, const float *restrict x_3, const float *rest
 
 /* d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:33 */
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
 static void kernel_train_21(long i, const float *restrict expert_hidden,
         const float *restrict expert_hidden_2, const float *restrict d_expert_h,
         float *restrict d_expert_hidden_3)
@@ -649,18 +649,18 @@ static void kernel_train_21(long i, const float *restrict expert_hidden,
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:33
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:34
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:59
+          -- std/moe.moe:65
    d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:59
+        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
    d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
-        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:38
-   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:38
-   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:38
+        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
-          -- std/moe.moe:38
-   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:36 */
+          -- std/moe.moe:42
+   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
 static void kernel_train_22(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
         const float *restrict chosen, const float *restrict ffn_total, const float *restrict d_ffn_hidden_8,
         const float *restrict d_ffn_weight, float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit,
@@ -752,7 +752,7 @@ static void kernel_train_23(long i, const float *restrict x_3, const float *rest
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -796,9 +796,9 @@ static const MoecAttend moec_options_train_25 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:62 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 static void kernel_train_26(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -861,7 +861,7 @@ static void kernel_train_27(long i, const float *restrict x_2, const float *rest
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 static void kernel_train_28(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
@@ -1031,45 +1031,45 @@ static void run_train(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2,
                 block_attention_query + ((i * 32) * 4) * 8, attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2,
                 block_attention_value + ((i * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:99 */
+                mask = causal)   -- std/attention.moe:102 */
         moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
                 key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL, NULL,
                 attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 3, &moec_products[3], attended + (((i * 2) * 32) * 4) * 8,
                 block_attention_output + ((i * 4) * 8) * 32, attention_y);
         kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:36 */
+        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + (i * 32) * 4, ffn_logit);
         kernel_train_5(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
-        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:50 */
+        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + ((i * 2) * 32) * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:50 */
+                  -- std/moe.moe:54 */
         moec_pack(&moec_options_train_6, chosen + ((i * 2) * 32) * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_train_7(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
         /* expert_hidden[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1077,7 +1077,7 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden + (i * 128) * 48);
         kernel_train_8(i, expert_hidden, act_y);
         /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1085,7 +1085,7 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2 + (i * 128) * 48);
         kernel_train_9(i, act_y, expert_hidden_2, expert_h);
         /* expert_y[i,r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
@@ -1096,14 +1096,14 @@ static void run_train(const MoecRun *run)
         kernel_train_11(i, x_2, x_3, ffn_y, ffn_hidden_9, ffn_hidden_10, balance, busiest);
     }
     kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_13(logits, hidden_2, hidden_3);
     kernel_train_14(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
             loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:64 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:64 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_15(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
@@ -1112,7 +1112,7 @@ static void run_train(const MoecRun *run)
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:50 */
+                  -- std/moe.moe:54 */
         moec_pack(&moec_options_train_17, chosen + ((i * 2) * 32) * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
@@ -1122,14 +1122,14 @@ static void run_train(const MoecRun *run)
         kernel_train_19(i, expert_hidden, expert_hidden_2, expert_y, d_x_2, d_ffn_weight, d_expert_y,
                 ffn_weight_again, act_y_again, expert_h_again, chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_y, block_ffn_expert_down + ((i * 4) * 48) * 32, d_expert_h);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_expert_y[r,d] * expert_h_again[r,f]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
@@ -1138,14 +1138,14 @@ static void run_train(const MoecRun *run)
         kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_expert_h, d_expert_hidden_2,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, act_y_again);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
-                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_hidden_2, block_ffn_expert_up + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_hidden_2[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:33 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
@@ -1153,7 +1153,7 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + ((i * 4) * 32) * 48);
         kernel_train_21(i, expert_hidden, expert_hidden_2, d_expert_h, d_expert_hidden_3);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
-                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:33 */
+                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
@@ -1163,16 +1163,16 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
                 chosen_row_2, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:33 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:34 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_hidden_3, d_block_ffn_expert_gate + ((i * 4) * 32) * 48);
-        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:36 */
+        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
         moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + (i * 32) * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
-                  -- std/moe.moe:36 */
+                  -- std/moe.moe:40 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + (i * 32) * 4);
         kernel_train_23(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
@@ -1181,17 +1181,17 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
                 d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:115 */
+                  -- std/attention.moe:118 */
         moec_product(run, 11, &moec_products[11], attended + (((i * 2) * 32) * 4) * 8, d_x_3,
                 d_block_attention_output + ((i * 4) * 8) * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:99 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
         moec_attend_grad(&moec_options_train_25,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
@@ -1200,29 +1200,29 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:65 */
+                  -- std/attention.moe:67 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:65 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 4) * 8);
         kernel_train_26(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:66 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + ((i * 32) * 4) * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:62 */
+                  -- std/attention.moe:64 */
         moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:62 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
         kernel_train_27(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
@@ -1304,7 +1304,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 74240,
      .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
     {.name = "block.{i}.ffn.router", .axes = "block,d,n", .block = MOEC_WEIGHTS, .offset = 74752,
-     .rank = 3, .shape = {4, 32, 4}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
+     .rank = 3, .shape = {4, 32, 4}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.ffn.expert.up", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 76800,
      .rank = 4, .shape = {4, 4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
     {.name = "block.{i}.ffn.expert.gate", .axes = "block,n,d,f", .block = MOEC_WEIGHTS, .offset = 175104,

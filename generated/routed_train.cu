@@ -3,8 +3,8 @@
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
-   balance[0] = 0   -- std/moe.moe:69
-   busiest[0] = 0   -- std/moe.moe:72
+   balance[0] = 0   -- std/moe.moe:78
+   busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -105,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(128) attend_train_3(const float *q,
     moec_attend<options_train_3>(q, k, v, sink, documents, o, lse);
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:52
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -140,10 +140,10 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
     }
 }
 
-/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:38
-   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:38
-   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:38
-   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38 */
+/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
+   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
 extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_hidden_3, float *__restrict__ ffn_hidden_4, float *__restrict__ ffn_p)
 {
@@ -170,11 +170,11 @@ extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_
     moec_barrier();
 }
 
-/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:54
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:54
-   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:58
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:59
-   ffn_y[b,s,d] = 0   -- std/moe.moe:63 */
+/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
+   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
+   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ chosen, float *__restrict__ ffn_load, float *__restrict__ ffn_total,
         float *__restrict__ ffn_weight, float *__restrict__ ffn_y)
@@ -218,9 +218,9 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
 }
 
 /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:33
+        * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34
    act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33 */
+   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_hidden, float *__restrict__ expert_hidden_2,
@@ -238,10 +238,10 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[i,r,d]   -- std/moe.moe:63
-   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:69
-   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:69
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:72 */
+        * expert_y[i,r,d]   -- std/moe.moe:72
+   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
+   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81 */
 extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ ffn_load, const float *__restrict__ ffn_weight,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_hidden_9,
@@ -282,9 +282,9 @@ extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_
     moec_barrier();
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:55
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:69
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:72 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
 extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
         const float *__restrict__ ffn_y, const float *__restrict__ ffn_hidden_9,
         const float *__restrict__ ffn_hidden_10, float *__restrict__ balance, float *__restrict__ busiest)
@@ -337,8 +337,8 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
     moec_barrier();
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:69
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:69 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
 extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, float *__restrict__ hidden_2,
         float *__restrict__ hidden_3)
 {
@@ -366,14 +366,14 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, flo
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:69
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:69
-   balance_2 = balance[4]   -- std/moe.moe:69
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:69
-   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:72
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:69
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:69
-   d_balance_3[4] = loss_scale   -- std/moe.moe:69 */
+          -- std/decoder.moe:70
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
+   balance_2 = balance[4]   -- std/moe.moe:78
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:70
+   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
+   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
@@ -416,8 +416,8 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
     moec_barrier();
 }
 
-/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:64
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:69 */
+/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
 extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
@@ -503,12 +503,12 @@ extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
     }
 }
 
-/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:69
-   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:69
-   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:38
+/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
+   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
+   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1)   -- std/moe.moe:59
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:33
+        1)   -- std/moe.moe:65
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:34
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
@@ -555,9 +555,9 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ x_3
 }
 
 /* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
-          -- std/moe.moe:63
+          -- std/moe.moe:72
    d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34 */
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35 */
 extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ expert_y,
         const float *__restrict__ d_x_2, float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_y,
         const float *__restrict__ ffn_weight_again, const int32_t *__restrict__ chosen_batch_2,
@@ -584,13 +584,13 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ exp
     }
 }
 
-/* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:34
+/* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:35
    act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:33
-   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:33
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:33 */
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_18(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
@@ -617,18 +617,18 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:33
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:34
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:59
+          -- std/moe.moe:65
    d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:59
+        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
    d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
-        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:38
-   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:38
-   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:38
+        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
-          -- std/moe.moe:38
-   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:36 */
+          -- std/moe.moe:42
+   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
 extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
@@ -688,7 +688,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -721,7 +721,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:52
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -792,9 +792,9 @@ extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_22(cons
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64
+        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:62 */
+        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
@@ -885,7 +885,7 @@ extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2
     }
 }
 
-/* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:69 */
+/* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
 {
     moec_barrier();

@@ -1,4 +1,5 @@
-"""python3 tests/oracle/oracle.py [FAMILY...]: writes tests/oracle/expected/FAMILY.txt, which tests/unit/test_oracle.c reads.
+"""python3 tests/oracle/oracle.py [--write] [FAMILY...]: computes what tests/oracle/expected/FAMILY.txt holds, which
+tests/unit/test_oracle.c reads, and compares; with --write the files are written anew.
 
 Of every tensor: its name, number of axes and of elements, norm, a fixed random projection, and three elements. `gradient:` is of the loss
 with its auxiliary terms, `step:` the weight after ten steps of AdamW on one window (on both images), `decode` the logits of decoding.
@@ -13,6 +14,7 @@ from published import Weights, flow_matching, forward, losses, number, tokens, v
 from rows import FAMILIES
 
 BATCH, CONTEXT, STEPS = 2, 24, 10
+TOLERANCE = 1e-8  # another PyTorch or processor rounds sums otherwise; nine digits are written
 
 
 def line(name, tensor):
@@ -88,16 +90,53 @@ def describe(name, row):
     return out
 
 
+def apart(committed, computed):
+    """How far two lines differ, relative to the norm of the tensor or to the scalar; infinite where they name other things."""
+    old, new = committed.split(), computed.split()
+    names = 4 if old[0] == "tensor" else 2
+    if old[:names] != new[:names] or len(old) != len(new):
+        return math.inf
+    if old[0] not in ("tensor", "scalar"):
+        return 0.0
+    pairs = [(float(a), float(b)) for a, b in zip(old[names:], new[names:])]
+    scale = max(abs(pairs[0][0]), 1e-12)
+    return max(abs(a - b) for a, b in pairs) / scale
+
+
+def verdict(family, path, text):
+    """Prints how the committed file compares; True when it may stay as it is."""
+    with open(path) as file:
+        committed = file.read().splitlines()
+    if committed == text:
+        print(f"{family}: {len(text)} lines, identical to {path}")
+        return True
+    if len(committed) != len(text):
+        print(f"{family}: FAILED: {len(text)} lines were computed, {path} has {len(committed)}")
+        return False
+    gaps = [apart(*lines) for lines in zip(committed, text)]
+    worst = max(range(len(gaps)), key=gaps.__getitem__)
+    good = gaps[worst] <= TOLERANCE
+    print(f"{family}: {'within' if good else 'FAILED: beyond'} {TOLERANCE:g} of {path}; largest difference {gaps[worst]:.2g}, at")
+    print(f"    committed {committed[worst]}\n    computed  {text[worst]}")
+    return good
+
+
 def main():
     torch.manual_seed(0)
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "expected")
     os.makedirs(folder, exist_ok=True)
-    for family in sys.argv[1:] or FAMILIES:
+    write, good = "--write" in sys.argv, True
+    for family in [name for name in sys.argv[1:] if name != "--write"] or FAMILIES:
         text = [f"batch {BATCH}", f"context {CONTEXT}"]
         for name, row in FAMILIES[family]().items():
             text += describe(name, row)
-        with open(os.path.join(folder, family + ".txt"), "w") as file:
-            file.write("\n".join(text) + "\n")
+        path = os.path.join(folder, family + ".txt")
+        if write:
+            with open(path, "w") as file:
+                file.write("\n".join(text) + "\n")
+        else:
+            good = verdict(family, os.path.relpath(path), text) and good
+    sys.exit(0 if good else 1)
 
 
 main()

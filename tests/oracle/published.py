@@ -80,10 +80,10 @@ def rotate(x, base):
     return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
-def gate(w, path, row, at, y, x, log):
+def gate(w, path, row, at, y, x, log, after="projection"):
     """Y' = Y * act(X W) or Y + act(X W); y: batch, place, head, width (or batch, place, width at `out`)."""
     spec = row["gate"]
-    if spec is None or spec["at"] != at:
+    if spec is None or spec["at"] != at or spec["after"] != after:
         return y
     act, own = ACTIVATIONS[spec["act"]], tuple(y.shape[2:])
     if spec["reads"] == "itself":
@@ -95,7 +95,10 @@ def gate(w, path, row, at, y, x, log):
     elif spec["per"] == "head":
         score = act(x @ w.get(path + ".weight", x.shape[-1], own[0]))[..., None]
     else:
-        score = act(torch.einsum("btd,dhc->bthc", x, w.get(path + ".weight", x.shape[-1], *own)))
+        score = torch.einsum("btd,dhc->bthc", x, w.get(path + ".weight", x.shape[-1], *own))
+        if spec["average"] == "logits":
+            score = score.mean(2, keepdim=True)
+        score = act(score)
         if spec["per"] == "shared":
             score = score.mean(2, keepdim=True)
     log.setdefault("gate", []).append(score.mean())
@@ -117,6 +120,16 @@ def softmax_attention(row, q, k, v, log, best):
     return torch.einsum("bhij,bjhc->bihc", weight, v)
 
 
+def widen(w, path, row, k):
+    """Narrow keys to the width of a head: one matrix, one for each head, or a hidden layer."""
+    heads, kept, width, hidden = k.shape[2], k.shape[3], row["width"], row["widen_hidden"]
+    if hidden:
+        return F.silu(k @ w.get(path + ".up", kept, hidden)) @ w.get(path + ".down", hidden, width)
+    if row["widen_per_head"]:
+        return torch.einsum("bthj,hje->bthe", k, w.get(path + ".weight", heads, kept, width))
+    return k @ w.get(path + ".weight", kept, width)
+
+
 def attention(w, path, row, x, log, best):
     d, nq, nk, nv = row["dim"], row["q"], row["k"], row["v"]
     width, kept, value_width = row["width"], row["key_width"], row["width"]
@@ -133,13 +146,18 @@ def attention(w, path, row, x, log, best):
     q = gate(w, path + ".query_gate", row, "q", q, x, log)
     k = gate(w, path + ".key_gate", row, "k", k, x, log)
     v = gate(w, path + ".value_gate", row, "v", v, x, log)
+    if row["turn_kept"]:
+        k = rotate(k, row["base"])
     if kept < width:
-        k = k @ w.get(path + ".widen.weight", kept, width)
+        k = widen(w, path + ".widen", row, k)
     if row["qk_norm"]:
         q = rms_norm(q, w.get(path + ".query_norm.weight", width))
         k = rms_norm(k, w.get(path + ".key_norm.weight", width))
+    q = gate(w, path + ".query_gate", row, "q", q, x, log, after="norm")
+    k = gate(w, path + ".key_gate", row, "k", k, x, log, after="norm")
     if row["base"]:
-        q, k = rotate(q, row["base"]), rotate(k, row["base"])
+        q = rotate(q, row["base"])
+        k = k if row["turn_kept"] else rotate(k, row["base"])
     o = softmax_attention(row, q, k, v, log, best)
     if row["group_norm"]:
         o = rms_norm(o, w.get(path + ".out_norm.weight", value_width))
@@ -224,6 +242,9 @@ def mixture(w, path, row, x, log):
     weight = p
     if spec["renormalised"]:
         weight = p / (p * taken).sum(-1, keepdim=True)
+    if spec["grouped"]:
+        total = (p * taken).reshape(batch, places, groups, -1).sum(-1, keepdim=True)
+        weight = (p.reshape(batch, places, groups, -1) / total).reshape(p.shape)
     each = expert_weights(w, path, spec, lead, d)
     flat, y = x.reshape(-1, d), torch.zeros(batch * places, d, dtype=x.dtype)
     for i in range(n):

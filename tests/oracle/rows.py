@@ -8,18 +8,18 @@ ranks as StructMoE, experts, active, groups, shared, A and R as Complete-muE.
 def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False, norm="rms", **more):
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
     row.update(qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
-    row.update(probes=False, causal=True)
+    row.update(probes=False, causal=True, turn_kept=False, widen_hidden=0, widen_per_head=False)
     row.update(more)
     return row
 
 
-def gate(at, per="element", act="sigmoid", mode="multiply", reads="input"):
-    return dict(at=at, per=per, act=act, mode=mode, reads=reads)
+def gate(at, per="element", act="sigmoid", mode="multiply", reads="input", after="projection", average="scores"):
+    return dict(at=at, per=per, act=act, mode=mode, reads=reads, after=after, average=average)
 
 
 def mixture(experts, top, hidden, expert=None, **more):
     row = dict(experts=experts, top=top, hidden=hidden, expert=expert or dict(kind="swiglu"), groups=1, score="softmax")
-    row.update(renormalised=False, route=1, shared=0, multiplier=1, choice="token", balance=0.01, z=0)
+    row.update(renormalised=False, grouped=False, route=1, shared=0, multiplier=1, choice="token", balance=0.01, z=0)
     row.update(more)
     return row
 
@@ -37,6 +37,7 @@ def gated_attention():
         "sdpa_add": gate("sdpa", act="silu", mode="add"), "sdpa_silu": gate("sdpa", act="silu"),
         "itself": gate("sdpa", reads="itself"), "identity": gate("sdpa", act="identity", mode="add"),
         "no_input": gate("sdpa", reads="nothing"), "ns_sigmoid": gate("sdpa", act="ns_sigmoid"),
+        "logits": gate("sdpa", "shared", average="logits"), "k_after": gate("k", after="norm"),
     }
     for name, spec in gates.items():
         rows["moe_small_" + name] = moe(gate=spec)
@@ -78,6 +79,9 @@ def sigma():
     rows["gqa16_small_q_half"] = model(4, 4, augment=48, half=True)
     rows["gqa16_small_k4_half"] = model(2, 4, half=True)
     rows["gqa16_small_q_k4_half"] = model(2, 4, augment=48, half=True)
+    rows["gqa16_small_half_kept"] = model(4, 4, half=True, turn_kept=True)
+    rows["gqa16_small_half_mlp"] = model(4, 4, half=True, widen_hidden=16)
+    rows["gqa16_small_half_heads"] = model(4, 4, half=True, widen_per_head=True)
     return rows
 
 
@@ -119,6 +123,7 @@ def complete_mue():
         "mue_small_e8a4g2": moe(groups=2),
         "mue_small_e16a8g4s1": moe(16, 8, 12, groups=4, shared=12, multiplier=4 / 9),
         "mue_small_choice": moe(renormalised=False, route=1, choice="expert", balance=0),
+        "mue_small_grouped": moe(groups=2, renormalised=False, grouped=True, route=2),
     }
 
 

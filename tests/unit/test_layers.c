@@ -34,6 +34,9 @@ static const char *const models[] = {
     SMALL HEADS ", gate = { at = v, per = head } }",
     SMALL HEADS ", gate = { at = k, per = shared, act = silu } }",
     SMALL HEADS ", gate = { at = q, mode = add } }",
+    SMALL HEADS ", key_dim = 2, rotate = kept, gate = { at = k, after = norm }, qk_norm = true }",
+    SMALL HEADS ", key_dim = 2, widen = { hidden = 3, per = head } }",
+    SMALL HEADS ", gate = { at = sdpa, per = shared, average = logits } }",
     SMALL HEADS ", gate = { at = out, reads = itself } }",
     SMALL HEADS
     ", gate = [{ at = sdpa, reads = nothing }, { at = v, per = shared, act = identity }] }",
@@ -42,6 +45,8 @@ static const char *const models[] = {
     SMALL HEADS " }, " MIXTURE
                 ", score = sigmoid, shared = swiglu { hidden = 3 }, top = 1, steer = 0.1 }",
     SMALL HEADS " }, " MIXTURE ", choice = expert }",
+    SMALL HEADS " }, ffn = moe { experts = 6, top = 2, groups = 2, weights = grouped, expert = "
+                "swiglu { hidden = 5 } }",
     SMALL HEADS " }, ffn = moe { experts = 3, top = 1, balance = 0.2, "
                 "expert = lore_mlp { hidden = 5, lores = 4, top = 2, rank = 2 } }",
 };
