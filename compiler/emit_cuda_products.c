@@ -13,8 +13,10 @@
  */
 #include "emit.h"
 
-/* Threads of a block, rows and columns of a tile, as the templates want them. */
-enum { THREADS = 256, TILE = 64, ROUNDED_TILE = 128, MOST_GRID = 1 << 20 };
+/* Threads of a block, as the templates want them; blocks of a launch at most. */
+enum { THREADS = 256, MOST_GRID = 1 << 20 };
+/* What copies of 16 bytes need: lines of so many elements of bf16. */
+enum { PIECE = 8 };
 
 static long pieces(long count, long size) {
     return (count + size - 1) / size;
@@ -65,13 +67,47 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
 
 /* ---- products over packed rows ---- */
 
-static const char *tile_of(const Product *product) {
-    return product->rounded ? "MoecTileRounded" : "MoecTileExact";
+/* The template of a tile: its text, a part of the name of a kernel, its size. */
+typedef struct Tile {
+    const char *text, *name, *bounds;
+    long height, breadth;
+} Tile;
+
+/* Every line of an operand begins at a multiple of 16 bytes, wherever the others begin. */
+static bool has_pieces(const Expr *read) {
+    const Tensor *tensor = read->tensor;
+    if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
+    const Expr *last = read->args[tensor->rank - 1];
+    return tensor->axes[tensor->rank - 1]->size % PIECE == 0 && last->kind == EXPR_INDEX &&
+           !last->index->turn;
+}
+
+/* Tiles are as large as what they have to do, so that little of them stands idle. */
+static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    bool across = weight && product->b_k == 1;
+    long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
+    long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    return (Tile){
+        arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
+                     weight ? "true" : "false", across ? "true" : "false"),
+        arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
+        "MOEC_TILE_THREADS, 2", height, breadth};
+}
+
+static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
+    if (!contraction->product.rounded)
+        return (Tile){"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64};
+    if (has_pieces(contraction->a) && has_pieces(contraction->b))
+        return stored_tile(emitter, contraction);
+    return (Tile){"MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128};
 }
 
 /* A kernel that calls a template with `store`. */
-static void add_kernel(Emitter *emitter, const Contraction *contraction, const char *name,
-                       const Text *parameters, const char *store, const char *const *names) {
+static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                       const char *name, const Text *parameters, const char *store,
+                       const char *const *names) {
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     Text *out = emitter->out, tables = {.arena = emitter->arena};
     int indent = emitter->indent;
@@ -79,26 +115,26 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const c
     emitter->out = &emitter->functions;
     emitter->indent = 0;
     emit_line(emitter,
-              "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) "
+              "extern \"C\" __global__ void __launch_bounds__(%s) "
               "%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s)",
-              name, names[0], tables.text, type_name(contraction->a->tensor), names[4],
-              type_name(contraction->b->tensor), names[5], parameters->text);
+              tile->bounds, name, names[0], tables.text, type_name(contraction->a->tensor),
+              names[4], type_name(contraction->b->tensor), names[5], parameters->text);
     text_add(&emitter->functions, "{\n    moec_by_%s<%s>(%s, %s, %s, %s%s%s, %s, %s);\n}\n\n",
-             weight ? "weight" : "rows", tile_of(&contraction->product), names[0], names[1],
-             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5], store);
+             weight ? "weight" : "rows", tile->text, names[0], names[1], names[2],
+             weight ? "" : names[3], weight ? "" : ", ", names[4], names[5], store);
     emitter->out = out;
     emitter->indent = indent;
 }
 
 /* The kernel of all products of one sort that only store. */
-static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, Text *arguments) {
+static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                                Text *arguments) {
     static const char *const names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->arena}, parameters = {.arena = emitter->arena};
     text_add(&name, "rows_by_%s_%s",
-             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows",
-             contraction->product.rounded ? "rounded" : "exact");
+             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
     text_add(&parameters, "%s *c", type_name(tensors[2]));
@@ -107,15 +143,15 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     device_kernel(emitter, name.text);
     if (emitter->device_kernels->count > count)
         add_kernel(
-            emitter, contraction, name.text, &parameters,
+            emitter, contraction, tile, name.text, &parameters,
             arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
             names);
     return name.text;
 }
 
 /* A kernel of its own for a product with an epilogue. */
-static const char *own_kernel(Emitter *emitter, const Contraction *contraction, Kernel *epilogue,
-                              Text *arguments) {
+static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                              Kernel *epilogue, Text *arguments) {
     const char *names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
     int bindings = emitter->binding_count;
     for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
@@ -131,7 +167,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     add_equations(emitter, epilogue);
     emitter->out = out;
     emitter->indent = indent;
-    add_kernel(emitter, contraction, name, &functor.parameters, functor.text, names);
+    add_kernel(emitter, contraction, tile, name, &functor.parameters, functor.text, names);
     return name;
 }
 
@@ -144,6 +180,7 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     Text arguments = {.arena = emitter->arena};
+    const Tile tile = tile_of(emitter, contraction);
     long groups = product->batch[0], rows = contraction->relation->rows->size;
     text_add(&arguments, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
              groups, product->n, product->k, product->a_m,
@@ -154,12 +191,12 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     if (!weight) put_table(emitter, &arguments, contraction->gather_b);
     text_add(&arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
-    const char *kernel = epilogue ? own_kernel(emitter, contraction, epilogue, &arguments)
-                                  : plain_kernel(emitter, contraction, &arguments);
-    /* Every group may end in a tile that is not full. */
-    long size = product->rounded ? ROUNDED_TILE : TILE, columns = pieces(product->n, size);
-    long tiles = weight ? (pieces(rows, size) + (groups < rows ? groups : rows)) * columns
-                        : groups * pieces(product->k, size) * columns;
+    const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
+                                  : plain_kernel(emitter, contraction, &tile, &arguments);
+    /* As many as moec_by_weight, moec_by_rows give numbers to. */
+    long columns = pieces(product->n, tile.breadth), numbers = rows / tile.height + groups;
+    long tiles = weight ? (numbers < rows ? numbers : rows) * columns
+                        : groups * pieces(product->k, tile.height) * columns;
     long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
     emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
                 arguments.text);

@@ -3,6 +3,7 @@
  *
  * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/op.def, random numbers
  * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
+ *                product_stored.cuh: those of operands that lie in memory as bf16
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
  *                attention_rounded.cuh: the first two with tensor cores
@@ -17,6 +18,7 @@
 #include "shapes.h"
 
 #include "product.cuh"
+#include "product_stored.cuh"
 #include "rounding.cuh"
 #include "attention.cuh"
 #include "attention_rounded.cuh"

@@ -1,21 +1,24 @@
 /* product: matrix products in tiles, dense ones and those over packed rows.
  *
- * A tile is a struct with a size and `multiply`: sum[k] left(i, k) * right(k, j) for i < m, j < n, handed to
- * store(i, j, sum). left and right give the place of an element; left_along says that neighbours in memory differ in k (else
- * in i), right_along that they do as well (else in j).
+ * A tile is a struct with a size and `multiply`: sum[k] a[i,k] * b[k,j] for i < m, j < n, handed to store(i, j, sum). An
+ * operand is made of lines whose elements are neighbours in memory: left_along says that those of a are its rows (else a line
+ * for each k), right_along that those of b are its columns (else a line for each k). left(i) and right(i) give where line i
+ * begins.
  *
  * MoecTileExact   f32 throughout; 64 by 64, a thread has 4 by 4 sums
  * MoecTileRounded operands rounded to bf16 on their way into shared memory, products by tensor cores, sums in f32; 128 by 128
+ * MoecTileStored  (product_stored.cuh) operands that lie in memory as bf16, in lines that begin at multiples of 16 bytes
  */
 #ifndef MOEC_PRODUCT_CUH
 #define MOEC_PRODUCT_CUH
 
 #include "prelude.cuh"
+#include "shapes.h"
 
 enum { MOEC_TILE_THREADS = 256 };
 
 struct MoecTileExact {
-    enum { SIZE = 64, DEPTH = 16 };
+    enum { SIZE = 64, HEIGHT = SIZE, BREADTH = SIZE, DEPTH = 16 };
 
     template <class Left, class Right, class Store>
     MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
@@ -30,8 +33,9 @@ struct MoecTileExact {
                 const int at = thread + i * MOEC_TILE_THREADS;
                 const int ak = left_along ? at % 16 : at / 64, am = left_along ? at / 16 : at % 64;
                 const int bk = right_along ? at % 16 : at / 64, bn = right_along ? at / 16 : at % 64;
-                a[ak][am] = am < m && from + ak < depth ? *left(am, from + ak) : 0.0f;
-                b[bk][bn] = bn < n && from + bk < depth ? *right(from + bk, bn) : 0.0f;
+                const long k = from + ak, l = from + bk;
+                a[ak][am] = am < m && k < depth ? moec_load(left_along ? left(am)[k] : left(k)[am]) : 0.0f;
+                b[bk][bn] = bn < n && l < depth ? moec_load(right_along ? right(bn)[l] : right(l)[bn]) : 0.0f;
             }
             moec_barrier();
 #pragma unroll
@@ -86,15 +90,14 @@ struct MoecRoundedPart {
         for (int j = 0; j < 4; j++) four[j] = j < left ? moec_load(at[j]) : 0.0f;
     }
 
-    template <class Place>
-    __device__ __forceinline__ void read(long rows, long from, long depth, bool along, Place place) {
+    template <class Line>
+    __device__ __forceinline__ void read(long rows, long from, long depth, bool along, Line line) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const long row = row_of(i, along), k = from + k_of(i, along);
             const long left = along ? depth - k : rows - row;
             const bool there = row < rows && k < depth;
-            const auto *at = there ? place(row, k) : NULL;
-            read_four(x[i], at, there ? left : 0);
+            read_four(x[i], !there ? NULL : along ? line(row) + k : line(k) + row, there ? left : 0);
         }
     }
 
@@ -116,8 +119,36 @@ struct MoecRoundedPart {
     }
 };
 
+/* Hands the results of a tile to `store`, a warp 32 columns of a row at a time: results of tensor cores are spread over a
+ * warp in pieces of 8 bytes, which would touch memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns from
+ * `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
+#define MOEC_ROOM(down) ((down) < 2 ? 640 : 1280)
+template <int DOWN, class Store>
+MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int column, long m, long n, Store store) {
+    enum { STRIDE = 40, TWO = DOWN < 2 ? 1 : 2 };
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < DOWN; i += TWO) {
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < TWO * 4; j++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const float *two = sum[i + j / 4][j % 4] + 2 * half;
+                float *at = room + (j / 4 * 16 + lane / 4 + half * 8) * STRIDE + j % 4 * 8 + lane % 4 * 2;
+                *(float2 *)at = make_float2(two[0], two[1]);
+            }
+        __syncwarp();
+        const long rows = moec_least(16 * TWO, m - row - 16 * i);
+        if (column + lane < n) {
+#pragma unroll 4
+            for (int j = 0; j < rows; j++) store(row + 16 * i + j, column + lane, room[j * STRIDE + lane]);
+        }
+    }
+}
+
 struct MoecTileRounded {
-    enum { SIZE = 128, DEPTH = 32, STRIDE = MoecRoundedPart::STRIDE };
+    enum { SIZE = 128, HEIGHT = SIZE, BREADTH = SIZE, DEPTH = 32, STRIDE = MoecRoundedPart::STRIDE };
 
     /* A warp has 64 rows and 32 columns: 4 by 4 results of 16 by 8. */
     MOEC_DEVICE void multiply_part(const uint16_t *a, const uint16_t *b, float sum[4][4][4]) {
@@ -141,38 +172,29 @@ struct MoecTileRounded {
     template <class Left, class Right, class Store>
     MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
                               Store store) {
-        __shared__ __align__(16) uint16_t a[2][SIZE * STRIDE], b[2][SIZE * STRIDE];
-        const auto across = [&](long column, long k) { return right(k, column); };
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+        __shared__ __align__(16) uint16_t parts[4][SIZE * STRIDE]; /* of a, of b, by turns */
+        const int warp = threadIdx.x / 32;
         MoecRoundedPart x, y;
         float sum[4][4][4] = {};
         if (depth > 0) {
             x.read(m, 0, depth, left_along, left);
-            y.read(n, 0, depth, right_along, across);
+            y.read(n, 0, depth, right_along, right);
         }
         int turn = 0;
         for (long from = 0; from < depth; from += DEPTH, turn ^= 1) {
             /* The other half is still being read by those who are behind. */
-            x.write(a[turn], left_along);
-            y.write(b[turn], right_along);
+            x.write(parts[turn], left_along);
+            y.write(parts[2 + turn], right_along);
             moec_barrier();
             if (from + DEPTH < depth) {
                 x.read(m, from + DEPTH, depth, left_along, left);
-                y.read(n, from + DEPTH, depth, right_along, across);
+                y.read(n, from + DEPTH, depth, right_along, right);
             }
-            multiply_part(a[turn], b[turn], sum);
+            multiply_part(parts[turn], parts[2 + turn], sum);
         }
         moec_barrier();
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-#pragma unroll
-                for (int part = 0; part < 4; part++) {
-                    const int row = warp / 4 * 64 + 16 * i + lane / 4 + part / 2 * 8;
-                    const int column = warp % 4 * 32 + 8 * j + lane % 4 * 2 + part % 2;
-                    if (row < m && column < n) store(row, column, sum[i][j][part]);
-                }
+        moec_hand_out<4>(sum, (float *)(void *)parts + warp * MOEC_ROOM(4), warp / 4 * 64, warp % 4 * 32, m, n, store);
+        moec_barrier();
     }
 };
 
@@ -180,18 +202,19 @@ struct MoecTileRounded {
 
 template <class Tile, class Element, class Result>
 MOEC_DEVICE void moec_dense(const MoecProduct &product, const Element *a, const Element *b, Result *c) {
-    const long rows = moec_pieces(product.m, Tile::SIZE), columns = moec_pieces(product.n, Tile::SIZE);
+    const long rows = moec_pieces(product.m, Tile::HEIGHT), columns = moec_pieces(product.n, Tile::BREADTH);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
+    const bool a_along = product.a_k == 1, b_along = product.b_k == 1;
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
-        const long m = tile / columns % rows * Tile::SIZE, n = tile % columns * Tile::SIZE;
+        const long m = tile / columns % rows * Tile::HEIGHT, n = tile % columns * Tile::BREADTH;
         const long j = tile / columns / rows % product.batch[1], i = tile / columns / rows / product.batch[1];
         const Element *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
         const Element *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
         Result *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
         Tile::multiply(
-            product.m - m, product.n - n, product.k, product.a_k == 1, product.b_k == 1,
-            [&](long row, long k) { return x + row * product.a_m + k * product.a_k; },
-            [&](long k, long column) { return y + k * product.b_k + column * product.b_n; },
+            product.m - m, product.n - n, product.k, a_along, b_along,
+            [&](long line) { return x + line * (a_along ? product.a_m : product.a_k); },
+            [&](long line) { return y + line * (b_along ? product.b_n : product.b_k); },
             [&](long row, long column, float sum) {
                 Result *at = z + row * product.c_m + column;
                 moec_store(at, product.accumulate ? moec_load(*at) + sum : sum);
@@ -220,51 +243,66 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
 
 /* ---- over packed rows ---- */
 
-/* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). The tiles of a group follow those of the
- * groups before it; there may be more blocks than tiles. */
-template <class Tile, class Store>
+/* The tiles of all groups have numbers; some numbers have no tile. A group begins after the full tiles of the rows before it
+ * and one more for each group before it, so that its number needs no counting. Where there are more groups than rows, the
+ * number is that of the tile's first row. */
+struct MoecRowTile {
+    long group, first, rows; /* rows: 0 when there is no such tile */
+};
+
+MOEC_DEVICE long moec_row_tiles(long rows, long groups, long size) {
+    return moec_least(rows, rows / size + groups);
+}
+
+MOEC_DEVICE MoecRowTile moec_row_tile(const int32_t *group, long groups, long size, long number) {
+    const bool by_row = group[groups] < group[groups] / size + groups;
+    long low = 0, high = groups; /* the last group that begins at the number or before */
+    while (high - low > 1) {
+        const long middle = (low + high) / 2;
+        const long begins = by_row ? group[middle] : group[middle] / size + middle;
+        if (begins <= number)
+            low = middle;
+        else
+            high = middle;
+    }
+    const long begin = group[low], end = group[low + 1];
+    const long first = by_row ? number : begin + (number - begin / size - low) * size;
+    const bool there = first < end && (first - begin) % size == 0;
+    return MoecRowTile{low, first, there ? moec_least(size, end - first) : 0};
+}
+
+/* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). There may be fewer blocks than tiles. */
+template <class Tile, class Left, class Right, class Store>
 MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                const float *a, const float *b, Store store) {
-    const long columns = moec_pieces(grouped.n, Tile::SIZE);
-    for (long task = moec_block();; task += moec_blocks()) {
-        long tile = task / columns, g = 0;
-        for (; g < grouped.groups; g++) {
-            const long tiles = moec_pieces(group[g + 1] - group[g], Tile::SIZE);
-            if (tile < tiles) break;
-            tile -= tiles;
-        }
-        if (g == grouped.groups) return;
-        const long first = group[g] + tile * Tile::SIZE, n = task % columns * Tile::SIZE;
-        const float *y = b + g * grouped.b_group + n * grouped.b_n;
+                                const Left *a, const Right *b, Store store) {
+    const long columns = moec_pieces(grouped.n, Tile::BREADTH);
+    const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
+    const bool b_along = grouped.b_k == 1;
+    for (long task = moec_block(); task < tasks; task += moec_blocks()) {
+        const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        if (tile.rows == 0) continue;
+        const long first = tile.first, n = task % columns * Tile::BREADTH;
+        const Right *y = b + tile.group * grouped.b_group + n * grouped.b_n;
         Tile::multiply(
-            group[g + 1] - first, grouped.n - n, grouped.k, true, grouped.b_k == 1,
-            [&](long row, long k) {
-                const long at = a_gather != NULL ? a_gather[first + row] : first + row;
-                return a + at * grouped.a_row + k;
-            },
-            [&](long k, long column) { return y + k * grouped.b_k + column * grouped.b_n; },
+            tile.rows, grouped.n - n, grouped.k, true, b_along,
+            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
+            [&](long line) { return y + line * (b_along ? grouped.b_n : grouped.b_k); },
             [&](long row, long column, float sum) { store(first + row, n + column, sum); });
     }
 }
 
 /* sum[r in g] a[A(r),k] * b[B(r),n], handed to store(g, k, n, sum); an empty group gives 0. */
-template <class Tile, class Store>
+template <class Tile, class Left, class Right, class Store>
 MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                              const int32_t *b_gather, const float *a, const float *b, Store store) {
-    const long rows = moec_pieces(grouped.k, Tile::SIZE), columns = moec_pieces(grouped.n, Tile::SIZE);
+                              const int32_t *b_gather, const Left *a, const Right *b, Store store) {
+    const long rows = moec_pieces(grouped.k, Tile::HEIGHT), columns = moec_pieces(grouped.n, Tile::BREADTH);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks()) {
-        const long g = tile / columns / rows, k = tile / columns % rows * Tile::SIZE;
-        const long n = tile % columns * Tile::SIZE, first = group[g];
+        const long g = tile / columns / rows, k = tile / columns % rows * Tile::HEIGHT;
+        const long n = tile % columns * Tile::BREADTH, first = group[g];
         Tile::multiply(
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
-            [&](long row, long r) {
-                const long at = a_gather != NULL ? a_gather[first + r] : first + r;
-                return a + at * grouped.a_row + k + row;
-            },
-            [&](long r, long column) {
-                const long at = b_gather != NULL ? b_gather[first + r] : first + r;
-                return b + at * grouped.b_k + n + column;
-            },
+            [&](long r) { return a + (a_gather != NULL ? a_gather[first + r] : first + r) * grouped.a_row + k; },
+            [&](long r) { return b + (b_gather != NULL ? b_gather[first + r] : first + r) * grouped.b_k + n; },
             [&](long row, long column, float sum) { store(g, k + row, n + column, sum); });
     }
 }

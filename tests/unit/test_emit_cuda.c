@@ -117,7 +117,8 @@ static void load_host(const char *text, Loaded *loaded) {
 
 static void load_device(const char *text, Loaded *loaded) {
     static const char *const names[] = {"kernels.cuh",   "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "rounding.cuh", "abi.h"};
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",
+                                        "product_stored.cuh", "rounding.cuh", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
     char path[256];

@@ -107,7 +107,8 @@ static double seconds(void) {
 
 static void compile(const char *text, const char *architecture, const char *what) {
     static const char *const names[] = {"kernels.cuh", "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "rounding.cuh", "abi.h"};
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",
+                                        "product_stored.cuh", "rounding.cuh", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
     char path[256], option[64];

@@ -1,0 +1,156 @@
+/* product_stored: the tile for operands that lie in memory as bf16.
+ *
+ * A tile has ROWS by WIDTH results. DEPTH terms of its sums at a time are a stage: both operands come into shared memory by
+ * copies that go on by themselves, several stages ahead of the products. An operand is made of lines whose neighbours are
+ * next to each other in memory: its rows (of the right one: its columns) when it lies `along` the sum, else one line for
+ * each term. Where a line begins the caller says, so that gathered rows cost nothing; what is missing at an edge is 0.
+ *
+ * In shared memory the pieces of 16 bytes of a line are permuted so that a warp reads without conflicts of banks: eight
+ * lines of a matrix at one place of theirs lie in eight different pieces of 128 bytes.
+ *
+ * Lines begin at multiples of 16 bytes.
+ */
+#ifndef MOEC_PRODUCT_STORED_CUH
+#define MOEC_PRODUCT_STORED_CUH
+
+#include "product.cuh"
+
+/* One operand in shared memory: SIZE rows (or columns) by DEPTH terms. */
+template <int SIZE, bool ALONG> struct MoecStoredPart {
+    enum {
+        DEPTH = 32,
+        PIECE = 8, /* elements of 16 bytes */
+        ELEMENTS = SIZE * DEPTH,
+        LENGTH = ALONG ? DEPTH : SIZE, /* of a line */
+        PIECES = LENGTH / PIECE,
+        LINES = ELEMENTS / LENGTH,
+        STEP = 256 / PIECES, /* lines that all threads copy at once */
+        COUNT = LINES / STEP /* lines of a thread */
+    };
+
+    static __device__ __forceinline__ int place(int line, int piece) {
+        const int turn = ALONG ? line / 2 % 4 : line % 8;
+        return line * LENGTH + (piece ^ turn) * PIECE;
+    }
+
+    /* The lines of this thread where they lie along the sum: they stay the same from stage to stage. */
+    const MoecBf16 *lines[ALONG ? COUNT : 1];
+
+    template <class Line> __device__ __forceinline__ void begin(long size, Line line) {
+        if (!ALONG) return;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            const int row = (int)threadIdx.x / PIECES + i * STEP;
+            lines[ALONG ? i : 0] = row < size ? line(row) : NULL;
+        }
+    }
+
+    /* Asks for the terms from `from` on. */
+    template <class Line>
+    __device__ __forceinline__ void copy(MoecBf16 *to, long size, long from, long depth, Line line) const {
+        const int piece = (int)threadIdx.x % PIECES;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            const int number = (int)threadIdx.x / PIECES + i * STEP;
+            const MoecBf16 *at = NULL;
+            long left = 0;
+            if (ALONG) {
+                at = lines[ALONG ? i : 0];
+                left = at != NULL ? depth - from - piece * PIECE : 0;
+                at += from + piece * PIECE;
+            } else if (from + number < depth) {
+                left = size - piece * PIECE;
+                if (left > 0) at = line(from + number) + piece * PIECE;
+            }
+            left = left < 0 ? 0 : left > PIECE ? PIECE : left;
+            moec_copy_async(to + place(number, piece), at, (int)left * 2);
+        }
+    }
+
+    /* A matrix of 16 by 16 for a left operand: rows from `row` on, terms from `k` on. */
+    static __device__ __forceinline__ void left(unsigned *result, const MoecBf16 *from, int row, int k) {
+        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
+        if (ALONG)
+            moec_load_matrices(result, from + place(row + second + in, (k + third) / PIECE));
+        else
+            moec_load_matrices_turned(result, from + place(k + third + in, (row + second) / PIECE));
+    }
+
+    /* Two matrices of 16 by 8 for a right operand: columns from `column` on. */
+    static __device__ __forceinline__ void right(unsigned *result, const MoecBf16 *from, int column, int k) {
+        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
+        if (ALONG)
+            moec_load_matrices(result, from + place(column + third + in, (k + second) / PIECE));
+        else
+            moec_load_matrices_turned(result, from + place(k + second + in, (column + third) / PIECE));
+    }
+};
+
+template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTileStored {
+    typedef MoecStoredPart<ROWS, LEFT_ALONG> Left;
+    typedef MoecStoredPart<WIDTH, RIGHT_ALONG> Right;
+    enum {
+        HEIGHT = ROWS,
+        BREADTH = WIDTH,
+        DEPTH = Left::DEPTH,
+        STAGE = Left::ELEMENTS + Right::ELEMENTS,
+        STAGES = 49152 / 2 / STAGE < 4 ? 49152 / 2 / STAGE : 4,
+        ACROSS = WIDTH / 32, /* warps side by side */
+        DOWN = ROWS * ACROSS / 8 / 16
+    };
+    static_assert(STAGES * STAGE * 2 >= 8 * MOEC_ROOM(DOWN) * 4, "room to hand out the results");
+
+    static __device__ __forceinline__ void multiply_stage(float sum[DOWN][4][4], const MoecBf16 *stage, int row, int column) {
+        const MoecBf16 *a = stage, *b = stage + Left::ELEMENTS;
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += 16) {
+            unsigned left[DOWN][4], right[2][4];
+#pragma unroll
+            for (int i = 0; i < DOWN; i++) Left::left(left[i], a, row + 16 * i, k);
+#pragma unroll
+            for (int j = 0; j < 2; j++) Right::right(right[j], b, column + 16 * j, k);
+#pragma unroll
+            for (int i = 0; i < DOWN; i++)
+#pragma unroll
+                for (int j = 0; j < 4; j++) moec_mma(sum[i][j], left[i], right[j / 2] + j % 2 * 2);
+        }
+    }
+
+    template <class LeftLine, class RightLine, class Store>
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left, RightLine right, Store store) {
+        __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
+        const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN, column = warp % ACROSS * 32;
+        const int turns = (int)moec_pieces(depth, DEPTH);
+        float sum[DOWN][4][4] = {};
+        Left x;
+        Right y;
+        x.begin(m, left);
+        y.begin(n, right);
+        for (int i = 0; i < STAGES - 1; i++) {
+            if (i < turns) {
+                x.copy(stages[i], m, (long)i * DEPTH, depth, left);
+                y.copy(stages[i] + Left::ELEMENTS, n, (long)i * DEPTH, depth, right);
+            }
+            moec_copy_commit();
+        }
+        int now = 0, next = STAGES - 1;
+        for (int i = 0; i < turns; i++) {
+            moec_copy_wait<STAGES - 2>();
+            moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
+            if (i + STAGES - 1 < turns) {
+                x.copy(stages[next], m, (long)(i + STAGES - 1) * DEPTH, depth, left);
+                y.copy(stages[next] + Left::ELEMENTS, n, (long)(i + STAGES - 1) * DEPTH, depth, right);
+            }
+            moec_copy_commit();
+            multiply_stage(sum, stages[now], row, column);
+            now = now + 1 == STAGES ? 0 : now + 1;
+            next = next + 1 == STAGES ? 0 : next + 1;
+        }
+        moec_copy_wait<0>();
+        moec_barrier();
+        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, m, n, store);
+        moec_barrier();
+    }
+};
+
+#endif
