@@ -66,7 +66,7 @@ static bool sums_in_turns(const Contraction *product) {
 static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
     Arena *arena = storage->program->arena;
     const Contraction *product = unit_product(storage->program, statement);
-    bool rounds = product && product->product.rounded && product->kind == CONTRACTION_PRODUCT;
+    bool rounds = product && product->product.rounded;
     List reads = {0};
     reads_of(arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {

@@ -15,6 +15,9 @@
 
 #include "product.cuh"
 
+/* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other stores. */
+#define MOEC_STORED_BOUNDS MOEC_TILE_THREADS, 2
+
 /* One operand in shared memory: SIZE rows (or columns) by DEPTH terms. */
 template <int SIZE, bool ALONG> struct MoecStoredPart {
     enum {
