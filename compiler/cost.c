@@ -31,6 +31,7 @@ typedef struct Costing {
     List families;    /* Family * */
     Axis *words;      /* the axis of the vocabulary that tokens look up, or NULL */
     const char *path; /* of the layer whose weights were read last */
+    const char **makers; /* by tensor: the path when it was computed */
     const Statement *repeat;
     double arithmetic, attention; /* of the whole program */
 } Costing;
@@ -195,6 +196,34 @@ static double attend_cost(const Statement *statement) {
     return each * keys * queries;
 }
 
+/* The innermost layer that holds both, or NULL. */
+static const char *common_path(Arena *arena, const char *a, const char *b) {
+    if (!a || !b) return a ? a : b;
+    size_t same = 0, end = 0;
+    for (;; same++) {
+        if ((!a[same] || a[same] == '.') && (!b[same] || b[same] == '.')) end = same;
+        if (a[same] != b[same] || !a[same]) break;
+    }
+    return end ? arena_copy(arena, a, end) : NULL;
+}
+
+/* An attention has no weights: it belongs to the layer around those that made what it reads. */
+static const char *attend_path(const Costing *costing, const Statement *statement) {
+    const char *path = NULL;
+    for (int i = 0; i < statement->inputs.count; i++) {
+        const Expr *read = statement->inputs.items[i];
+        path = common_path(costing->arena, path, costing->makers[read->tensor->id]);
+    }
+    return path ? path : costing->path;
+}
+
+static void remember_maker(Costing *costing, const Statement *statement) {
+    if (statement->kind == STATEMENT_LOOP)
+        costing->makers[statement->target->tensor->id] = costing->path;
+    for (int i = 0; statement->kind == STATEMENT_CALL && i < statement->outputs.count; i++)
+        costing->makers[((Expr *)statement->outputs.items[i])->tensor->id] = costing->path;
+}
+
 static void add_statement(Costing *costing, Statement *statement) {
     double counted = 0;
     bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
@@ -203,6 +232,7 @@ static void add_statement(Costing *costing, Statement *statement) {
         counted = loop_cost(statement);
     } else if (attends) {
         counted = attend_cost(statement);
+        costing->path = attend_path(costing, statement);
     } else if (statement->call == CALL_TOP) {
         counted = (double)tensor_elements(((Expr *)statement->inputs.items[0])->tensor);
     }
@@ -210,6 +240,7 @@ static void add_statement(Costing *costing, Statement *statement) {
     counted *= (double)turns / costing->tokens;
     *(attends ? &costing->attention : &costing->arithmetic) += counted;
     if (costing->path) add_layer(costing, costing->path, turns, (LayerCost){.flops = counted});
+    remember_maker(costing, statement);
 }
 
 static void add_block(Costing *costing, const Block *block, const Statement *repeat) {
@@ -231,6 +262,8 @@ Cost *cost(Arena *arena, Program *forward) {
     if (forward->sequence) costing.tokens *= (double)forward->sequence->size;
     costing.active = arena_alloc(arena, (size_t)forward->tensors.count * sizeof *costing.active);
     for (int i = 0; i < forward->tensors.count; i++) costing.active[i] = -1;
+    size_t tensors = (size_t)forward->tensors.count + 1;
+    costing.makers = arena_alloc(arena, tensors * sizeof *costing.makers);
     add_block(&costing, &forward->body, NULL);
     add_parameters(&costing);
     list_layers(&costing);
