@@ -2,42 +2,54 @@
 #include "checkpoint.h"
 #include "commands.h"
 #include "complain.h"
+#include "examples.h"
 #include "measure.h"
 #include "seconds.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+static void tell(const Data *data, const Evaluation *found, double seconds, bool json, long step) {
+    bool apart = data->record > 0; /* the loss of examples has no bits */
+    uint64_t count = apart ? data->count / data->record : found->tokens;
+    const char *what = apart ? "examples" : "tokens";
+    double bits = found->nats / log(2);
+    if (json) {
+        json_t *object = json_pack("{s:f}", "loss", found->nats);
+        if (!apart)
+            json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
+                                json_real(bits));
+        json_object_set_new(object, what, json_integer((json_int_t)count));
+        json_object_set_new(object, "seconds", json_real(seconds));
+        json_object_set_new(object, "step", json_integer((json_int_t)step));
+        json_dumpf(object, stdout, JSON_INDENT(2));
+        puts("");
+        json_decref(object);
+        return;
+    }
+    char unit[48] = "";
+    if (!apart)
+        snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
+    printf("loss %.4f%s  on %" PRIu64 " %s, weights of step %ld\n", found->nats, unit, count, what,
+           step);
+}
+
 static bool measure(Call *forward, const char *path, bool json, long step) {
-    const MoecTensor *foreign = call_foreign_input(forward);
-    if (foreign)
-        return complain("moec eval feeds tokens only", "the input '%s' is not read from a text",
-                        foreign->name);
-    Data *data = data_open(path, call_vocabulary(forward));
+    Data *data = examples_open(path, forward);
     if (!data) return false;
     uint64_t context = (uint64_t)call_context(forward);
+    /* Windows of tokens share one token, examples nothing. */
+    uint64_t stride = data->record ? data->record : context;
     Evaluation found;
     double began = seconds_now();
     bool good = data->count > context ||
                 complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                          path, data->count, context + 1);
-    good = good && measure_loss(forward, data, 0, context, (data->count - 1) / context, &found);
-    if (good) {
-        double bits = found.nats / log(2);
-        const char *unit = data->bytes ? "bits_per_byte" : "bits_per_token";
-        if (json) {
-            json_t *object = json_pack("{s:f, s:f, s:I, s:f, s:I}", "loss", found.nats, unit, bits,
-                                       "tokens", (json_int_t)found.tokens, "seconds",
-                                       seconds_now() - began, "step", (json_int_t)step);
-            json_dumpf(object, stdout, JSON_INDENT(2));
-            puts("");
-            json_decref(object);
-        } else {
-            printf("loss %.4f  %.4f %s  on %" PRIu64 " tokens, weights of step %ld\n", found.nats,
-                   bits, data->bytes ? "bits/byte" : "bits/token", found.tokens, step);
-        }
-    }
+    good = good && measure_loss(forward, data, 0, stride,
+                                (data->count - !data->record) / stride, &found);
+    if (good) tell(data, &found, seconds_now() - began, json, step);
     data_close(data);
     return good;
 }
@@ -49,7 +61,7 @@ int command_eval(int argc, char **argv) {
     TextList sets = {0};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &path,
-         "text, llm.c tokens, a folder or a quoted pattern of them"},
+         "as for moec train: text, llm.c tokens, or a file of examples"},
         {OPTION_FLAG, "--json", NULL, &json, "loss, bits_per_byte, tokens, step as JSON"},
         {OPTION_TEXT, "--device", "NAME", &name, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets,

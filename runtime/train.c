@@ -336,7 +336,7 @@ int command_train(int argc, char **argv) {
     Options options = {.device = "cpu", .steps = -1, .seed = -1};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &options.data,
-         "text, llm.c tokens, a folder or a quoted pattern of them"},
+         "text, llm.c tokens, a folder or a quoted pattern of them; examples (safetensors)"},
         {OPTION_TEXT, "--out", "DIR", &options.out,
          "receives last.safetensors, best.safetensors, log.jsonl"},
         {OPTION_TEXT, "--val", "PATH", &options.validation,

@@ -85,10 +85,21 @@ cp -r "$work/straight" "$work/damaged"
 head -c 20000 "$work/straight/last.safetensors" > "$work/damaged/last.safetensors"
 refuses "a checkpoint cut off" "not a sound safetensors file" train damaged --resume --steps 70
 cp "$work/straight/last.safetensors" "$work/damaged/last.safetensors"
-printf x | dd of="$work/damaged/last.safetensors" bs=1 seek=30000 conv=notrunc 2> /dev/null
+place=$(($(wc -c < "$work/damaged/last.safetensors") - 104))
+printf xxxx | dd of="$work/damaged/last.safetensors" bs=1 seek=$place conv=notrunc 2> /dev/null
 refuses "a changed checkpoint" "its checksum does not match" train damaged --resume --steps 70
 
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
 refuses "too little data" "a window takes" train short --set train.context=100000
 refuses "no data" "there is no data at" train missing --data "$work/nothing"
+
+# Models of images learn from examples, and are measured on them.
+cc -O1 -o "$work/shapes" examples/shapes.c -lm && "$work/shapes" draw 200 "$work/images" || fail "no images"
+images="models/dit.moe:dit_small --data $work/images --set layers=1 --set train.batch=4 --steps 2"
+# shellcheck disable=SC2086 # one word an argument
+moec train $images --out "$work/drawing" > "$work/log" 2>&1 || fail "images do not train"
+moec eval "$work/drawing" --data "$work/images" > "$work/log" 2>&1 || fail "a model of images is not measured"
+grep -q 'on 200 examples' "$work/log" || fail "the measure does not count examples"
+eval_text() { moec eval "$work/drawing" --data "$work/text" > "$work/log" 2>&1; }
+refuses "a text for images" "a safetensors file that holds 'image'" eval_text
