@@ -218,7 +218,7 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows);
 void device_parameters(Emitter *emitter, Text *parameters, Text *arguments);
 /* How the loops of one kernel are shared out, and the text of them. */
 typedef struct Launch {
-    const char *grid; /* blocks, as C text */
+    const char *grid; /* blocks, as C text; NULL: as many as there are pieces of parameters */
     int block;        /* threads of a block */
 } Launch;
 

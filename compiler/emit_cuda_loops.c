@@ -246,8 +246,12 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
     emitter->out = out;
 }
 
-static void open_turns(Emitter *emitter, Sharing sharing, const char *turns) {
-    if (sharing == THREADS_ALONE) {
+/* piece: each block has turns of its own. */
+static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, bool piece) {
+    if (piece) {
+        emit_line(emitter, "for (long turn = moec_thread(); turn < %s; turn += moec_threads()) {",
+                  turns);
+    } else if (sharing == THREADS_ALONE) {
         emit_line(emitter, "for (long turn = moec_first(); turn < %s; turn += moec_step()) {",
                   turns);
     } else if (sharing == SHARED_IN_BLOCK) {
@@ -269,14 +273,14 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    open_turns(emitter, sharing, turns_text(emitter, nest, turns));
+    open_turns(emitter, sharing, turns_text(emitter, nest, turns), elements);
     emit_inside(emitter, last, length, sharing, &body);
     emit_places(emitter, loops, length, "turn", &body);
     text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
 
     long inside = turns_inside(last);
-    if (elements) return (Launch){"(unsigned)((elements + 255) / 256)", 256};
+    if (elements) return (Launch){NULL, 256};
     if (sharing == THREADS_ALONE) {
         int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
         return (Launch){blocks_for(emitter, turns, threads), threads};

@@ -915,10 +915,37 @@ extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
    m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
    v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
    weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
-extern "C" __global__ void update_step(float *weight, const float *gradient, float *state_0, float *state_1, long elements,
-                                       const float *scalars)
+static __device__ const MoecShare update_shares[] = {
+    {0, 0, 2048, 1}, /* embedding */
+    {1, 2048, 128, 0}, /* block_attention_norm_weight */
+    {2, 2176, 4096, 1}, /* block_attention_query */
+    {3, 6272, 4096, 1}, /* block_attention_key */
+    {4, 10368, 4096, 1}, /* block_attention_value */
+    {5, 14464, 4096, 1}, /* block_attention_output */
+    {6, 18560, 128, 0}, /* block_ffn_norm_weight */
+    {7, 18688, 512, 1}, /* block_ffn_router */
+    {8, 19200, 24576, 1}, /* block_ffn_expert_up */
+    {11, 43776, 24576, 1}, /* block_ffn_expert_gate */
+    {14, 68352, 24576, 1}, /* block_ffn_expert_down */
+    {17, 92928, 32, 0}, /* final_norm_weight */
+    {18, 92960, 2048, 1}, /* unembedding */
+};
+
+extern "C" __global__ void update_step(float *moec_weights, const float *moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
+                                       const float *moec_numbers)
 {
-    float *const state[] = {state_0, state_1};
+    int moec_at = 0; /* the last share that begins here or before */
+    for (int step = 8; step > 0; step /= 2)
+        if (moec_at + step < 13 && update_shares[moec_at + step].block <= moec_block())
+            moec_at += step;
+    const MoecShare moec_share = update_shares[moec_at];
+    const long moec_before = (moec_block() - moec_share.block) * 8192;
+    const long moec_from = moec_share.first + moec_before;
+    const long elements = moec_least(moec_share.count - moec_before, 8192);
+    float *const weight = moec_weights + moec_from;
+    const float *const gradient = moec_gradients + moec_from;
+    const float *const scalars = moec_numbers + moec_share.matrix * 4;
+    float *const state[] = {moec_state_0 + moec_from, moec_state_1 + moec_from};
     const float *const lr = scalars + 0;
     const float *const step_2 = scalars + 1;
     const float *const matrix = scalars + 2;
@@ -927,7 +954,7 @@ extern "C" __global__ void update_step(float *weight, const float *gradient, flo
     float *const v = state[1];
     float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_2[0]));
     float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_2[0]));
-    for (long turn = moec_first(); turn < elements; turn += moec_step()) {
+    for (long turn = moec_thread(); turn < elements; turn += moec_threads()) {
         const long elements_2 = turn;
         const float clip_at = clip[0];
         const float lr_at = lr[0];

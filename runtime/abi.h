@@ -116,8 +116,10 @@ typedef struct MoecUpdate {
     int state_count;
     const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "matrix", "clip" (factor of the gradient) */
     int scalar_count;
-    /* programs for a device, where `run` is NULL: the same, launched; `state` is an array of the host, all else the device's */
-    void (*launch)(const MoecHost *host, float *weight, const float *gradient, float *const *state, long n,
+    /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients and each of `states` (an
+     * array of the host) are whole blocks of the device; scalars are the device's, twice: for parameters that are no
+     * matrices, then, from scalar_count on, for those that are */
+    void (*launch)(const MoecHost *host, float *weights, const float *gradients, float *const *states,
                    const float *scalars);
 } MoecUpdate;
 

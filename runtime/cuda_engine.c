@@ -66,10 +66,8 @@ static CudaPointer seed_place(const CudaEngine *engine) {
     return sum_place(engine) + 64;
 }
 
-static CudaPointer scalars_place(const CudaEngine *engine, int matrix) {
-    size_t count =
-        engine->base.table->update ? (size_t)engine->base.table->update->scalar_count : 0;
-    return seed_place(engine) + 64 + (matrix ? sizeof(float) * count : 0);
+static CudaPointer scalars_place(const CudaEngine *engine) {
+    return seed_place(engine) + 64;
 }
 
 /* ---- what a program is lent ---- */
@@ -320,19 +318,11 @@ bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, doub
 
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
-    const MoecTable *table = engine->base.table;
-    const MoecUpdate *update = table->update;
-    float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
-    for (int i = 0; i < table->parameter_count; i++) {
-        const MoecTensor *tensor = &table->parameters[i];
-        size_t offset = tensor->offset / sizeof(float);
-        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
-        update->launch(&engine->base.host, given->weights + offset, given->gradients + offset,
-                       moments, (long)tensor_count(tensor),
-                       (const float *)(uintptr_t)scalars_place(engine, tensor->matrix));
-    }
-    free(moments);
-    if (given->rounded) table->round(&engine->base.host, given->weights, given->rounded);
+    engine->base.table->update->launch(&engine->base.host, given->weights, given->gradients,
+                                       given->moments,
+                                       (const float *)(uintptr_t)scalars_place(engine));
+    if (given->rounded)
+        engine->base.table->round(&engine->base.host, given->weights, given->rounded);
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
@@ -350,7 +340,7 @@ bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
         memcpy(scalars + (size_t)kind * count, given->scalars, sizeof *scalars * count);
         if (matrix >= 0) scalars[(size_t)kind * count + (size_t)matrix] = (float)kind;
     }
-    bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine, 0),
+    bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
                                         scalars, sizeof *scalars * 2 * count);
     free(scalars);
     const CaptureKey key = {.what = update};

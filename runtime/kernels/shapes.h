@@ -32,4 +32,11 @@ typedef struct MoecGroupedOnDevice {
     int accumulate;
 } MoecGroupedOnDevice;
 
+/* A parameter among the blocks of threads of the optimizer: they take so many elements each, from the first one on. */
+typedef struct MoecShare {
+    long block;        /* the first of its blocks */
+    long first, count; /* its elements in the block of weights */
+    int matrix;
+} MoecShare;
+
 #endif

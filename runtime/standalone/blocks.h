@@ -8,10 +8,11 @@
 /* NULL when there is no memory; never NULL for 0 bytes. */
 void *block_new(size_t bytes);
 void block_free(void *block);
-/* Runs a graph, and the optimizer on one parameter (see MoecUpdate); both are done when they return. */
+/* Runs a graph, and the optimizer on all parameters; both are done when they return. Pointers are whole blocks, each of
+ * `states` is laid out like the weights; scalars are update->scalar_count numbers for parameters that are no matrices, then
+ * those for parameters that are. */
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
-void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
-                const float *scalars);
+void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars);
 /* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the table has no such function. */
 void weights_round(const MoecTable *table, const float *weights, void *rounded);
 /* Elements of a tensor. */

@@ -11,8 +11,6 @@ extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SCALARS = 64 };
-
 /* Nothing can be done when a device fails: what it was to compute is lost. */
 static void check(cudaError_t error, const char *what) {
     if (error == cudaSuccess)
@@ -57,12 +55,13 @@ extern "C" void weights_round(const MoecTable *table, const float *weights, void
 }
 
 /* The numbers stay where they are until the device has read them. */
-extern "C" void update_run(const MoecUpdate *update, float *weight, const float *gradient, float *const *state, long n,
+extern "C" void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states,
                            const float *scalars) {
     static float *numbers;
+    size_t bytes = 2 * (size_t)table->update->scalar_count * sizeof *numbers;
     if (!numbers)
-        check(cudaMallocManaged((void **)&numbers, MOST_SCALARS * sizeof *numbers), "no memory on the device");
-    memcpy(numbers, scalars, (size_t)update->scalar_count * sizeof *numbers);
-    update->launch(&host, weight, gradient, state, n, numbers);
+        check(cudaMallocManaged((void **)&numbers, bytes + 4), "no memory on the device");
+    memcpy(numbers, scalars, bytes);
+    table->update->launch(&host, weights, gradients, states, numbers);
     check(cudaDeviceSynchronize(), "the device failed");
 }

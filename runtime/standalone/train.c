@@ -111,26 +111,19 @@ static double square_sum(const float *values, size_t count) {
 
 static void update_all(Trainer *trainer, long step, double rate, double factor) {
     const MoecUpdate *update = trainer->update;
-    float *scalars = calloc((size_t)update->scalar_count + 1, sizeof *scalars);
-    float **moments = calloc((size_t)update->state_count + 1, sizeof *moments);
-    for (int p = 0; scalars && moments && p < moec_table.parameter_count; p++) {
-        const MoecTensor *tensor = &moec_table.parameters[p];
-        size_t offset = tensor->offset / sizeof(float);
-        for (int i = 0; i < update->scalar_count; i++) {
-            const char *name = update->scalar_names[i];
-            scalars[i] = (float)(strcmp(name, "lr") == 0       ? rate
-                                 : strcmp(name, "step") == 0   ? (double)step + 1
-                                 : strcmp(name, "steps") == 0  ? (double)trainer->wishes.steps
-                                 : strcmp(name, "clip") == 0   ? factor
-                                 : strcmp(name, "matrix") == 0 ? (double)tensor->matrix
-                                                               : 0);
-        }
-        for (int i = 0; i < update->state_count; i++)
-            moments[i] = trainer->moments[i] + offset;
-        update_run(update, trainer->weights + offset, trainer->gradients + offset, moments, (long)block_count(tensor), scalars);
+    float *scalars = calloc(2 * (size_t)update->scalar_count + 1, sizeof *scalars);
+    for (int i = 0; scalars && i < 2 * update->scalar_count; i++) {
+        const char *name = update->scalar_names[i % update->scalar_count];
+        scalars[i] = (float)(strcmp(name, "lr") == 0       ? rate
+                             : strcmp(name, "step") == 0   ? (double)step + 1
+                             : strcmp(name, "steps") == 0  ? (double)trainer->wishes.steps
+                             : strcmp(name, "clip") == 0   ? factor
+                             : strcmp(name, "matrix") == 0 ? (double)(i / update->scalar_count)
+                                                           : 0);
     }
+    if (scalars)
+        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars);
     free(scalars);
-    free(moments);
 }
 
 /* One optimizer step; *loss is the mean over its micro-batches. */
