@@ -157,36 +157,52 @@ static Statement *only_writer(const Block *block, const Tensor *tensor) {
     return writer && !statement_is_scatter(writer) ? writer : NULL;
 }
 
+typedef enum Known { UNKNOWN, FOLLOWS, DOES_NOT } Known;
+
 typedef struct Follow {
     Decode *decode;
     const Region *region;
+    Known *known; /* by tensor->id: a residual stream is read twice in each layer */
     bool all;
 } Follow;
 
-static bool follows(Decode *decode, const Tensor *tensor, const Region *region);
+static bool tensor_follows(Follow *follow, const Tensor *tensor);
 
 static void check_follows(Expr *expr, void *data) {
     Follow *follow = data;
-    if (expr->kind != EXPR_READ) return;
+    if (expr->kind != EXPR_READ || !follow->all) return;
     int dimension = dimension_of(expr->tensor, follow->decode->step);
     if (dimension < 0) {
         /* what is computed within the turn but not place by place is at hand; so are weights */
         return;
     }
-    if (expr->args[dimension]->kind != EXPR_INDEX ||
-        !follows(follow->decode, expr->tensor, follow->region))
+    if (expr->args[dimension]->kind != EXPR_INDEX || !tensor_follows(follow, expr->tensor))
         follow->all = false;
+}
+
+static bool value_follows(const Follow *follow, const Tensor *tensor) {
+    if (tensor->cached) return true;
+    if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
+    const Statement *writer = only_writer(follow->region->block, tensor);
+    if (!writer || summed_places(writer, follow->decode->step)) return false;
+    Follow inner = *follow;
+    inner.all = true;
+    expr_walk(writer->value, check_follows, &inner);
+    return inner.all; /* also what depends on the number of the place alone */
+}
+
+static bool tensor_follows(Follow *follow, const Tensor *tensor) {
+    Known *known = &follow->known[tensor->id];
+    if (*known == UNKNOWN) *known = value_follows(follow, tensor) ? FOLLOWS : DOES_NOT;
+    return *known == FOLLOWS;
 }
 
 /* Whether the tensor can be had from what `cache` was said of. */
 static bool follows(Decode *decode, const Tensor *tensor, const Region *region) {
-    if (tensor->cached) return true;
-    if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
-    const Statement *writer = only_writer(region->block, tensor);
-    if (!writer || summed_places(writer, decode->step)) return false;
-    Follow follow = {decode, region, true};
-    expr_walk(writer->value, check_follows, &follow);
-    return follow.all; /* also what depends on the number of the place alone */
+    size_t count = (size_t)decode->program->tensors.count;
+    Follow follow = {.decode = decode, .region = region};
+    follow.known = arena_alloc(decode->program->arena, count * sizeof *follow.known);
+    return tensor_follows(&follow, tensor);
 }
 
 typedef struct Again {
