@@ -356,6 +356,7 @@ static Value *equation_value(Elaborator *e, const Node *node)
     if (node->kids[0]) {
         if (!check_left(e, node, expr)) return value_error(e, node->span);
         Value *own = value_tensor(e, expr, equation->left, equation->left_count, node->span);
+        own->lse = value->lse;
         Value *adopted = adopt(e, node->name, own, equation->left, equation->left_count, node->span);
         if (adopted) return adopted;
         if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */

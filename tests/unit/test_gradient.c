@@ -302,8 +302,11 @@ static void test_reductions(void **state) {
 
 /* ---- attention ---- */
 
+/* What is read of an attention. */
+enum { OUTPUT = 1, NORMALISER = 2 };
+
 static Tensor *make_attend(Maker *maker, Block *block, Axis **axes, Expr *const *operands,
-                           AttendOptions options) {
+                           AttendOptions options, int reads) {
     Axis *b = axes[0], *s = axes[1], *h = axes[3], *c = axes[7];
     Tensor *o = MAKE(maker, "o", ROLE_TEMP, b, s, h, c),
            *lse = MAKE(maker, "lse", ROLE_TEMP, b, s, h);
@@ -312,13 +315,18 @@ static Tensor *make_attend(Maker *maker, Block *block, Axis **axes, Expr *const 
     for (int i = 0; i < 3 + options.sink; i++)
         list_push(maker->program->arena, &call->inputs, operands[i]);
     Expr *eb = operands[0]->args[0], *es = operands[0]->args[1], *eh = operands[0]->args[2];
-    list_push(maker->program->arena, &call->outputs,
-              AT(maker, o, eb, es, eh, at_index(maker, make_index(maker, c))));
-    list_push(maker->program->arena, &call->outputs, AT(maker, lse, eb, es, eh));
-    return o;
+    Expr *read = AT(maker, o, eb, es, eh, at_index(maker, make_index(maker, c))),
+         *normaliser = AT(maker, lse, eb, es, eh);
+    list_push(maker->program->arena, &call->outputs, read);
+    list_push(maker->program->arena, &call->outputs, normaliser);
+    if (reads == OUTPUT) return o;
+    if (reads == NORMALISER) return lse;
+    Tensor *both = MAKE(maker, "both", ROLE_TEMP, b, s, h, c);
+    set(maker, expr_read(maker->program, both, read->args), plus(maker, read, normaliser));
+    return both;
 }
 
-static void make_attention(Maker *maker) {
+static void make_attention(Maker *maker, int reads) {
     Axis *b = make_axis(maker, "b", 2), *s = make_axis(maker, "s", 5),
          *t = make_axis(maker, "t", 5);
     Axis *h = make_axis(maker, "h", 4), *hk = make_axis(maker, "hk", 2),
@@ -341,12 +349,26 @@ static void make_attention(Maker *maker) {
     AttendOptions options = {
         .mask = MASK_WINDOW, .window = 3, .scale = 0.8, .cap = 2, .sink = true};
     make_loss(maker, make_attend(maker, maker->block, (Axis *[]){b, s, t, h, hk, hv, e, c},
-                                 operands, options));
+                                 operands, options, reads));
+}
+
+static void make_attention_output(Maker *maker) {
+    make_attention(maker, OUTPUT);
+}
+
+static void make_attention_normaliser(Maker *maker) {
+    make_attention(maker, NORMALISER);
+}
+
+static void make_attention_both(Maker *maker) {
+    make_attention(maker, OUTPUT | NORMALISER);
 }
 
 static void test_attention(void **state) {
     (void)state;
-    check_all(make_attention, 4);
+    check_all(make_attention_output, 4);
+    check_all(make_attention_both, 4);
+    check_all(make_attention_normaliser, 4);
 }
 
 /* ---- repeats ---- */
