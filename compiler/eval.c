@@ -96,12 +96,14 @@ static void store(Eval *eval, Step *step, const double *values, int count) {
     eval_offsets(eval, target, count, offsets);
     for (int j = 0; j < count; j++) {
         if (offsets[j] < 0) continue;
-        if (target->rounds)
-            target->real[offsets[j]] = eval_round(values[j]);
-        else if (target->real)
-            target->real[offsets[j]] = adds ? target->real[offsets[j]] + values[j] : values[j];
-        else
+        if (target->ints) {
             target->ints[offsets[j]] = (adds ? target->ints[offsets[j]] : 0) + (long)values[j];
+            continue;
+        }
+        double *at = &target->real[offsets[j]];
+        *at = adds ? *at + values[j] : values[j];
+        if (adds && eval->noise != 0) eval_disturb(eval, at, 1);
+        if (target->rounds) *at = eval_round(*at);
     }
 }
 
@@ -162,6 +164,7 @@ static void run_loop(Eval *eval, Step *step) {
     }
     do {
         double result = run_inner(eval, step);
+        if (eval->noise != 0) eval_disturb(eval, &result, 1);
         store(eval, step, &result, 1);
     } while (advance(eval, step, 0, step->outer_count));
 }

@@ -25,6 +25,8 @@ struct Eval {
     long at[MAX_SLOTS];  /* their values */
     int running;         /* the slot that a strip runs over, or -1 */
     const char *message; /* why the run stopped */
+    double noise;        /* values are off by up to this share of themselves */
+    uint64_t noise_state;
 };
 
 /* A subscript that is neither a plain index nor a number. */
@@ -76,5 +78,9 @@ typedef struct View {
 View eval_view(Eval *eval, const Expr *operand);
 void eval_call(Eval *eval, const Statement *statement);
 void eval_pack(Eval *eval, const Statement *statement);
+
+/* Noise on values, and on what a call gave. */
+void eval_disturb(Eval *eval, double *values, int count);
+void eval_disturb_results(Eval *eval, const Statement *call);
 
 #endif

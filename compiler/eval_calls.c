@@ -381,4 +381,5 @@ void eval_call(Eval *eval, const Statement *statement) {
         eval_pack(eval, statement);
         break;
     }
+    if (eval->noise != 0) eval_disturb_results(eval, statement);
 }

@@ -127,3 +127,8 @@ const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch)
 {
     return eval_run(eval->eval, seed, last_micro_batch);
 }
+
+void moec_eval_noise(MoecEval *eval, double share, uint64_t seed)
+{
+    eval_noise(eval->eval, share, seed);
+}

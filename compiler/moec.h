@@ -77,6 +77,9 @@ MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);
 bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count);
 bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count);
 const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch); /* NULL or a message */
+/* The runs that follow have every value off by up to `share` of itself, others with each seed: what rounding of that size
+ * does to results. 0: exact again. */
+void moec_eval_noise(MoecEval *eval, double share, uint64_t seed);
 void moec_eval_free(MoecEval *eval);
 
 #endif

@@ -75,6 +75,9 @@ long *eval_int(Eval *eval, const Tensor *tensor);
 /* Returns NULL, or a message (a token outside the vocabulary, with its place). */
 const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch);
 void eval_free(Eval *eval);
+/* The runs that follow have every value off by up to `share` of itself: what rounding of that size does to results.
+ * Others with each seed; 0: exact again. */
+void eval_noise(Eval *eval, double share, uint64_t seed);
 
 /* ---- program to text ---- */
 

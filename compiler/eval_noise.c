@@ -1,0 +1,45 @@
+/* eval_noise: the same program with every value a little off.
+ *
+ * Whoever computes with rounded numbers changes each value that he makes by a share of at most half a unit in the
+ * last place. How far that moves a result is a property of the program and its data: a sum that cancels, a
+ * normaliser next to zero. Runs with noise of that size measure it, and rounding may then be held against it.
+ * Whole numbers stay as they are: they have no rounding, and subscripts are made of them.
+ */
+#include "eval.h"
+
+#include <math.h>
+
+/* A number in -1 .. 1. */
+static double next_noise(Eval *eval) {
+    uint64_t z = eval->noise_state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
+}
+
+void eval_disturb(Eval *eval, double *values, int count) {
+    for (int i = 0; i < count; i++)
+        if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * next_noise(eval);
+}
+
+static void disturb_view(Eval *eval, const View *view, int dimension, double *part) {
+    if (dimension == view->rank) {
+        eval_disturb(eval, part, 1);
+        return;
+    }
+    for (long i = 0; i < view->size[dimension]; i++)
+        disturb_view(eval, view, dimension + 1, part + i * view->stride[dimension]);
+}
+
+void eval_disturb_results(Eval *eval, const Statement *call) {
+    for (int i = 0; i < call->outputs.count; i++) {
+        View view = eval_view(eval, call->outputs.items[i]);
+        if (view.real) disturb_view(eval, &view, 0, view.real);
+    }
+}
+
+/* eval_noise: from now on values are off by up to `share` of themselves, others with each seed; 0: exact again. */
+void eval_noise(Eval *eval, double share, uint64_t seed) {
+    eval->noise = share;
+    eval->noise_state = seed * 0x2545F4914F6CDD1Du;
+}
