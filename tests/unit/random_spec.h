@@ -1,0 +1,333 @@
+/* random_spec: a seed to the text of a model.
+ *
+ * Sizes that divide nothing evenly, uneven heads, gates, routes inside routes, and a layer of random equations. What a spec
+ * holds follows from its seed alone. Every function is static.
+ */
+#ifndef RANDOM_SPEC_H
+#define RANDOM_SPEC_H
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SPEC_BYTES = 32768 };
+
+typedef struct Random {
+    uint64_t state;
+} Random;
+
+static uint64_t draw(Random *random) {
+    uint64_t z = random->state += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static long between(Random *random, long low, long high) {
+    return low + (long)(draw(random) % (uint64_t)(high - low + 1));
+}
+
+static int chance(Random *random, long percent) { return between(random, 1, 100) <= percent; }
+
+/* A number in -1 .. 1. */
+static double spread(Random *random) { return (double)(draw(random) >> 11) * 0x1p-52 - 1; }
+
+#define PICK(random, ...)                                                                                              \
+    ((const char *const[]){__VA_ARGS__})[draw(random) % (sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))]
+
+typedef struct Spec {
+    char text[SPEC_BYTES];
+    size_t length;
+    Random random;
+    int causal; /* may be decoded */
+    long context, vocabulary, batch, dim;
+} Spec;
+
+static void add(Spec *spec, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(Spec *spec, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(spec->text + spec->length, SPEC_BYTES - spec->length, format, arguments);
+    va_end(arguments);
+    spec->length += (size_t)written;
+}
+
+/* ---- a layer of random equations ---- */
+
+/* Right sides over earlier tensors A and B of axes [s,f]; N is the number of the equation, K a number from 1 to 3. */
+static const char *const causal_sides[] = {
+    "tanh(A[s,f]) + B[s,f]",
+    "sigmoid(A[s,f]) * B[s,f]",
+    "A[s,f] * c[f] - B[s,f]",
+    "where(A[s,f] > 0.1, A[s,f], 0.5 * B[s,f])",
+    "softmax[f](A[s,f]) * B[s,f]",
+    "A[s,f] * rsqrt((mean[f] B[s,f] * B[s,f]) + 0.01)",
+    "A[s - K,f] + 0.5 * B[s,f]",
+    "(max[f] A[s,f]) * B[s,f]",
+    "(min[f] A[s,f]) - B[s,f]",
+    "A[s,f] - (logsumexp[f] B[s,f])",
+    "exp(0 - A[s,f] ^ 2) + B[s,f]",
+    "sum[r] (sum[f] A[s,f] * w[f,r]) * u[r,f] + B[s,f]",
+    "sin(A[s,f]) * (1 + abs(B[s,f]))",
+    "(sum[f in nearN] A[s,f] * B[s,f]) + B[s,f]",
+    "nearN[s,f] * A[s,f] + B[s,f]",
+    "sum[f in nearN] (sum[r] A[s,f] * w[f,r] * e[r])",
+    "A[s,(f + 3) % size(f)] + silu(B[s,f])",
+    "gelu(A[s,f]) + B[s,f] * (s + 1) / 16",
+    "(sum[g] A[s,g] * m[g,f]) - B[s,f]",
+    "min(A[s,f], B[s,f]) + max(A[s,f], 0.3)",
+    "stop(A[s,f]) * B[s,f] + sign(A[s,f])",
+    "where(A[s,f] > 0 and not (B[s,f] > 0.5), cos(A[s,f]), B[s,f])",
+    "log(1 + B[s,f] * B[s,f]) + sqrt(abs(A[s,f]) + 0.1)",
+    "A[0,f] * c[f] + B[s,f] * softplus(A[s,f])",
+    "A[s,f] / (1 + abs(B[s,f])) + erf(B[s,f])",
+    "A[s - K,f] * B[s - 1,f] + A[s,where(f < 2, f, 0)]",
+    "(mean[r] (sum[f] A[s,f] * w[f,r]) * e[r]) + B[s,f]",
+    "floor(A[s,f]) * 0.1 + relu2(B[s,f])",
+    "look@lookN(A)[s,f] + B[s,f]",
+};
+
+/* The same of which no single step can be decoded. */
+static const char *const other_sides[] = {
+    "A[s + K,f] + 0.5 * B[s,f]",
+    "(mean[s] A[s,f]) + B[s,f]",
+    "A[s,f] - (max[s] B[s,f])",
+    "softmax[s](A[s,f]) * B[s,f]",
+    "where(uniform() < 0.25, 0, A[s,f]) + B[s,f]",
+    "A[s,f] + 0.3 * normal() * B[s,f]",
+    "(sum[s in farN] A[s,f]) * 0.1 + B[s,f]",
+    "(mean[batch,s] A[s,f]) * B[s,f]",
+};
+
+#define ANY_OF(random, list) list[draw(random) % (sizeof(list) / sizeof *(list))]
+
+/* t<i>[s,f] from earlier ones. */
+static void add_equation(Spec *spec, long i) {
+    Random *random = &spec->random;
+    int other = !spec->causal && chance(random, 40);
+    const char *side = other ? ANY_OF(random, other_sides) : ANY_OF(random, causal_sides);
+    long a = between(random, 0, i - 1), b = between(random, 0, i - 1), by = between(random, 0, i - 1);
+    if (strstr(side, "nearN")) add(spec, "  near%ld[s,f] = top[f](t%ld[s,f], %ld)\n", i, by, between(random, 1, 2));
+    if (strstr(side, "farN")) add(spec, "  far%ld[s,f] = top[s](t%ld[s,f], 2)\n", i, by);
+    add(spec, "  t%ld[s,f] = ", i);
+    for (const char *at = side; *at; at++) {
+        if (*at == 'A' || *at == 'B')
+            add(spec, "t%ld", *at == 'A' ? a : b);
+        else if (*at == 'N')
+            add(spec, "%ld", i);
+        else if (*at == 'K')
+            add(spec, "%ld", between(random, 1, 3));
+        else
+            add(spec, "%c", *at);
+    }
+    add(spec, "\n");
+}
+
+/* Numbers that training moves without a gradient, or that are logged. */
+static void add_extras(Spec *spec, long last) {
+    Random *random = &spec->random;
+    if (chance(random, 15))
+        add(spec,
+            "  state centre[f] = 0.1\n  update centre[f] = 0.9 * centre[f] + 0.1 * (mean[batch,s] t%ld[s,f])\n"
+            "  z[s,f] = t%ld[s,f] - centre[f]\n",
+            between(random, 0, last), last);
+    else
+        add(spec, "  z[s,f] = t%ld[s,f]\n", last);
+    if (chance(random, 15)) add(spec, "  aux extra = 0.01 * (mean[batch,s,f] t%ld[s,f] ^ 2)\n", between(random, 0, last));
+    if (chance(random, 15)) add(spec, "  probe largest = max[batch,s,f] abs(t%ld[s,f])\n", between(random, 0, last));
+}
+
+static void add_layer(Spec *spec) {
+    Random *random = &spec->random;
+    long count = between(random, 2, 6);
+    add(spec, "layer look(x[s,f]) -> y[s,f] {\n  axis h = 2\n  axis c = %ld\n", between(random, 1, 4));
+    add(spec, "  param q[f,h,c], v[f,c], out[h,c,f]\n");
+    add(spec, "  a[s,h,c] = sum[f] x[s,f] * q[f,h,c]\n  one[s,c] = sum[f] x[s,f] * v[f,c]\n");
+    add(spec, "  o[s,h,c] = attend(a, a, a; %s)\n", PICK(random, "mask = causal", "mask = window, window = 3"));
+    add(spec, "  y[s,f] = sum[h,c] (o[s,h,c] * one[s,c] + 0.3 * o.lse[s,h]) * out[h,c,f]\n}\n\n");
+    add(spec, "layer made(x[s,d]) -> y[s,d] {\n  option size: int = 5\n  axis f = size\n  axis r = %ld\n",
+        between(random, 1, 4));
+    add(spec, "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n"
+              "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n");
+    for (long i = 1; i <= count; i++) add_equation(spec, i);
+    add_extras(spec, count);
+    add(spec, "  y[s,d] = sum[f] z[s,f] * b[f,d]\n}\n\n");
+}
+
+/* ---- attention ---- */
+
+static void add_gate(Spec *spec) {
+    Random *random = &spec->random;
+    const char *at = PICK(random, "sdpa", "v", "k", "q", "out");
+    int out = strcmp(at, "out") == 0;
+    add(spec, "{ at = %s, per = %s, act = %s, mode = %s", at, out ? "element" : PICK(random, "element", "head", "shared"),
+        PICK(random, "sigmoid", "silu", "ns_sigmoid", "identity", "tanh"), PICK(random, "multiply", "add"));
+    if (chance(random, 25)) add(spec, ", reads = %s", out ? "itself" : PICK(random, "nothing", "itself"));
+    if (chance(random, 25)) add(spec, ", average = logits");
+    if (chance(random, 25)) add(spec, ", after = norm");
+    add(spec, " }");
+}
+
+static long divisor(Random *random, long of) {
+    long one = between(random, 1, of);
+    while (of % one) one--;
+    return one;
+}
+
+/* Heads of any numbers that may be shared; key_dim below head_dim widens kept keys. */
+static void add_heads(Spec *spec) {
+    Random *random = &spec->random;
+    long width = between(random, 1, 8);
+    int turns = chance(random, 70) && width > 1;
+    if (turns && chance(random, 60)) width += width % 2;
+    long heads = between(random, 1, 8);
+    add(spec, "    heads = { q = %ld, k = %ld, v = %ld }\n", heads, divisor(random, heads), divisor(random, heads));
+    add(spec, "    head_dim = %ld\n    value_dim = %ld\n", width, between(random, 1, 7));
+    if (!turns)
+        add(spec, "    rotary = none\n");
+    else if (width % 2 || chance(random, 30))
+        add(spec, "    rotary = { dim = 2, base = %ld }\n", between(random, 10, 10000));
+    if (width > 1 && chance(random, 15)) {
+        add(spec, "    key_dim = %ld\n", between(random, 1, width - 1));
+        add(spec, "    widen = { per = %s, hidden = %s }\n", PICK(random, "shared", "head"), PICK(random, "0", "3"));
+    }
+    if (chance(random, 15)) add(spec, "    augment = augment { hidden = 5, residual = %s }\n", PICK(random, "true", "false"));
+}
+
+static void add_attention(Spec *spec) {
+    Random *random = &spec->random;
+    add(spec, "  attention = {\n");
+    add_heads(spec);
+    long gates = between(random, 0, 2);
+    if (gates) {
+        add(spec, "    gate = [");
+        for (long i = 0; i < gates; i++) {
+            if (i) add(spec, ", ");
+            add_gate(spec);
+        }
+        add(spec, "]\n");
+    }
+    if (chance(random, 30)) add(spec, "    qk_norm = true\n");
+    if (chance(random, 20)) add(spec, "    out_norm = true\n    out_scale = %s\n", PICK(random, "head", "shared"));
+    if (!spec->causal && chance(random, 30))
+        add(spec, "    mask = none\n");
+    else if (chance(random, 20))
+        add(spec, "    mask = window\n    window = %ld\n", between(random, 1, 6));
+    if (chance(random, 20)) add(spec, "    cap = 3\n");
+    if (chance(random, 20)) add(spec, "    sink = true\n");
+    if (chance(random, 20)) add(spec, "    bias = true\n");
+    if (chance(random, 20)) add(spec, "    probes = true\n");
+    if (chance(random, 10)) add(spec, "    scale = 0.7\n");
+    if (chance(random, 10)) add(spec, "    best = 64\n");
+    add(spec, "  }\n");
+}
+
+/* ---- what works on each place ---- */
+
+static void add_block(Spec *spec, int depth);
+
+static void add_lores(Spec *spec) {
+    Random *random = &spec->random;
+    add(spec, "lore_mlp { hidden = %ld, lores = 4, top = %ld, rank = %ld", between(random, 3, 11), between(random, 1, 2),
+        between(random, 1, 3));
+    if (chance(random, 20)) add(spec, ", routed = false");
+    if (chance(random, 25)) add(spec, ", on = output, inner = %s", PICK(random, "gelu", "identity", "tanh"));
+    if (chance(random, 25)) add(spec, ", gated = true");
+    add(spec, " }");
+}
+
+static void add_moe(Spec *spec, int depth) {
+    Random *random = &spec->random;
+    long groups = chance(random, 25) ? between(random, 2, 3) : 1, each = between(random, 1 + (groups == 1), groups > 1 ? 3 : 6);
+    long top = between(random, 1, each < 3 ? each : 3);
+    add(spec, "moe {\n    experts = %ld\n    top = %ld\n", groups * each, groups * top);
+    if (groups > 1) add(spec, "    groups = %ld\n", groups);
+    add(spec, "    score = %s\n    weights = %s\n", PICK(random, "softmax", "sigmoid"), PICK(random, "raw", "renormalised"));
+    if (chance(random, 30)) add(spec, "    balance = 0.01\n");
+    if (chance(random, 30)) add(spec, "    z = 0.001\n");
+    if (chance(random, 15)) add(spec, "    route = 1.5\n");
+    if (chance(random, 15)) add(spec, "    multiplier = 0.7\n");
+    if (!spec->causal && chance(random, 40) && spec->context * top >= each)
+        add(spec, "    choice = expert\n");
+    else if (chance(random, 20) && top < each)
+        add(spec, "    steer = 0.01\n");
+    if (chance(random, 30)) add(spec, "    shared = swiglu { hidden = 5 }\n");
+    add(spec, "    expert = ");
+    add_block(spec, depth + 1);
+    add(spec, "\n  }");
+}
+
+static void add_block(Spec *spec, int depth) {
+    Random *random = &spec->random;
+    switch (between(random, 0, depth == 0 ? 7 : depth == 1 ? 4 : 3)) {
+    case 0: add(spec, "swiglu { hidden = %ld }", between(random, 3, 17)); break;
+    case 1:
+        add(spec, "mlp { hidden = %ld, bias = %s, act = %s }", between(random, 3, 17), PICK(random, "true", "false"),
+            PICK(random, "gelu", "gelu_tanh", "relu", "relu2", "silu"));
+        break;
+    case 2: add(spec, "made { size = %ld }", between(random, 3, 9)); break;
+    case 3: add_lores(spec); break;
+    default: add_moe(spec, depth);
+    }
+}
+
+/* ---- models ---- */
+
+/* A stack of unlike layers that share a matrix. */
+static void add_stack(Spec *spec) {
+    Random *random = &spec->random;
+    add(spec, "layer stack {\n  option attention: layer = attention\n  option ffn: layer = swiglu\n"
+              "  option norm: layer = rms_norm\n  option train: layer = train\n");
+    add(spec, "  axis d = %ld\n  axis v = %ld\n  sequence s = train.context\n", spec->dim, spec->vocabulary);
+    add(spec, "  input tokens[s]: token\n  input targets[s]: next\n  param embedding[v,d] ~ normal(1), mix[d,d]\n");
+    add(spec, "  x[s,d] = embedding[tokens[s],d]\n  repeat block[i < %ld] {\n", between(random, 2, 6));
+    long every = between(random, 2, 3);
+    add(spec, "    if i %% %ld == %ld { x = x + attention(norm@first(x)) }", every, between(random, 0, every - 1));
+    if (chance(random, 50)) add(spec, " else { x = x + 0.3 * (i + 1) * swiglu@other(norm@first(x); hidden = 5) }");
+    add(spec, "\n    y[s,j] = sum[d] x[s,d] * mix[d,j]\n    x = x + 0.3 * tanh(y)\n");
+    if (chance(random, 50)) add(spec, "    if i > 0 { x = x + ffn(norm@second(x)) }\n");
+    else add(spec, "    x = x + ffn(norm@second(x))\n");
+    add(spec, "  }\n  logits[s,v] = sum[d] norm@last(x)[s,d] * embedding[v,d]\n  output logits\n");
+    add(spec, "  loss = mean[batch,s] ((logsumexp[v] logits[s,v]) - logits[s,targets[s]])\n}\n\n");
+}
+
+static void add_training(Spec *spec) {
+    Random *random = &spec->random;
+    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch, spec->context, PICK(random, "none", "layer"));
+    switch (between(random, 0, 3)) {
+    case 0: add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }", PICK(random, "true", "false")); break;
+    case 1: add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }"); break;
+    default: break;
+    }
+    add(spec, " }\n}\n");
+}
+
+static void make_spec(Spec *spec, uint64_t seed) {
+    *spec = (Spec){.random = {seed * 0x2545F4914F6CDD1Du}};
+    Random *random = &spec->random;
+    draw(random);
+    spec->causal = chance(random, 75);
+    spec->context = between(random, 4, 13);
+    spec->vocabulary = between(random, 11, 30);
+    spec->batch = between(random, 1, 3);
+    spec->dim = between(random, 3, 14);
+    add(spec, "use decoder\n\n");
+    add_layer(spec);
+    int stack = chance(random, 25);
+    if (stack) add_stack(spec);
+    add(spec, "model random = %s {\n", stack ? "stack" : "decoder");
+    add_attention(spec);
+    add(spec, "  ffn = ");
+    add_block(spec, 0);
+    add(spec, "\n  norm = %s\n", PICK(random, "rms_norm", "layer_norm"));
+    if (!stack) {
+        add(spec, "  vocab = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim, between(random, 1, 4));
+        add(spec, "  sandwich = %s\n  tied = %s\n  cap = %s\n", PICK(random, "false", "true"), PICK(random, "false", "true"),
+            PICK(random, "0", "0", "5"));
+        add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"), PICK(random, "false", "true"));
+    }
+    add_training(spec);
+}
+
+#endif
