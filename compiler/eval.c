@@ -124,9 +124,13 @@ static void run_pointwise(Eval *eval, Step *step) {
     } while (advance(eval, step, 0, last));
 }
 
-static double reduce(Reduction reduction, double result, const double *values, int count) {
+static double reduce(Eval *eval, Reduction reduction, double result, const double *values,
+                     int count) {
     for (int j = 0; j < count; j++) {
-        if (reduction == REDUCE_SUM) result += values[j];
+        if (reduction == REDUCE_SUM) {
+            result += values[j];
+            if (eval->noise != 0) eval_disturb(eval, &result, 1);
+        }
         if (reduction == REDUCE_MAX && !(values[j] <= result)) result = values[j];
         if (reduction == REDUCE_MIN && !(values[j] >= result)) result = values[j];
         if (isnan(result)) return result;
@@ -146,7 +150,7 @@ static double run_inner(Eval *eval, Step *step) {
         for (long start = 0; start < size; start += STRIP) {
             if (!none) eval->at[eval->running] = start;
             int count = strip_length(size, start);
-            result = reduce(reduction, result, eval_strip(eval, step->value, count), count);
+            result = reduce(eval, reduction, result, eval_strip(eval, step->value, count), count);
         }
     } while (advance(eval, step, step->outer_count, last));
     eval->running = -1;
@@ -164,7 +168,6 @@ static void run_loop(Eval *eval, Step *step) {
     }
     do {
         double result = run_inner(eval, step);
-        if (eval->noise != 0) eval_disturb(eval, &result, 1);
         store(eval, step, &result, 1);
     } while (advance(eval, step, 0, step->outer_count));
 }

@@ -79,7 +79,8 @@ View eval_view(Eval *eval, const Expr *operand);
 void eval_call(Eval *eval, const Statement *statement);
 void eval_pack(Eval *eval, const Statement *statement);
 
-/* Noise on values, and on what a call gave. */
+/* Noise on values, and on what a call gave; the operations whose results are rounded. */
+bool eval_rounds(OpCode op);
 void eval_disturb(Eval *eval, double *values, int count);
 void eval_disturb_results(Eval *eval, const Statement *call);
 

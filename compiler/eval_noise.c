@@ -17,6 +17,23 @@ static double next_noise(Eval *eval) {
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
+/* What hands on one of its arguments, or counts, does not round. */
+bool eval_rounds(OpCode op) {
+    switch (op) {
+    case OP_NEG:
+    case OP_ABS:
+    case OP_SIGN:
+    case OP_FLOOR:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_STOP:
+    case OP_WHERE:
+        return false;
+    default:
+        return true;
+    }
+}
+
 void eval_disturb(Eval *eval, double *values, int count) {
     for (int i = 0; i < count; i++)
         if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * next_noise(eval);
