@@ -14,6 +14,7 @@ typedef struct Binding {
 } Binding;
 
 typedef struct Emitter Emitter;
+typedef struct Lanes Lanes; /* see emit_cuda_lanes.c */
 
 /* What targets do differently with the units of a schedule. */
 typedef struct EmitTarget {
@@ -58,6 +59,7 @@ struct Emitter {
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
     const char *owner;    /* several threads have the value at hand: the condition for the one that stores it, or NULL */
+    Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
     const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
 };
 
@@ -229,6 +231,14 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the turn; those that the body names. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
                  const Text *body);
+/* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by one. The loop is bound. */
+Lanes *lanes_of(Emitter *emitter, const Nest *nest);
+int lanes_width(const Lanes *lanes); /* 1 without lanes */
+const char *lanes_from(const Lanes *lanes);
+/* The body of the loop for all of them; the place of the first has the name lanes_from. */
+void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
+/* The variable of a lane for an element in memory, a float; NULL when it has none. */
+const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write);
 /* A nest that is one large sum over everything: its parts, by many blocks, then the sum of those. */
 bool sums_in_two(const Emitter *emitter, const Nest *nest);
 void emit_parts_of_sums(Emitter *emitter, Nest *nest);

@@ -170,6 +170,28 @@ static const char *turns_text(const Emitter *emitter, const Nest *nest, long tur
     return elements ? "elements" : arena_format(emitter->arena, "%ld", turns);
 }
 
+/* "4 * " where a thread takes four turns together. */
+static const char *times_text(const Emitter *emitter, const Lanes *lanes) {
+    return lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
+}
+
+static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
+    if (lanes)
+        emit_lanes(emitter, lanes, last, level);
+    else
+        emit_body(emitter, last, level);
+}
+
+/* The place of the innermost loop is that of the first lane. */
+static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+                           const Lanes *lanes, const Text *body) {
+    Nest *last = loops[length - 1];
+    const char *text = last->text;
+    if (lanes) last->text = lanes_from(lanes);
+    emit_places(emitter, loops, length, turn, body);
+    last->text = text;
+}
+
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long turns;
@@ -178,22 +200,27 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     begin_sums(emitter, nest, false);
     if (stores) emit_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
-    const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part") : loops[0]->text;
+    Nest *last = loops[length - 1];
+    Lanes *lanes = sharing == COLUMNS_OF_THREADS ? NULL : lanes_of(emitter, last);
+    const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
+                       : lanes    ? lanes_from(lanes)
+                                  : last->text;
     static const char *const firsts[] = {"", "moec_thread() / 32", "moec_thread()", "moec_first()"};
     static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads()", "moec_step()"};
-    emit_line(emitter, "for (long %s = %s; %s < %s; %s += %s) {", name, firsts[sharing], name,
-              turns_text(emitter, nest, turns), name, steps[sharing]);
+    const char *times = times_text(emitter, lanes);
+    emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing], name,
+              turns_text(emitter, nest, turns), name, times, steps[sharing]);
     emitter->indent++;
 
     Text body = {.arena = emitter->arena}, *out = emitter->out;
     const char *owner = emitter->owner, *storage = emitter->storage;
     emitter->owner = emitter->storage = NULL;
     emitter->out = &body;
-    emit_body(emitter, loops[length - 1], level + length - 1);
+    emit_turns(emitter, last, level + length - 1, lanes);
     emitter->out = out;
     emitter->owner = owner;
     emitter->storage = storage;
-    if (length > 1) emit_places(emitter, loops, length, name, &body);
+    if (length > 1) emit_places_of(emitter, loops, length, name, lanes, &body);
     if (body.text) text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
@@ -231,29 +258,31 @@ static const char *blocks_for(Emitter *emitter, long turns, long each) {
     return arena_format(emitter->arena, "%ld", blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
-static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Text *body) {
+static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes,
+                        Text *body) {
     Text *out = emitter->out;
     emitter->out = body;
     if (sharing == THREADS_ALONE) {
-        emit_body(emitter, last, length - 1);
+        emit_turns(emitter, last, length - 1, lanes);
     } else {
         emitter->owner = sharing == SHARED_IN_BLOCK ? "moec_thread() == 0"
                                            : "moec_thread() < 32 && from + moec_thread() == turn";
-        emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ " : NULL;
+        emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
         emitter->owner = emitter->storage = NULL;
     }
     emitter->out = out;
 }
 
-/* piece: each block has turns of its own. */
-static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, bool piece) {
+/* piece: each block has turns of its own. times: what a thread takes together, "4 * ". */
+static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, const char *times,
+                       bool piece) {
     if (piece) {
         emit_line(emitter, "for (long turn = moec_thread(); turn < %s; turn += moec_threads()) {",
                   turns);
     } else if (sharing == THREADS_ALONE) {
-        emit_line(emitter, "for (long turn = moec_first(); turn < %s; turn += moec_step()) {",
-                  turns);
+        emit_line(emitter, "for (long turn = %smoec_first(); turn < %s; turn += %smoec_step()) {",
+                  times, turns, times);
     } else if (sharing == SHARED_IN_BLOCK) {
         emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
                   turns);
@@ -273,14 +302,16 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    open_turns(emitter, sharing, turns_text(emitter, nest, turns), elements);
-    emit_inside(emitter, last, length, sharing, &body);
-    emit_places(emitter, loops, length, "turn", &body);
+    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(emitter, last) : NULL;
+    open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes), elements);
+    emit_inside(emitter, last, length, sharing, lanes, &body);
+    emit_places_of(emitter, loops, length, "turn", lanes, &body);
     text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
 
     long inside = turns_inside(last);
     if (elements) return (Launch){NULL, 256};
+    turns /= lanes_width(lanes);
     if (sharing == THREADS_ALONE) {
         int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
         return (Launch){blocks_for(emitter, turns, threads), threads};
@@ -302,7 +333,7 @@ Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
 Launch emit_cuda_block(Emitter *emitter, Nest *root) {
     long inside = turns_inside(root);
     emitter->owner = "moec_thread() == 0";
-    emitter->storage = "__shared__ ";
+    emitter->storage = "__shared__ __align__(16) ";
     emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
     emitter->owner = emitter->storage = NULL;
     return (Launch){"1", threads_for(inside, 1024)};

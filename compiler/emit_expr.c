@@ -370,6 +370,8 @@ const char *real_text(Emitter *emitter, const Expr *expr) {
     case EXPR_INDEX:
         return arena_format(emitter->arena, "(float)%s", index_text(emitter, expr->index));
     case EXPR_READ:
+        text = lane_text(emitter, expr, true, false);
+        if (text) return bound_text(emitter, text) ? bound_text(emitter, text) : text;
         text = element_text(emitter, expr, &inside);
         if (expr->tensor->type == TYPE_INT) text = arena_format(emitter->arena, "(float)%s", text);
         if (expr->tensor->type == TYPE_BF16)

@@ -27,23 +27,18 @@ static bool *known_local(Emitter *emitter, const Local *local) {
     return NULL;
 }
 
-/* The element of the target in memory, even when a variable holds its value as well. */
-static const char *memory_element(Emitter *emitter, const Expr *target, bool *known,
-                                  const char **inside) {
-    bool was = known ? *known : false;
-    if (known) *known = false;
-    const char *element = element_text(emitter, target, inside);
-    if (known) *known = was;
-    return element;
-}
-
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
-static void emit_write(Emitter *emitter, const Tensor *tensor, const char *inside, const char *element,
-                       const char *sign, const char *value) {
-    const char *line = tensor->type == TYPE_BF16
-                           ? arena_format(emitter->arena, "moec_store(&%s, %s)", element, value)
-                           : arena_format(emitter->arena, "%s %s %s", element, sign, value);
+static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const char *value) {
+    const Expr *target = statement->target;
+    const char *inside = NULL, *element = lane_text(emitter, target, adds, true), *line;
+    bool lane = element != NULL;
+    if (!lane) element = element_text(emitter, target, &inside);
+    emitter->written[target->tensor->id] = true;
+    if (target->tensor->type == TYPE_BF16 && !lane)
+        line = arena_format(emitter->arena, "moec_store(&%s, %s)", element, value);
+    else
+        line = arena_format(emitter->arena, "%s %s %s", element, adds ? "+=" : "=", value);
     if (emitter->owner) {
         emit_barrier(emitter);
         inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
@@ -56,38 +51,36 @@ static void emit_write(Emitter *emitter, const Tensor *tensor, const char *insid
     if (emitter->owner) emit_barrier(emitter);
 }
 
+/* What stands in memory, even when a variable holds the value as well. */
+static const char *memory_text(Emitter *emitter, const Expr *target) {
+    const char *inside, *lane = lane_text(emitter, target, true, false);
+    return lane ? lane : element_text(emitter, target, &inside);
+}
+
 static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
                          const char *value) {
     Statement *statement = member->statement;
     bool *known = known_local(emitter, local);
-    const char *inside;
     if (*known) {
         emit_line(emitter, "%s %s %s;", name, statement->accumulate ? "+=" : "=", value);
     } else if (statement->accumulate) {
-        const char *element = memory_element(emitter, statement->target, known, &inside);
-        emit_line(emitter, "%s %s = %s + %s;", type_name(local->tensor), name, element, value);
+        emit_line(emitter, "%s %s = %s + %s;", type_name(local->tensor), name,
+                  memory_text(emitter, statement->target), value);
     } else {
         emit_line(emitter, "%s %s = %s;", type_name(local->tensor), name, value);
     }
+    *known = false; /* while it is written to its memory */
+    if (local->stored) emit_write(emitter, statement, false, name);
     *known = true;
-    if (!local->stored) return;
-    const char *element = memory_element(emitter, statement->target, known, &inside);
-    emitter->written[local->tensor->id] = true;
-    emit_write(emitter, local->tensor, NULL, element, "=", name);
 }
 
 void emit_store(Emitter *emitter, Member *member, const char *value) {
     Local *local;
-    const char *name = scalar_of(emitter, member, &local), *inside;
-    if (name) {
+    const char *name = scalar_of(emitter, member, &local);
+    if (name)
         store_scalar(emitter, member, local, name, value);
-        return;
-    }
-    const Expr *target = member->statement->target;
-    const char *element = element_text(emitter, target, &inside);
-    emitter->written[target->tensor->id] = true;
-    const char *sign = member->statement->accumulate ? "+=" : "=";
-    emit_write(emitter, target->tensor, inside, element, sign, value);
+    else
+        emit_write(emitter, member->statement, member->statement->accumulate, value);
 }
 
 /* Shorter than this is not worth a name. */

@@ -14,26 +14,41 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
         float *__restrict__ balance, float *__restrict__ busiest)
 {
     moec_barrier();
-    for (long part = moec_thread(); part < 2048; part += moec_threads()) {
+    for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
-        const long d = (unsigned)part % 32u;
+        const long d_from = (unsigned)part % 32u;
         const long tokens_at = (long)tokens[b * 32 + s];
-        float x = embedding[tokens_at * 32 + d];
-        x_2[(b * 32 + s) * 32 + d] = x;
+        float embedding_lanes[4];
+        moec_read(embedding_lanes, &embedding[tokens_at * 32 + d_from]);
+        float x_2_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            float x = embedding_lanes[lane];
+            x_2_lanes[lane] = x;
+        }
+        moec_write(&x_2[(b * 32 + s) * 32 + d_from], x_2_lanes);
     }
     moec_barrier();
     if (moec_thread() == 0) balance[0] = 0.0f;
     moec_barrier();
     if (moec_thread() == 0) busiest[0] = 0.0f;
     moec_barrier();
-    for (long part = moec_thread(); part < 256; part += moec_threads()) {
+    for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long s = (unsigned)part / 8u;
-        const long e = (unsigned)part % 8u;
-        float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
-        query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
-        query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                1.0f) * moec_sin(query_rotary_angle);
+        const long e_from = (unsigned)part % 8u;
+        float query_rotary_cosine_lanes[4];
+        float query_rotary_sine_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            const long e = e_from + lane;
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            query_rotary_cosine_lanes[lane] = moec_cos(query_rotary_angle);
+            query_rotary_sine_lanes[lane] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
+                    1.0f) * moec_sin(query_rotary_angle);
+        }
+        moec_write(&query_rotary_cosine[s * 8 + e_from], query_rotary_cosine_lanes);
+        moec_write(&query_rotary_sine[s * 8 + e_from], query_rotary_sine_lanes);
     }
     moec_barrier();
 }
@@ -77,17 +92,34 @@ extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ atte
         const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
         float *__restrict__ key_rotary_y)
 {
-    for (long turn = moec_first(); turn < 2048; turn += moec_step()) {
+    for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
         const long b = (unsigned)turn / 1024u;
         const long s = (unsigned)turn / 32u % 32u;
         const long h = (unsigned)turn / 8u % 4u;
-        const long e = (unsigned)turn % 8u;
-        query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4 + h) * 8
-                + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
-                % 8)] * query_rotary_sine[s * 8 + e]);
-        key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_k[((b * 32 + s) * 4 + h) * 8 + e]
-                * query_rotary_cosine[s * 8 + e]) + (attention_k[((b * 32 + s) * 4 + h) * 8 + ((e + 4) % 8)]
-                * query_rotary_sine[s * 8 + e]);
+        const long e_from = (unsigned)turn % 8u;
+        float attention_q_lanes[4];
+        moec_read(attention_q_lanes, &attention_q[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        float query_rotary_cosine_lanes[4];
+        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
+        float attention_q_lanes_2[4];
+        moec_read(attention_q_lanes_2, &attention_q[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        float query_rotary_sine_lanes[4];
+        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + e_from]);
+        float query_rotary_y_lanes[4];
+        float attention_k_lanes[4];
+        moec_read(attention_k_lanes, &attention_k[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        float attention_k_lanes_2[4];
+        moec_read(attention_k_lanes_2, &attention_k[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        float key_rotary_y_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            query_rotary_y_lanes[lane] = (attention_q_lanes[lane] * query_rotary_cosine_lanes[lane])
+                    + (attention_q_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+            key_rotary_y_lanes[lane] = (attention_k_lanes[lane] * query_rotary_cosine_lanes[lane])
+                    + (attention_k_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+        }
+        moec_write(&query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], query_rotary_y_lanes);
+        moec_write(&key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], key_rotary_y_lanes);
     }
 }
 
@@ -119,11 +151,18 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
         const long s = (unsigned)turn % 32u;
         float ffn_norm_hidden_sum = 0.0f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
-                    + s) * 32 + d];
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            ffn_norm_hidden_sum += x_3_at * x_3_at;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float attention_y_lanes[4];
+            moec_read(attention_y_lanes, &attention_y[(b * 32 + s) * 32 + d_from]);
+            float x_3_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                x_3_lanes[lane] = x_2_lanes[lane] + attention_y_lanes[lane];
+                ffn_norm_hidden_sum += x_3_lanes[lane] * x_3_lanes[lane];
+            }
+            moec_write(&x_3[((i * 2 + b) * 32 + s) * 32 + d_from], x_3_lanes);
         }
         ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
@@ -132,9 +171,18 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
         moec_barrier();
         float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
-            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float ffn_norm_y_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float ffn_norm_y = x_3_lanes[lane] * ffn_norm_root;
+                ffn_norm_y_2_lanes[lane] = ffn_norm_y * block_ffn_norm_weight_lanes[lane];
+            }
+            moec_write(&ffn_norm_y_2[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_lanes);
         }
         moec_barrier();
     }
@@ -292,12 +340,20 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
     const float ffn_hidden_9_at = ffn_hidden_9[0];
     const float ffn_hidden_10_at = ffn_hidden_10[0];
     moec_barrier();
-    for (long part = moec_thread(); part < 2048; part += moec_threads()) {
+    for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
-        const long d = (unsigned)part % 32u;
-        x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b * 32
-                + s) * 32 + d];
+        const long d_from = (unsigned)part % 32u;
+        float x_3_lanes[4];
+        moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+        float ffn_y_lanes[4];
+        moec_read(ffn_y_lanes, &ffn_y[(b * 32 + s) * 32 + d_from]);
+        float x_2_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            x_2_lanes[lane] = x_3_lanes[lane] + ffn_y_lanes[lane];
+        }
+        moec_write(&x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d_from], x_2_lanes);
     }
     moec_barrier();
     if (moec_thread() == 0) balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9_at);
@@ -346,8 +402,13 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, flo
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
         float hidden_2_sum = -INFINITY;
-        for (long v = moec_thread(); v < 64; v += moec_threads()) {
-            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
+            float logits_lanes[4];
+            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                hidden_2_sum = moec_max(hidden_2_sum, logits_lanes[lane]);
+            }
         }
         hidden_2_sum = moec_block_max(hidden_2_sum);
         float hidden_2_now = hidden_2_sum;
@@ -355,8 +416,13 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, flo
         if (moec_thread() == 0) hidden_2[b * 32 + s] = hidden_2_now;
         moec_barrier();
         float hidden_3_sum = 0.0f;
-        for (long v = moec_thread(); v < 64; v += moec_threads()) {
-            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
+            float logits_lanes[4];
+            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                hidden_3_sum += moec_exp((logits_lanes[lane] - (hidden_2_now)));
+            }
         }
         hidden_3_sum = moec_block_sum(hidden_3_sum);
         moec_barrier();
@@ -383,12 +449,20 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 {
     const float loss_scale_at = loss_scale[0];
     float hidden_4 = 0.0f;
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+    for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        const long targets_at = (long)targets[b * 32 + s];
-        hidden_4 += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32 + s) * 64
-                + targets_at];
+        const long s_from = (unsigned)part % 32u;
+        float hidden_2_lanes[4];
+        moec_read(hidden_2_lanes, &hidden_2[b * 32 + s_from]);
+        float hidden_3_lanes[4];
+        moec_read(hidden_3_lanes, &hidden_3[b * 32 + s_from]);
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            const long s = s_from + lane;
+            const long targets_at = (long)targets[b * 32 + s];
+            hidden_4 += ((hidden_2_lanes[lane]) + moec_log(hidden_3_lanes[lane])) - logits[(b * 32 + s) * 64
+                    + targets_at];
+        }
     }
     hidden_4 = moec_block_sum(hidden_4);
     moec_barrier();
@@ -406,10 +480,17 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
     moec_barrier();
     if (moec_thread() == 0) d_hidden_4[0] = d_hidden_4_now;
     moec_barrier();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+    for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        d_hidden_3[b * 32 + s] = d_hidden_4_now * (1.0f / hidden_3[b * 32 + s]);
+        const long s_from = (unsigned)part % 32u;
+        float hidden_3_lanes[4];
+        moec_read(hidden_3_lanes, &hidden_3[b * 32 + s_from]);
+        float d_hidden_3_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            d_hidden_3_lanes[lane] = d_hidden_4_now * (1.0f / hidden_3_lanes[lane]);
+        }
+        moec_write(&d_hidden_3[b * 32 + s_from], d_hidden_3_lanes);
     }
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
@@ -429,9 +510,16 @@ extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
         const long targets_at = (long)targets[b * 32 + s];
         const float d_hidden_4_at = d_hidden_4[0];
         moec_barrier();
-        for (long v = moec_thread(); v < 64; v += moec_threads()) {
-            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3[b * 32 + s] * moec_exp((logits[(b * 32 + s) * 64
-                    + v] - (hidden_2[b * 32 + s])));
+        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
+            float logits_lanes[4];
+            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
+            float d_logits_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_logits_lanes[lane] = d_hidden_3[b * 32 + s] * moec_exp((logits_lanes[lane] - (hidden_2[b
+                        * 32 + s])));
+            }
+            moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
         }
         moec_barrier();
         if (moec_thread() == 0) d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4_at;
@@ -482,22 +570,41 @@ extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        __shared__ float d_final_norm_y_3[32];
+        __shared__ __align__(16) float d_final_norm_y_3[32];
         float d_final_norm_root = 0.0f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
-            d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_final_norm_y_2_lanes[4];
+            moec_read(d_final_norm_y_2_lanes, &d_final_norm_y_2[(b * 32 + s) * 32 + d_from]);
+            float final_norm_weight_lanes[4];
+            moec_read(final_norm_weight_lanes, &final_norm_weight[d_from]);
+            float d_final_norm_y_3_lanes[4];
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_final_norm_y_3_lanes[lane] = d_final_norm_y_2_lanes[lane] * final_norm_weight_lanes[lane];
+                d_final_norm_root += d_final_norm_y_3_lanes[lane] * x_2_lanes[lane];
+            }
+            moec_write(&d_final_norm_y_3[d_from], d_final_norm_y_3_lanes);
         }
         d_final_norm_root = moec_block_sum(d_final_norm_root);
         moec_barrier();
         float d_final_norm_hidden = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
                 / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[d] * final_norm_root[b * 32 + s])
-                    + (d_final_norm_hidden * (x_2_at + x_2_at));
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_final_norm_y_3_lanes[4];
+            moec_read(d_final_norm_y_3_lanes, &d_final_norm_y_3[d_from]);
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_x_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_x_2_lanes[lane] = (d_final_norm_y_3_lanes[lane] * final_norm_root[b * 32 + s])
+                        + (d_final_norm_hidden * (x_2_lanes[lane] + x_2_lanes[lane]));
+            }
+            moec_write(&d_x_2[(b * 32 + s) * 32 + d_from], d_x_2_lanes);
         }
         moec_barrier();
     }
@@ -523,8 +630,15 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ x_3
 {
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
     moec_barrier();
-    for (long n = moec_thread(); n < 4; n += moec_threads()) {
-        d_ffn_hidden_8[n] = (d_ffn_hidden_9 * (ffn_load[i * 4 + n])) * 0.015625f;
+    for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+        float ffn_load_lanes[4];
+        moec_read(ffn_load_lanes, &ffn_load[i * 4 + n_from]);
+        float d_ffn_hidden_8_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            d_ffn_hidden_8_lanes[lane] = (d_ffn_hidden_9 * (ffn_load_lanes[lane])) * 0.015625f;
+        }
+        moec_write(&d_ffn_hidden_8[n_from], d_ffn_hidden_8_lanes);
     }
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
@@ -570,12 +684,20 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ exp
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            d_ffn_weight_sum += d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at) * 32
-                    + d] * expert_y[(i * 128 + r) * 32 + d];
-            d_expert_y[r * 32 + d] = d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
-                    * 32 + d] * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4
-                    + chosen_n_2_at];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_x_2_lanes[4];
+            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
+                    * 32 + d_from]);
+            float expert_y_lanes[4];
+            moec_read(expert_y_lanes, &expert_y[(i * 128 + r) * 32 + d_from]);
+            float d_expert_y_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_ffn_weight_sum += d_x_2_lanes[lane] * expert_y_lanes[lane];
+                d_expert_y_lanes[lane] = d_x_2_lanes[lane] * ffn_weight_again[(chosen_batch_2_at * 32
+                        + chosen_s_2_at) * 4 + chosen_n_2_at];
+            }
+            moec_write(&d_expert_y[r * 32 + d_from], d_expert_y_lanes);
         }
         d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
         moec_barrier();
@@ -737,23 +859,43 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        __shared__ float d_ffn_norm_y_3[32];
+        __shared__ __align__(16) float d_ffn_norm_y_3[32];
         float d_ffn_norm_root = 0.0f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            d_ffn_norm_y_3[d] = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i * 32 + d];
-            d_ffn_norm_root += d_ffn_norm_y_3[d] * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_ffn_norm_y_2_lanes[4];
+            moec_read(d_ffn_norm_y_2_lanes, &d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from]);
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float d_ffn_norm_y_3_lanes[4];
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_ffn_norm_y_3_lanes[lane] = d_ffn_norm_y_2_lanes[lane] * block_ffn_norm_weight_lanes[lane];
+                d_ffn_norm_root += d_ffn_norm_y_3_lanes[lane] * x_3_lanes[lane];
+            }
+            moec_write(&d_ffn_norm_y_3[d_from], d_ffn_norm_y_3_lanes);
         }
         d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
         moec_barrier();
         float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
                 / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
-                    + (d_ffn_norm_y_3[d] * ffn_norm_root_again[b * 32 + s])) + (d_ffn_norm_hidden * (x_3_at
-                    + x_3_at));
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_x_2_lanes[4];
+            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_ffn_norm_y_3_lanes[4];
+            moec_read(d_ffn_norm_y_3_lanes, &d_ffn_norm_y_3[d_from]);
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_x_3_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_x_3_lanes[lane] = (d_x_2_lanes[lane] + (d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b
+                        * 32 + s])) + (d_ffn_norm_hidden * (x_3_lanes[lane] + x_3_lanes[lane]));
+            }
+            moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
         moec_barrier();
         float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
@@ -761,12 +903,22 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
         moec_barrier();
         if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
-                    * attention_norm_root_again_now;
-            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
-            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
-                    * block_attention_norm_weight[i * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float attention_norm_y_again_lanes[4];
+            float block_attention_norm_weight_lanes[4];
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            float attention_norm_y_2_again_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float attention_norm_y_again_now = x_2_lanes[lane] * attention_norm_root_again_now;
+                attention_norm_y_again_lanes[lane] = attention_norm_y_again_now;
+                attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
+                        * block_attention_norm_weight_lanes[lane];
+            }
+            moec_write(&attention_norm_y_again[(b * 32 + s) * 32 + d_from], attention_norm_y_again_lanes);
+            moec_write(&attention_norm_y_2_again[(b * 32 + s) * 32 + d_from], attention_norm_y_2_again_lanes);
         }
         moec_barrier();
     }
@@ -800,17 +952,35 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
 {
-    for (long turn = moec_first(); turn < 2048; turn += moec_step()) {
+    for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
         const long b = (unsigned)turn / 1024u;
         const long s = (unsigned)turn / 32u % 32u;
         const long h = (unsigned)turn / 8u % 4u;
-        const long e = (unsigned)turn % 8u;
-        d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
-                % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
-        d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
-                % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+        const long e_from = (unsigned)turn % 8u;
+        float d_key_rotary_y_lanes[4];
+        moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        float query_rotary_cosine_lanes[4];
+        moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
+        float d_key_rotary_y_lanes_2[4];
+        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        float query_rotary_sine_lanes[4];
+        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + ((e_from + 4) % 8)]);
+        float d_attention_k_lanes[4];
+        float d_query_rotary_y_lanes[4];
+        moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
+        float d_query_rotary_y_lanes_2[4];
+        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4)
+                % 8)]);
+        float d_attention_q_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            d_attention_k_lanes[lane] = (d_key_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane])
+                    + (d_key_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+            d_attention_q_lanes[lane] = (d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane])
+                    + (d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+        }
+        moec_write(&d_attention_k[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_k_lanes);
+        moec_write(&d_attention_q[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_q_lanes);
     }
 }
 
@@ -862,24 +1032,45 @@ extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        __shared__ float d_attention_norm_y_3[32];
+        __shared__ __align__(16) float d_attention_norm_y_3[32];
         float d_attention_norm_root = 0.0f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            d_attention_norm_y_3[d] = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                    * block_attention_norm_weight[i * 32 + d];
-            d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_attention_norm_y_2_lanes[4];
+            moec_read(d_attention_norm_y_2_lanes, &d_attention_norm_y_2[(b * 32 + s) * 32 + d_from]);
+            float block_attention_norm_weight_lanes[4];
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            float d_attention_norm_y_3_lanes[4];
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_attention_norm_y_3_lanes[lane] = d_attention_norm_y_2_lanes[lane]
+                        * block_attention_norm_weight_lanes[lane];
+                d_attention_norm_root += d_attention_norm_y_3_lanes[lane] * x_2_lanes[lane];
+            }
+            moec_write(&d_attention_norm_y_3[d_from], d_attention_norm_y_3_lanes);
         }
         d_attention_norm_root = moec_block_sum(d_attention_norm_root);
         moec_barrier();
         float d_attention_norm_hidden = (d_attention_norm_root * (((-0.5f) * attention_norm_root_again[b * 32
                 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
         moec_barrier();
-        for (long d = moec_thread(); d < 32; d += moec_threads()) {
-            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
-                    + (d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]))
-                    + (d_attention_norm_hidden * (x_2_at + x_2_at));
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_x_3_lanes[4];
+            moec_read(d_x_3_lanes, &d_x_3[(b * 32 + s) * 32 + d_from]);
+            float d_attention_norm_y_3_lanes[4];
+            moec_read(d_attention_norm_y_3_lanes, &d_attention_norm_y_3[d_from]);
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_x_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_x_2_lanes[lane] = (d_x_3_lanes[lane] + (d_attention_norm_y_3_lanes[lane]
+                        * attention_norm_root_again[b * 32 + s])) + (d_attention_norm_hidden
+                        * (x_2_lanes[lane] + x_2_lanes[lane]));
+            }
+            moec_write(&d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d_from], d_x_2_lanes);
         }
         moec_barrier();
     }

@@ -193,6 +193,41 @@ MOEC_DEVICE float moec_load(MoecBf16 x) { return __uint_as_float((unsigned)x.bit
 MOEC_DEVICE void moec_store(float *to, float x) { *to = x; }
 MOEC_DEVICE void moec_store(MoecBf16 *to, float x) { to->bits = (uint16_t)moec_bf16_pair(x, 0.0f); }
 
+/* Neighbours in memory together; they begin at a multiple of their size, or of 16 bytes. */
+template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4) {
+        const float4 four = *(const float4 *)(from + i);
+        lanes[i] = four.x, lanes[i + 1] = four.y, lanes[i + 2] = four.z, lanes[i + 3] = four.w;
+    }
+}
+template <int COUNT> MOEC_DEVICE void moec_write(float *to, const float (&lanes)[COUNT]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i += 4)
+        *(float4 *)(to + i) = make_float4(lanes[i], lanes[i + 1], lanes[i + 2], lanes[i + 3]);
+}
+MOEC_DEVICE void moec_read(float (&lanes)[4], const MoecBf16 *from) {
+    const uint2 four = *(const uint2 *)from;
+    lanes[0] = __uint_as_float(four.x << 16), lanes[1] = __uint_as_float(four.x & 0xffff0000u);
+    lanes[2] = __uint_as_float(four.y << 16), lanes[3] = __uint_as_float(four.y & 0xffff0000u);
+}
+MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[4]) {
+    *(uint2 *)to = make_uint2(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]));
+}
+MOEC_DEVICE void moec_read(float (&lanes)[8], const MoecBf16 *from) {
+    const uint4 all = *(const uint4 *)from;
+    const unsigned pairs[4] = {all.x, all.y, all.z, all.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        lanes[2 * i] = __uint_as_float(pairs[i] << 16);
+        lanes[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+    }
+}
+MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[8]) {
+    *(uint4 *)to = make_uint4(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]),
+                              moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
+}
+
 /* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */
 MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
 #ifdef MOEC_SIM
