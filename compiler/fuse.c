@@ -104,6 +104,18 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
             add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
 }
 
+/* A product goes before kernels that it has nothing to do with: so what works on its result can join what those made for
+ * it, and that need not go through memory. */
+static void move_up(Fusion *fusion, List *units) {
+    ScheduleUnit *unit = units->items[units->count - 1];
+    for (int i = units->count - 1; i > 0 && i >= units->count - MOST_BACK; i--) {
+        ScheduleUnit *before = units->items[i - 1];
+        if (before->kind != UNIT_KERNEL || before->once || unit_meets(fusion, before, unit->statement)) return;
+        units->items[i - 1] = unit;
+        units->items[i] = before;
+    }
+}
+
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
                           Kernel *epilogue) {
     if (statement->kind == STATEMENT_CALL) {
@@ -115,6 +127,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
         unit->contraction = product;
         unit->epilogue = epilogue;
+        if (fusion->program->device && !epilogue) move_up(fusion, units);
     } else {
         add_kernel(fusion, units, statement);
     }

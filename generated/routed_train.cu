@@ -218,6 +218,11 @@ extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_
     moec_barrier();
 }
 
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const float *a, const float *b, float *c)
+{
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
+}
+
 /* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
    ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
    ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
@@ -258,11 +263,6 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
         }
     }
     moec_barrier();
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const float *a, const float *b, float *c)
-{
-    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
 /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
@@ -1176,8 +1176,8 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)moec_pack_count_others,
     (const void *)moec_pack_begin_others,
     (const void *)moec_pack_list,
-    (const void *)kernel_train_6,
     (const void *)rows_by_weight_exact,
+    (const void *)kernel_train_6,
     (const void *)product_train_7,
     (const void *)kernel_train_8,
     (const void *)kernel_train_9,
