@@ -76,6 +76,7 @@ typedef struct Operand {
 } Operand;
 
 typedef struct Attention {
+    Eval *eval;
     const AttendOptions *options;
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     Operand q, k, v, o, lse, adjoint, dq, dk, dv;
@@ -93,7 +94,7 @@ static Operand operand_of(View view, int lead) {
 }
 
 static Attention attention_of(Eval *eval, const Statement *statement) {
-    Attention attention = {.options = &statement->attention, .leads = 1};
+    Attention attention = {.eval = eval, .options = &statement->attention, .leads = 1};
     View q = input_view(eval, statement, 0), k = input_view(eval, statement, 1),
          v = input_view(eval, statement, 2);
     int lead = q.rank - 3;
@@ -149,6 +150,12 @@ static long value_head(const Attention *attention, long h) {
     return h * attention->value_heads / attention->heads;
 }
 
+/* A value on the way, with noise when there is some. */
+static double rounded(const Attention *attention, double value) {
+    if (attention->eval->noise != 0) eval_disturb(attention->eval, &value, 1);
+    return value;
+}
+
 /* The score of a key before the cap. */
 static double raw_score(const Attention *attention, long s, long h, long t) {
     const Operand *q = &attention->q, *k = &attention->k;
@@ -156,7 +163,7 @@ static double raw_score(const Attention *attention, long s, long h, long t) {
     const double *key = k->part + t * k->place + key_head(attention, h) * k->head;
     double sum = 0;
     for (long e = 0; e < attention->key_width; e++) sum += query[e * q->width] * key[e * k->width];
-    return sum * attention->options->scale;
+    return rounded(attention, sum * attention->options->scale);
 }
 
 static double capped(const Attention *attention, double score) {
@@ -200,7 +207,8 @@ static void attend_row(Attention *attention, long s, long h) {
     long first, last, best = attention->options->best;
     visible_keys(attention, s, &first, &last);
     double lse = score_row(attention, s, h, first, last);
-    for (long t = first; t < last; t++) attention->score[t] = exp(attention->score[t] - lse);
+    for (long t = first; t < last; t++)
+        attention->score[t] = rounded(attention, exp(attention->score[t] - lse));
     if (best > 0 && attention->options->position) keep_best(attention->score, first, last, best);
     const Operand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
@@ -247,12 +255,13 @@ static void attend_grad_pair(Attention *attention, long s, long h, long t, doubl
     long kh = key_head(attention, h), vh = value_head(attention, h);
     const double *adjoint = d->part + s * d->place + h * d->head;
     double cap = attention->options->cap, scale = attention->options->scale;
-    double z = capped(attention, raw_score(attention, s, h, t)), p = exp(z - lse), dp = 0;
+    double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
+    double p = rounded(attention, exp(z - lse));
     for (long c = 0; c < attention->value_width; c++) {
         dp += adjoint[c * d->width] * v->part[t * v->place + vh * v->head + c * v->width];
         dv->part[t * dv->place + vh * dv->head + c * dv->width] += p * adjoint[c * d->width];
     }
-    double dr = p * (dp - total) * scale;
+    double dr = rounded(attention, p * (rounded(attention, dp) - total) * scale);
     if (cap != 0) dr *= 1 - z / cap * (z / cap);
     for (long e = 0; e < attention->key_width; e++) {
         dq->part[s * dq->place + h * dq->head + e * dq->width] +=
@@ -269,6 +278,7 @@ static void attend_grad_row(Attention *attention, long s, long h) {
     double lse = attention->lse.part[s * attention->lse.place + h * attention->lse.head], total = 0;
     for (long c = 0; c < attention->value_width; c++)
         total += out[c * o->width] * adjoint[c * d->width];
+    total = rounded(attention, total);
     long first, last;
     visible_keys(attention, s, &first, &last);
     for (long t = first; t < last; t++)
