@@ -56,10 +56,16 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
 .DELETE_ON_ERROR:
 
 .PHONY: all
-all: $(BUILD)/moec $(BUILD)/libmoec.a $(BUILD)/libmoec_sim.so
+all: $(BUILD)/moec $(BUILD)/libmoec.a $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
 
 $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
+$(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/toolchain.o | $(BUILD)/moec
+	@rm -rf $(BUILD)/kernels
+	-$(if $(SAN),,$(BUILD)/moec prepare $(BUILD)/kernels)
+	@touch $@
 
 $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
 	@rm -f $@
@@ -161,6 +167,7 @@ setup:
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
+	-$(BUILD)/moec prepare $(DESTDIR)$(PREFIX)/lib/moec
 	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
 	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
 

@@ -17,6 +17,7 @@ int command_generate(int argc, char **argv);
 int command_draw(int argc, char **argv);
 int command_emit(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_prepare(int argc, char **argv);
 
 /* The row of a command by its name; the table stands in main.c. */
 const Command *command_row(const char *name);

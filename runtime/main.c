@@ -39,6 +39,8 @@ static const Command commands[] = {
      "Writes a folder of C sources that needs nothing but a C compiler."},
     {"bench", command_bench, "FILE[:MODEL] [--graph train|decode] [--json]",
      "Measures speed beside the ceilings of the machine."},
+    {"prepare", command_prepare, "DIR",
+     "Compiles what all programs share into DIR; `make` does it, to make first starts short."},
 };
 
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };

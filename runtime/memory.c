@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void out_of_memory(size_t bytes) {
     fprintf(stderr,
@@ -43,15 +44,22 @@ char *memory_format(const char *format, ...) {
     return text;
 }
 
+enum { HUGE = 2 << 20 };
+
+/* Huge pages save page faults and table walks in the large products; a refusal does no harm. Only
+ * those that the block fills: its rest would take memory that no plan knows of. */
 void *memory_map(size_t bytes) {
-    void *block =
-        mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (block == MAP_FAILED) return NULL;
-    /* Huge pages save page faults and table walks in the large products; a refusal does no harm.
-     * Blocks that would leave much of their last huge page unused are left alone, so that the
-     * memory plan stays true. */
-    if (bytes >= (size_t)64 << 20) madvise(block, bytes, MADV_HUGEPAGE);
-    return block;
+    size_t huge = bytes / HUGE * HUGE, more = huge ? HUGE : 0;
+    unsigned char *all = mmap(NULL, bytes + more + !bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    if (!huge) return all;
+    size_t before = (HUGE - (uintptr_t)all % HUGE) % HUGE, page = (size_t)sysconf(_SC_PAGESIZE),
+           after = (before + bytes + page - 1) / page * page;
+    if (before) munmap(all, before);
+    if (bytes + more > after) munmap(all + after, bytes + more - after);
+    madvise(all + before, huge, MADV_HUGEPAGE);
+    return all + before;
 }
 
 void memory_unmap(void *block, size_t bytes) {

@@ -23,6 +23,9 @@ Module *module_load(const char *text, bool keep);
 /* The tables of a program without its functions, for which no C compiler is needed: it can be given weights, not run.
  * Names belong to the compiler, which has to outlive it. NULL after an error (see moec_reports). */
 Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
+/* Compiles the kernels that every program calls into a folder, unless it has them. The folders
+ * `kernels` beside the binary and ../lib/moec are looked at before kernels are compiled. */
+bool module_prepare(const char *folder);
 void module_free(Module *module);
 /* The folder of what is kept, made when it is not there: a new string, or NULL when there can be none. */
 char *module_cache_folder(void);

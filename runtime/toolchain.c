@@ -180,7 +180,7 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
     int status = 1;
     for (int openmp = 1; openmp >= 0 && status > 0; openmp--) {
         status = translate(include, work, count, openmp, logs);
-        if (!status)
+        if (!status && output)
             status = link_objects(work, count, ready, openmp, output, logs[0]);
     }
     if (status < 0)

@@ -197,11 +197,20 @@ static void prepare_steps(Training *training) {
     training->bits = NAN;
 }
 
+/* At the first line and not before the first step, which nobody wants to wait for. What it takes is
+ * not the run's. */
+static void take_ceiling(Training *training) {
+    training->ceiling = ceiling_products_quick();
+    memory_reset_peak();
+}
+
 static void show(Training *training, const StepResult *result, bool keep) {
     if (!keep && !progress_due()) return;
     const Settings *settings = &training->settings;
     const MoecGraphEntry *graph = training->train->graph;
-    double now = seconds_now(), parts = (double)settings->accumulate;
+    double now = seconds_now();
+    if (!training->device->apart && training->ceiling == 0) take_ceiling(training);
+    double parts = (double)settings->accumulate;
     double steps = (double)(training->place.step - training->shown_step);
     double pace = steps > 0 ? (now - training->shown_time) / steps : 0; /* seconds of a step */
     double tokens = (double)(graph->batch * call_context(training->train)) * parts;
@@ -219,7 +228,7 @@ static void show(Training *training, const StepResult *result, bool keep) {
         training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
         pace > 0 ? tokens / pace : 0, part, memory_text(memory, (double)memory_resident()),
         progress_time(left, pace * (double)(settings->steps - training->place.step)));
-    training->shown_time = now;
+    training->shown_time = seconds_now();
     training->shown_step = training->place.step;
 }
 
@@ -359,7 +368,6 @@ int command_train(int argc, char **argv) {
     Training training = {.options = &options};
     bool good = build(&training) && open_data(&training);
     if (good) {
-        if (!training.device->apart) training.ceiling = ceiling_products_quick();
         memory_reset_peak();
         size_t program =
             products_prepare(training.model->engine->products) + memory_of_threads(training.model->table);
