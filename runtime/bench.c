@@ -71,7 +71,6 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
     json_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
     const json_t *params = json_object_get(cost, "params");
     bench->active = json_number_value(json_object_get(params, "active"));
-    bench->embedding = json_number_value(json_object_get(params, "embedding"));
     bench->routed = bench->active < json_number_value(json_object_get(params, "total"));
     json_decref(cost);
 }

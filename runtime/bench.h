@@ -15,8 +15,8 @@ typedef struct Bench {
     const char *operand, *graph, *device;
     Device *on;
     Settings settings;
-    double active, embedding; /* parameters that a token visits; those of embeddings */
-    bool routed;              /* a token does not visit all */
+    double active; /* parameters that a token visits */
+    bool routed;   /* they are not all */
     bool rounded;             /* products of bf16 */
     bool json;
     TextList sets;

@@ -52,15 +52,17 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
 /* Bytes that one token has to read: every weight that is not looked up, chosen ones by their share,
  * and half the caches. */
 static double touched_bytes(const Bench *bench, const Decoder *decoder) {
-    double looked_up = 0;
-    /* An embedding that is also the output's matrix is read whole. */
+    const Model *model = decoder->model;
     long vocabulary = decoder_vocabulary(decoder);
+    double looked_up = 0;
     int of_vocabulary = 0;
-    for (int i = 0; i < decoder->model->parameter_count; i++)
-        for (int j = 0; j < decoder->model->parameters[i].rank; j++)
-            of_vocabulary += decoder->model->parameters[i].shape[j] == vocabulary;
-    if (of_vocabulary > 1) looked_up = bench->embedding;
-    return 4 * (bench->active - looked_up);
+    for (int i = 0; i < model->parameter_count; i++)
+        for (int j = 0; j < model->parameters[i].rank; j++) {
+            if (model->parameters[i].shape[j] != vocabulary) continue;
+            if (!of_vocabulary++) looked_up = (double)model->parameters[i].count;
+        }
+    /* A matrix that is both the embedding and the output's is read whole. */
+    return 4 * (bench->active - (of_vocabulary > 1 ? looked_up : 0));
 }
 
 /* Speed and ceiling of one round, taken one right after the other: on a shared machine both drift.

@@ -1,12 +1,25 @@
+#ifdef __linux__
+#define _DEFAULT_SOURCE /* madvise */
+#include <sys/mman.h>
+#endif
+
 #include "slots.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Large blocks begin at a huge page and lie in such, where the system has them: a product with one row reads all weights once,
+ * and would look up an address every 4 kB of them. */
 void *block_new(size_t bytes) {
-    size_t rounded = (bytes + 127) / 64 * 64;
-    void *block = aligned_alloc(64, rounded);
-    return block ? memset(block, 0, rounded) : NULL;
+    size_t unit = bytes < HUGE_PAGE ? 64 : HUGE_PAGE, rounded = bytes / unit * unit + unit;
+    void *block = aligned_alloc(unit, rounded);
+#ifdef __linux__
+    if (block && unit == HUGE_PAGE)
+        madvise(block, bytes / unit * unit, MADV_HUGEPAGE);
+#endif
+    return block ? memset(block, 0, bytes) : NULL;
 }
 
 void block_free(void *block) { free(block); }

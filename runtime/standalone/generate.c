@@ -1,8 +1,8 @@
 /* generate: continues a text, whose bytes are the tokens.
  *
- *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin]
+ *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin] [--speed 1]
  *
- * A temperature of 0 takes the likeliest token each time.
+ * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how fast it was.
  */
 #include "model.h"
 
@@ -10,10 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct Wishes {
     const char *prompt, *weights;
-    long tokens;
+    long tokens, speed;
     double temperature;
     uint64_t seed;
 } Wishes;
@@ -50,6 +51,12 @@ static int32_t sample(const float *logits, long count, double temperature, uint6
     return best;
 }
 
+static double seconds_now(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Reads the prompt, then writes tokens until there are enough or the context is full. */
 static int generate(Model *model, const Wishes *wishes) {
     const float *logits = NULL;
@@ -82,6 +89,8 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
             wishes->weights = value;
         else if (strcmp(name, "--tokens") == 0)
             wishes->tokens = strtol(value, NULL, 10);
+        else if (strcmp(name, "--speed") == 0)
+            wishes->speed = strtol(value, NULL, 10);
         else if (strcmp(name, "--temperature") == 0)
             wishes->temperature = strtod(value, NULL);
         else if (strcmp(name, "--seed") == 0)
@@ -95,18 +104,21 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
 int main(int count, char **arguments) {
     Wishes wishes = {.weights = "weights.bin", .tokens = 100};
     if (!read_wishes(&wishes, count, arguments)) {
-        fprintf(stderr, "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights FILE]\n",
+        fprintf(stderr, "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights FILE] [--speed 1]\n",
                 arguments[0]);
         return 2;
     }
     Model *model;
     int error = model_open(&model, wishes.weights);
+    double began = seconds_now();
     if (!error)
         error = generate(model, &wishes);
     if (error)
         fprintf(stderr, "%s: %s\n", arguments[0], model_error(error));
     else
         putchar('\n');
+    if (!error && wishes.speed)
+        fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
     model_free(model);
     return error ? 1 : 0;
 }
