@@ -1,8 +1,9 @@
 /* emit_cuda_sums: nests of a device whose loops all put together what they compute: sums over
  * everything, in two launches, and scatters, row by row of the target.
  *
- *     e[tokens[b,s],d] += x[b,s,d]       a block for each row of e; it looks through all tokens for
- *                                        its own and adds what belongs to them, in their order
+ *     e[tokens[b,s],d] += x[b,s,d]       a block for each token; where it is the first that names
+ * its row of e, it looks through those behind it for that row and adds what belongs to them, in
+ * their order; where e has fewer rows than there are tokens, a block for each row does so
  */
 #include "emit.h"
 #include "nest.h"
@@ -10,7 +11,8 @@
 #include <string.h>
 
 /* Blocks of a sum in two launches; fewer operations than LEAST_WORK are not worth two. */
-enum { PARTS = 256, THREADS = 256, LEAST_WORK = 1 << 18, MOST_ROWS = 1 << 20 };
+/* AT_ONCE: places that a thread looks at between two looks at what the others have found. */
+enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, LEAST_WORK = 1 << 18, MOST_ROWS = 1 << 20 };
 
 /* ---- sums over everything ---- */
 
@@ -98,7 +100,8 @@ static Member *only_member(const Emitter *emitter, const Nest *nest) {
 bool scatters_rows(const Emitter *emitter, const Nest *nest) {
     const Member *member = only_member(emitter, nest);
     if (!member || member->kept == member->depth || !member->statement->accumulate ||
-        member->statement->reduction != REDUCE_NONE)
+        member->statement->reduction != REDUCE_NONE ||
+        member->statement->target->tensor->type != TYPE_REAL)
         return false;
     return rows_of(member) > 1 && turns_of(member, member->kept, member->depth) < 1L << 31;
 }
@@ -122,25 +125,31 @@ static Text begin_text(Emitter *emitter, Text **out) {
     return (Text){.arena = emitter->arena};
 }
 
-static void emit_hits(Emitter *emitter, const Member *member, long turns) {
+/* `found` becomes what `format` says of the row that turn `part` adds to, where there is one. */
+static void emit_row_of_part(Emitter *emitter, const Member *member, const char *format) {
     Text body, *out;
     Nest *loops[MAX_LOOPS + 1];
     int count = member->depth - member->kept;
     const char *inside, *row = row_text(emitter, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
+    body = begin_text(emitter, &out);
+    emitter->out = &body;
+    if (inside) emit_line(emitter, "if (%s)", inside);
+    emitter->indent += inside != NULL;
+    emit_line(emitter, format, row);
+    emitter->indent -= inside != NULL;
+    emitter->out = out;
+    emit_places(emitter, loops, count, "part", &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+}
+
+/* Which of the next turns add to `row`: their numbers in order, in `hits`. */
+static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     emit_line(emitter, "const long part = from + moec_thread();");
     emit_line(emitter, "bool hit = false;");
     emit_line(emitter, "if (part < %ld) {", turns);
     emitter->indent++;
-    body = begin_text(emitter, &out);
-    emitter->out = &body;
-    if (inside)
-        emit_line(emitter, "hit = %s && %s == row;", inside, row);
-    else
-        emit_line(emitter, "hit = %s == row;", row);
-    emitter->out = out;
-    emit_places(emitter, loops, count, "part", &body);
-    text_add_bytes(emitter->out, body.text, body.length);
+    emit_row_of_part(emitter, member, "hit = %s == row;");
     emitter->indent--;
     emit_line(emitter, "}");
     emit_line(emitter, "int total;");
@@ -149,39 +158,84 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     emit_line(emitter, "moec_barrier();");
 }
 
-/* A loop over what belongs to a row; `place` is its number. */
-static void emit_additions(Emitter *emitter, Member *member, const char *loop, const char *place) {
-    Text body, *out;
-    int summed = member->depth - member->kept;
-    emit_line(emitter, "%s", loop);
-    emitter->indent++;
+/* The turn whose number is `place`, as the loop variables that `body` names, and what it does. */
+static void emit_turn(Emitter *emitter, const Member *member, const char *place, const Text *body) {
     emit_line(emitter, "const long of = %s;", place);
-    body = begin_text(emitter, &out);
-    emitter->out = &body;
-    emit_line(emitter, "for (long column = moec_thread(); column < %ld; column += moec_threads()) {",
-              turns_of(member, 0, member->kept));
-    emitter->indent++;
-    Text inner, *middle;
-    inner = begin_text(emitter, &middle);
+    emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of", body);
+    text_add_bytes(emitter->out, body->text, body->length);
+}
+
+/* Adds up what belongs to a row, column by column, and adds the sum to it. first: the number of one
+ * of its turns; loop: over all, `place` is the number of each. */
+static void emit_additions(Emitter *emitter, Member *member, const char *first, const char *loop,
+                           const char *place) {
+    Text inner, value, store, *out, *middle;
+    inner = begin_text(emitter, &out);
     emitter->out = &inner;
-    emit_member(emitter, member);
-    emitter->out = middle;
-    emit_places(emitter, member->path, member->kept, "column", &inner);
-    text_add_bytes(emitter->out, inner.text, inner.length);
+    emit_line(emitter, "    float sum = 0.0f;");
+    emit_line(emitter, "    %s", loop);
+    emitter->indent += 2;
+    value = begin_text(emitter, &middle);
+    emitter->out = &value;
+    emit_line(emitter, "sum += %s;",
+              bare(emitter->arena, real_text(emitter, member->statement->value)));
+    emitter->out = &inner;
+    emit_turn(emitter, member, place, &value);
     emitter->indent--;
     emit_line(emitter, "}");
-    emitter->out = out;
-    emit_places(emitter, member->path + member->kept, summed, "of", &body);
-    text_add_bytes(emitter->out, body.text, body.length);
+    store = begin_text(emitter, &middle);
+    emitter->out = &store;
+    emit_store(emitter, member, "sum");
+    emitter->out = &inner;
+    emit_turn(emitter, member, first, &store);
     emitter->indent--;
+    emitter->out = out;
+    emit_line(emitter,
+              "for (long column = moec_thread(); column < %ld; column += moec_threads()) {",
+              turns_of(member, 0, member->kept));
+    emitter->indent++;
+    emit_places(emitter, member->path, member->kept, "column", &inner);
+    emitter->indent--;
+    text_add_bytes(emitter->out, inner.text, inner.length);
     emit_line(emitter, "}");
 }
 
-static void emit_searched(Emitter *emitter, Member *member, long turns) {
-    emit_line(emitter, "for (long from = 0; from < %ld; from += moec_threads()) {", turns);
+/* The row of the block's own turn, and whether one before has it already: then that one's block
+ * adds to it. */
+static void emit_first(Emitter *emitter, const Member *member) {
+    emit_line(emitter, "long row = -1;");
+    emit_line(emitter, "{");
+    emitter->indent++;
+    emit_line(emitter, "const long part = own;");
+    emit_row_of_part(emitter, member, "row = %s;");
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emit_line(emitter, "int earlier = row < 0;");
+    emit_line(emitter, "for (long from = 0; from < own && !earlier; from += %d * moec_threads()) {",
+              AT_ONCE);
+    emitter->indent++;
+    emit_line(emitter, "const long end = moec_least(own, from + %d * moec_threads());", AT_ONCE);
+    emit_line(emitter, "bool hit = false;");
+    emit_line(emitter,
+              "for (long part = from + moec_thread(); part < end; part += moec_threads()) {");
+    emitter->indent++;
+    emit_row_of_part(emitter, member, "hit |= %s == row;");
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emit_line(emitter, "moec_block_before(hit, &earlier);");
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emit_line(emitter, "if (earlier) continue;");
+}
+
+static void emit_searched(Emitter *emitter, Member *member, const char *first, long turns) {
+    emit_line(emitter, "for (long from = %s; from < %ld; from += moec_threads()) {", first, turns);
     emitter->indent++;
     emit_hits(emitter, member, turns);
-    emit_additions(emitter, member, "for (int n = 0; n < total; n++) {", "hits[n]");
+    emit_line(emitter, "if (total > 0)");
+    emitter->indent++;
+    emit_additions(emitter, member, "hits[0]", "for (int n = 0; n < total; n++) {", "hits[n]");
+    emitter->indent--;
     emit_line(emitter, "moec_barrier();");
     emitter->indent--;
     emit_line(emitter, "}");
@@ -192,9 +246,20 @@ static void emit_listed(Emitter *emitter, Member *member, const Relation *relati
     const char *start = emitter->names[relation->start->id],
                *list = emitter->names[relation->list->id];
     emitter->used[relation->start->id] = emitter->used[relation->list->id] = true;
-    const char *text = arena_format(
-        emitter->arena, "for (long n = %s[row]; n < %s[row + 1]; n++) {", start, start);
-    emit_additions(emitter, member, text, arena_format(emitter->arena, "%s[n]", list));
+    emit_line(emitter, "const long from = %s[row], end = %s[row + 1];", start, start);
+    emit_line(emitter, "if (from < end)");
+    emitter->indent++;
+    emit_additions(emitter, member, arena_format(emitter->arena, "%s[from]", list),
+                   "for (long n = from; n < end; n++) {",
+                   arena_format(emitter->arena, "%s[n]", list));
+    emitter->indent--;
+}
+
+static void bind_names(Emitter *emitter) {
+    static const char *const names[] = {"row",  "own",   "earlier", "from", "end", "part",   "hit",
+                                        "hits", "total", "before",  "n",    "of",  "column", "sum"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        bind_name(emitter, NULL, NULL, names[i]);
 }
 
 Launch emit_scatter(Emitter *emitter, Nest *nest) {
@@ -202,17 +267,21 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     const Relation *relation = listed_rows(emitter->program, member->statement);
     if (member->depth - member->kept != 1) relation = NULL;
     long rows = rows_of(member), turns = turns_of(member, member->kept, member->depth);
+    bool by_turn = !relation && rows > turns;
+    long blocks = by_turn ? turns : rows;
+    const char *block = by_turn ? "own" : "row";
     int bindings = emitter->binding_count;
-    static const char *const names[] = {"row", "from", "part", "hit", "hits", "total", "before", "n", "of", "column"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) bind_name(emitter, NULL, NULL, names[i]);
+    bind_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
     if (!relation) emit_line(emitter, "__shared__ int hits[%d];", THREADS);
-    emit_line(emitter, "for (long row = moec_block(); row < %ld; row += moec_blocks()) {", rows);
+    emit_line(emitter, "for (long %s = moec_block(); %s < %ld; %s += moec_blocks()) {", block,
+              block, blocks, block);
     emitter->indent++;
+    if (by_turn) emit_first(emitter, member);
     if (relation)
         emit_listed(emitter, member, relation);
     else
-        emit_searched(emitter, member, turns);
+        emit_searched(emitter, member, by_turn ? "own" : "0", turns);
     close_loop(emitter, bindings);
-    return (Launch){arena_format(emitter->arena, "%ld", rows), THREADS};
+    return (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
 }

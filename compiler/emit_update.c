@@ -223,11 +223,12 @@ static void emit_device(Module *module, const char *head, const char *body, Laun
     }
     long blocks = add_shares(module, each);
     list_push(module->arena, &module->device_kernels, "update_step");
-    text_add(&module->device,
-             "extern \"C\" __global__ void update_step(float *moec_weights, const float "
-             "*moec_gradients%s,\n"
-             "                                       const float *moec_numbers)\n{\n",
-             list.text);
+    text_add(
+        &module->device,
+        "extern \"C\" __global__ void update_step(\n"
+        "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
+        "        const float *__restrict__ moec_numbers)\n{\n",
+        list.text);
     add_piece(&module->device, shares, names->states.count, names->scalars.count, each);
     text_add(&module->device, "%s%s}\n\n", head, body);
     text_add(

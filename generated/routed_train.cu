@@ -1122,8 +1122,9 @@ static __device__ const MoecShare update_shares[] = {
     {18, 92960, 2048, 1}, /* unembedding */
 };
 
-extern "C" __global__ void update_step(float *moec_weights, const float *moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
-                                       const float *moec_numbers)
+extern "C" __global__ void update_step(
+        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
+        const float *__restrict__ moec_numbers)
 {
     int moec_at = 0; /* the last share that begins here or before */
     for (int step = 8; step > 0; step /= 2)
