@@ -20,7 +20,7 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
                 return NAN;
         if (device->library->driver.stream_wait(device->stream)) return NAN;
         double seconds = (seconds_now() - began) / TURNS;
-        if (try && seconds < best) /* the first one chooses the algorithm */
+        if (try && seconds < best) /* the first one loads the kernel */
             best = seconds;
     }
     return 2.0 * SIDE * SIDE * SIDE / best / 1e9;
@@ -42,7 +42,7 @@ double cuda_ceiling_products(Device *base, bool rounded) {
                                  .b_type = rounded ? MOEC_BF16 : MOEC_F32,
                                  .c_type = rounded ? MOEC_BF16 : MOEC_F32};
     const MoecTable table = {.products = &product, .product_count = 1};
-    CudaProducts *products = cuda_products_new(device, &table);
+    CudaProducts *products = cuda_products_new(device, &table, true);
     if (!products) return NAN;
     size_t bytes = 3 * sizeof(float) * SIDE * SIDE;
     float *block = base->kind->allocate(base, bytes);

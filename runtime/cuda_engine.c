@@ -187,11 +187,14 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     good = good && load_functions(engine, makings, parts + 1);
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    snprintf(engine->base.ledger, sizeof engine->base.ledger,
-             "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s%s",
-             engine->device->base.name, engine->device->seconds, engine->base.table->kernel_count,
-             engine->base.cached ? "found" : "compiled", made - start, loaded - made,
-             engine->products ? ", products by cuBLASLt" : "");
+    int length = snprintf(engine->base.ledger, sizeof engine->base.ledger,
+                          "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
+                          engine->device->base.name, engine->device->seconds,
+                          engine->base.table->kernel_count,
+                          engine->base.cached ? "found" : "compiled", made - start, loaded - made);
+    if (engine->products && length > 0 && (size_t)length < sizeof engine->base.ledger)
+        snprintf(engine->base.ledger + length, sizeof engine->base.ledger - (size_t)length,
+                 ", products by cuBLASLt, %d timed", cuda_products_timed(engine->products));
     for (int i = 0; i <= parts; i++) free(makings[i].image.bytes);
     for (int i = 0; i < parts; i++) free(texts[i]);
     return good;
@@ -202,7 +205,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
     engine->base.table = table;
-    engine->products = cuda_products_new(engine->device, table);
+    engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero};
     size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + scalars;

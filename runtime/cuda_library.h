@@ -133,6 +133,10 @@ enum {
          (BlasHandle * handle, BlasProduct * product, BlasLayout * a, BlasLayout * b,              \
           BlasLayout * c, BlasLayout * d, BlasPreference * preference, int wanted,                 \
           BlasChoice *choices, int *found))                                                        \
+    CALL(check, "cublasLtMatmulAlgoCheck",                                                         \
+         (BlasHandle * handle, BlasProduct * product, BlasLayout * a, BlasLayout * b,              \
+          BlasLayout * c, BlasLayout * d, const void *algorithm, BlasChoice *checked))             \
+    CALL(property, "cublasLtGetProperty", (int part, int *value))                                  \
     CALL(run, "cublasLtMatmul",                                                                    \
          (BlasHandle * handle, BlasProduct * product, const void *alpha, CudaPointer a,            \
           BlasLayout *a_layout, CudaPointer b, BlasLayout *b_layout, const void *beta,             \

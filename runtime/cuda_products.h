@@ -7,11 +7,13 @@
 
 typedef struct CudaProducts CudaProducts;
 
-/* NULL without cuBLASLt: the program's own kernel then does the work. */
-CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table);
+/* NULL without cuBLASLt: the program's own kernel then does the work. keep: use the cache. */
+CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool keep);
 void cuda_products_free(CudaProducts *products);
 
 /* As MoecHost.product: 0 when it was done. */
 int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c);
+/* How many products had their algorithms timed, because the cache did not know them. */
+int cuda_products_timed(const CudaProducts *products);
 
 #endif

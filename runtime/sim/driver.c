@@ -40,7 +40,7 @@ struct Function {
 };
 
 /* What a stream records while it captures. */
-typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET } WorkKind;
+typedef enum WorkKind { WORK_LAUNCH, WORK_PUT, WORK_GET, WORK_COPY, WORK_SET, WORK_HOST } WorkKind;
 
 typedef struct Work {
     WorkKind kind;
@@ -52,6 +52,7 @@ typedef struct Work {
     const void *from;
     size_t bytes;
     int value;
+    void (*host)(void *); /* called with `to` */
 } Work;
 
 typedef struct Graph {
@@ -267,6 +268,20 @@ Result cuMemsetD8Async(void *to, unsigned char value, size_t bytes, void *stream
     return GOOD;
 }
 
+/* Libraries that stand in for those of CUDA work through this one. */
+Result cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
+    (void)stream;
+    if (broken) return LAUNCH_FAILED;
+    if (captured) {
+        Work *work = record(WORK_HOST);
+        work->host = function;
+        work->to = data;
+    } else {
+        function(data);
+    }
+    return GOOD;
+}
+
 /* ---- graphs ---- */
 
 Result cuStreamBeginCapture_v2(void *stream, int mode) {
@@ -311,7 +326,8 @@ Result cuGraphLaunch(Graph *graph, void *stream) {
                                                     work->shared, work->arguments)
                  : work->kind == WORK_SET
                      ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
-                     : move(work->kind, work->to, work->from, work->bytes);
+                 : work->kind == WORK_HOST ? cuLaunchHostFunc(stream, work->host, work->to)
+                                           : move(work->kind, work->to, work->from, work->bytes);
     }
     return result;
 }

@@ -1,0 +1,152 @@
+#include "cuda_choice.h"
+
+#include "files.h"
+#include "hashing.h"
+#include "memory.h"
+#include "module.h"
+#include "seconds.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 8, TRIES = 3, MOST_RUNS = 20, VERSION_PARTS = 3 };
+
+/* What one measurement shall take: longer than the clock and the launches make it uncertain. */
+static const double LEAST_SECONDS = 3e-4;
+
+bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                   const MoecProduct *product, CudaPointer a, CudaPointer b, CudaPointer c) {
+    const float one = 1, start = product->accumulate ? 1 : 0;
+    for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
+        CudaPointer result = c + turn * task->c_turn;
+        if (work->blas->run(work->handle, task->product, &one, b + turn * task->b_turn, task->left,
+                            a + turn * task->a_turn, task->right, &start, result, task->result,
+                            result, task->result, choice->algorithm, work->workspace,
+                            BLAS_WORKSPACE, work->device->stream))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what was chosen before ---- */
+
+/* All that the choice depends on. */
+static char *describe(const BlasWork *work, const MoecProduct *p, int alignment) {
+    int version[VERSION_PARTS] = {0};
+    for (int i = 0; i < VERSION_PARTS; i++) work->blas->property(i, &version[i]);
+    return memory_format(
+        "%s; cuBLASLt %d.%d.%d; %d bytes; %ld %ld %ld; %ld %ld %ld %ld %ld; %ld %ld; "
+        "%ld %ld; %ld %ld; %ld %ld; %d %d %d %d %d\n",
+        work->device->base.name, version[0], version[1], version[2], alignment, p->m, p->n, p->k,
+        p->a_m, p->a_k, p->b_k, p->b_n, p->c_m, p->batch[0], p->batch[1], p->a_batch[0],
+        p->a_batch[1], p->b_batch[0], p->b_batch[1], p->c_batch[0], p->c_batch[1], p->accumulate,
+        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type);
+}
+
+/* Where it is kept, or NULL. */
+static char *kept_path(const BlasWork *work, const char *text) {
+    char *folder = work->keep ? module_cache_folder() : NULL;
+    if (!folder) return NULL;
+    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
+    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".product", folder,
+                               (uint64_t)hash.high64, (uint64_t)hash.low64);
+    free(folder);
+    return path;
+}
+
+/* The library says whether it still knows the algorithm. */
+static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
+    BlasChoice checked = {.status = 0};
+    if (work->blas->check(work->handle, task->product, task->left, task->right, task->result,
+                          task->result, choice->algorithm, &checked) ||
+        checked.workspace > BLAS_WORKSPACE)
+        return false;
+    choice->workspace = checked.workspace;
+    return true;
+}
+
+static bool read_kept(const BlasWork *work, const BlasTask *task, const char *path,
+                      const char *text, BlasChoice *choice) {
+    Mapping mapping;
+    size_t length = strlen(text);
+    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
+    bool same =
+        mapping.length == length + sizeof choice->algorithm && !memcmp(mapping.bytes, text, length);
+    *choice = (BlasChoice){.status = 0};
+    if (same) memcpy(choice->algorithm, mapping.bytes + length, sizeof choice->algorithm);
+    file_unmap(&mapping);
+    return same && is_known(work, task, choice);
+}
+
+static void write_kept(const char *path, const char *text, const BlasChoice *choice) {
+    size_t length = strlen(text);
+    if (!path) return;
+    char *bytes = memory_new(length + sizeof choice->algorithm);
+    memcpy(bytes, text, length);
+    memcpy(bytes + length, choice->algorithm, sizeof choice->algorithm);
+    file_write(path, bytes, length + sizeof choice->algorithm);
+    free(bytes);
+}
+
+/* ---- candidates ---- */
+
+/* Seconds of one product, `runs` of them in a row; infinite when it cannot be made. */
+static double time_runs(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                        const MoecProduct *product, int runs) {
+    const CudaDriver *driver = &work->device->library->driver;
+    double began = seconds_now();
+    for (int i = 0; i < runs; i++)
+        if (!cuda_multiply(work, task, choice, product, work->operands[0], work->operands[1],
+                           work->operands[2]))
+            return INFINITY;
+    if (driver->stream_wait(work->device->stream)) return INFINITY;
+    return (seconds_now() - began) / runs;
+}
+
+static double time_choice(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                          const MoecProduct *product) {
+    double best = time_runs(work, task, choice, product, 1); /* loads the kernel */
+    if (isinf(best)) return best;
+    best = time_runs(work, task, choice, product, 1);
+    double wanted = LEAST_SECONDS / best;
+    int runs = wanted < 1 ? 1 : wanted < MOST_RUNS ? (int)wanted + 1 : MOST_RUNS;
+    for (int i = 0; i < TRIES; i++) best = fmin(best, time_runs(work, task, choice, product, runs));
+    return best;
+}
+
+static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                        BlasChoice *choice) {
+    BlasChoice choices[CANDIDATES];
+    int found = 0, best = 0;
+    bool trying = work->operands[0] != 0;
+    if (work->blas->choose(work->handle, task->product, task->left, task->right, task->result,
+                           task->result, work->preference, trying ? CANDIDATES : 1, choices,
+                           &found) ||
+        found < 1)
+        return false;
+    double least = INFINITY;
+    for (int i = 0; trying && found > 1 && i < found; i++) {
+        double seconds =
+            choices[i].status ? INFINITY : time_choice(work, task, &choices[i], product);
+        if (seconds >= least) continue;
+        least = seconds;
+        best = i;
+    }
+    work->timed += trying && found > 1;
+    *choice = choices[best];
+    return true;
+}
+
+bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,
+                 BlasChoice *choice) {
+    char *text = describe(work, product, alignment), *path = kept_path(work, text);
+    bool found = read_kept(work, task, path, text, choice);
+    bool good = found || choose_anew(work, task, product, choice);
+    if (good && !found && work->operands[0]) write_kept(path, text, choice);
+    work->found += found;
+    free(text);
+    free(path);
+    return good;
+}

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Dense products of the device cuda by cuBLASLt, on a stand-in of it beside the simulated driver: the CPU's losses, the
+# faster of two algorithms, timed once and kept. The numbers that stand for CUDA's are CUDA's, where its headers are.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+XDG_CACHE_HOME=$work/cache
+MOEC_CFLAGS=-O0
+export XDG_CACHE_HOME MOEC_CFLAGS
+
+wrong() {
+    echo "$*"
+    exit 1
+}
+
+for include in /usr/local/cuda/include /opt/cuda/include; do
+    [ ! -e $include/cublasLt.h ] ||
+        "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -fsyntax-only -isystem $include -idirafter runtime tests/stand_in/numbers.c
+done
+
+mkdir "$work/cuda"
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/cuda/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl
+case $BUILD in /*) sim=$BUILD/libmoec_sim.so ;; *) sim=$PWD/$BUILD/libmoec_sim.so ;; esac
+ln -s "$sim" "$work/cuda/libcuda.so.1"
+ln -s "$sim" "$work/cuda/libnvrtc.so.13"
+head -c 900 README.md >"$work/text"
+
+# train NAME DEVICE DRIVER [OPTION...]
+train() {
+    name=$1 device=$2 MOEC_CUDA=$3
+    export MOEC_CUDA
+    shift 3
+    moec train models/tiny.moe:tiny_uneven --device "$device" --data "$work/text" --out "$work/$name" --steps 3 \
+        --set dim=24 --set layers=2 --set train.batch=2 --set train.context=12 --set vocab=251 --set train.chunk=12 "$@" \
+        >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+}
+
+# same ONE OTHER TOLERANCE: the losses and norms of two runs
+same() {
+    for run in "$1" "$2"; do sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$work/$run/log.jsonl" >"$work/$run.numbers"; done
+    paste "$work/$1.numbers" "$work/$2.numbers" | awk -v most="$3" '
+        function off(a, b) { return (a > b ? a - b : b - a) > most * (a > 0 ? a : -a) + 1e-7 }
+        { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) { print "line " NR ": " $i " is not " $(i + half); bad = 1 } }
+        END { exit bad || NR < 3 }' || wrong "$1 and $2 train differently"
+}
+
+train cpu cpu "$work/cuda"
+train exact cuda "$work/cuda"
+same cpu exact 1e-4
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/exact.out" || { cat "$work/exact.out"; wrong "nothing was timed"; }
+
+# A second start times nothing and takes the faster one; its numbers are the same bits.
+STAND_IN_LOG=$work/log
+export STAND_IN_LOG
+train again cuda "$work/cuda"
+unset STAND_IN_LOG
+grep -q 'products by cuBLASLt, 0 timed' "$work/again.out" || { cat "$work/again.out"; wrong "a second start timed again"; }
+cmp "$work/exact/last.safetensors" "$work/again/last.safetensors" || wrong "two starts end in other weights"
+[ "$(sort -u "$work/log")" = 1 ] || wrong "a slower algorithm was taken"
+
+# A kept choice that is damaged is made anew.
+for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
+train mended cuda "$work/cuda"
+grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged choice was taken"
+
+# Rounded to bf16: as with the program's own products.
+train own cuda "$sim" --set train.precision=bf16
+train rounded cuda "$work/cuda" --set train.precision=bf16
+same own rounded 1e-3
