@@ -308,10 +308,12 @@ static void make_spec(Spec *spec, uint64_t seed) {
     Random *random = &spec->random;
     draw(random);
     spec->causal = chance(random, 75);
-    spec->context = between(random, 4, 13);
-    spec->vocabulary = between(random, 11, 30);
+    /* Loops that are shared out among threads, temporaries cut into parts: some are wide enough for that. */
+    int wide = chance(random, 8);
+    spec->context = wide ? between(random, 20, 70) : between(random, 4, 13);
+    spec->vocabulary = wide ? between(random, 100, 400) : between(random, 11, 30);
     spec->batch = between(random, 1, 3);
-    spec->dim = between(random, 3, 14);
+    spec->dim = wide ? between(random, 16, 48) : between(random, 3, 14);
     add(spec, "use decoder\n\n");
     add_layer(spec);
     int stack = chance(random, 25);
@@ -325,6 +327,7 @@ static void make_spec(Spec *spec, uint64_t seed) {
         add(spec, "  vocab = %ld\n  dim = %ld\n  layers = %ld\n", spec->vocabulary, spec->dim, between(random, 1, 4));
         add(spec, "  sandwich = %s\n  tied = %s\n  cap = %s\n", PICK(random, "false", "true"), PICK(random, "false", "true"),
             PICK(random, "0", "0", "5"));
+        if (chance(random, 15)) add(spec, "  separator = %ld\n", between(random, 0, 5));
         add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"), PICK(random, "false", "true"));
     }
     add_training(spec);

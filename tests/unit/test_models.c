@@ -10,6 +10,7 @@
  *     test_models                         300 models from seed 1
  *     MOEC_MODELS=20000 MOEC_SEED=7 ...   that many, from that seed
  *     MOEC_SHOW=1 MOEC_MODELS=1 ...       prints the spec as well
+ *     MOEC_DEVICE=cuda ...                on that device, with MOEC_CUDA on the simulated one
  */
 #include "random_spec.h"
 
@@ -52,6 +53,7 @@ typedef struct Meaning {
 typedef struct Trial {
     const Spec *spec;
     MoecCompiler *compiler;
+    Device *device;
     Model *model;
     int32_t *windows; /* [part, batch, context + 1] */
     char problem[256];
@@ -214,12 +216,12 @@ static int compare_all(Trial *trial, Meaning *meaning, const char *prefix, const
     return good;
 }
 
-static int compare_outputs(Trial *trial, Meaning *meaning, const Call *call) {
+static int compare_outputs(Trial *trial, Meaning *meaning, Call *call) {
     int good = 1;
     for (int i = 0; i < call->graph->output_count && good; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call->outputs[i], result_limit);
+        good = compare(trial, meaning, (Result){output->name, count, 0, count}, call_get(call, i), result_limit);
     }
     return good;
 }
@@ -257,11 +259,14 @@ static int check_training(Trial *trial) {
         call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
         call_run(call, (uint64_t)part, part == PARTS - 1);
     }
+    model_get_gradients(model);
+    model_get(model, false);
     int good = compare_outputs(trial, &training, call) &&
                compare_all(trial, &training, "gradient:", model->parameters, model->parameter_count, model->gradients,
                            gradient_limit) &&
                compare_all(trial, &training, "", model->states, model->state_count, model->layer_states, result_limit);
     if (model->table->state_bytes) memcpy(model->layer_states, states, model->table->state_bytes);
+    model_put(model);
     free(states);
     call_close(call);
     forget(&training);
@@ -271,12 +276,13 @@ static int check_training(Trial *trial) {
 /* The first sequence of the batch, token by token. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
-    Decoder *decoder = decoder_open(trial->compiler, 0, spec->context);
+    Decoder *decoder = decoder_open_on(trial->device, trial->compiler, 0, spec->context);
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
     memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
     if (model->table->state_bytes)
         memcpy(decoder->model->layer_states, model->layer_states, model->table->state_bytes);
+    model_put(decoder->model);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
     int good = 1;
     for (long i = 0; i < spec->context && good; i++) {
@@ -351,15 +357,18 @@ static int check_update(Trial *trial) {
     for (long step = 1; step <= steps; step++) {
         for (int i = 0; i < update->scalar_count; i++)
             scalars[i] = (float)scalar_value(update->scalar_names[i], step);
-        const BlockUpdate given = {.weights = model->weights, .gradients = model->gradients, .moments = model->moments,
+        const ModelMemory *there = &model->there;
+        const BlockUpdate given = {.weights = there->weights, .gradients = there->gradients, .moments = there->moments,
                                    .scalars = scalars};
         model->device->kind->update(model->engine, &given);
     }
+    model_get(model, false);
     MoecEval *eval = moec_eval_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
     int good = 1;
     for (int i = 0; i < model->parameter_count && good; i++)
         good = compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
+    model_put(model);
     free(before);
     moec_eval_free(eval);
     return good;
@@ -376,10 +385,11 @@ static void shake(Model *model, Random *random) {
 
 static int check_model(Trial *trial, Random *random) {
     const Wish wishes[] = {{.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    trial->model = model_open(trial->compiler, wishes, 3, true);
+    trial->model = model_open_on(trial->device, trial->compiler, wishes, 3, true);
     if (!trial->model) return fail(trial, "it does not compile: %s", moec_reports(trial->compiler));
     model_initialise(trial->model, draw(random));
     shake(trial->model, random);
+    model_put(trial->model);
     Meaning forward;
     int good = define(trial, &forward, MOEC_FORWARD) && check_forward(trial, &forward) && check_training(trial) &&
                check_update(trial) && (!trial->spec->causal || check_decoding(trial, &forward));
@@ -394,14 +404,14 @@ static int write_file(const char *path, const char *text) {
 }
 
 /* With tokens for which rounding may turn a choice around nothing is shown: then others are tried. */
-static int run_trial(uint64_t seed, const char *folder, char *problem, size_t size, Tally *tally) {
+static int run_trial(Device *device, uint64_t seed, const char *folder, char *problem, size_t size, Tally *tally) {
     Spec *spec = memory_new(sizeof *spec);
     make_spec(spec, seed);
     char *path = memory_format("%s/random_%d.moe", folder, (int)getpid());
     int good = write_file(path, spec->text), undecided = 1;
     if (getenv("MOEC_SHOW")) printf("%s", spec->text);
     for (int attempt = 0; attempt < ATTEMPTS && good && undecided; attempt++) {
-        Trial trial = {.spec = spec, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
+        Trial trial = {.spec = spec, .device = device, .compiler = moec_open(path, NULL, NULL, 0, NULL)};
         size_t count = PARTS * window_tokens(spec);
         trial.windows = memory_new(sizeof *trial.windows * count);
         for (size_t i = 0; i < count; i++) trial.windows[i] = (int32_t)between(&spec->random, 0, spec->vocabulary - 1);
@@ -436,14 +446,17 @@ static void tell_seed(int signal_number) {
 static void run_shard(uint64_t first, long count, long worker, long workers, const char *folder, Tally *tally) {
     signal(SIGABRT, tell_seed);
     signal(SIGSEGV, tell_seed);
+    Device *device = device_open(getenv("MOEC_DEVICE") ? getenv("MOEC_DEVICE") : "cpu");
+    if (!device) exit(1);
     for (long i = worker; i < count; i += workers) {
         char problem[256] = "";
         uint64_t seed = present_seed = first + (uint64_t)i;
-        if (run_trial(seed, folder, problem, sizeof problem, tally)) continue;
+        if (run_trial(device, seed, folder, problem, sizeof problem, tally)) continue;
         tally->failed++;
         printf("seed %llu: %s\n", (unsigned long long)seed, problem);
         fflush(stdout);
     }
+    device_close(device);
 }
 
 static long number_from(const char *name, long otherwise) {
