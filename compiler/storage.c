@@ -11,6 +11,8 @@
  *     d_h[i,b,s,f] = ..., read exactly in turn i and   the stack is bf16, the turn has a tensor of its own
  *     only by products when the turns are followed
  *     backwards
+ *     z[i,b,s,f] = sum[d] x * up, read exactly         what such a product made is no better than its operands were: kept
+ *                                                      for the way back, it is kept as bf16 (this alone rounds more)
  *     wq                                               a parameter has a copy beside all weights, made by the host whenever
  *                                                      the weights have changed, not by the program
  */
@@ -32,6 +34,7 @@ typedef struct Use {
     Scope *scope;
     Expr *access;
     bool write, stores; /* stores: sets elements and never looks at them */
+    bool result;        /* stores what a product made that rounds */
     int operand;        /* reads: number of the operand that the statement rounds, or -1 */
 } Use;
 
@@ -77,7 +80,8 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
         add_use(storage, (Use){statement, scope, read, .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_turns(product);
-    add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores, .operand = -1});
+    add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
+                           .result = stores && rounds, .operand = -1});
 }
 
 static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
@@ -120,6 +124,17 @@ static bool is_only_rounded(const List *uses) {
         read |= !use->write;
     }
     return read;
+}
+
+/* A stack of results of products that round, of which no choice is made. */
+static bool is_kept_result(const Tensor *tensor, const List *uses) {
+    if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write ? !use->result : use->statement->exact || use->statement->kind != STATEMENT_LOOP)
+            return false;
+    }
+    return true;
 }
 
 /* ---- stacks that only the turn itself reads exactly ---- */
@@ -319,9 +334,10 @@ void storage(Program *program) {
         Tensor *tensor = program->tensors.items[i];
         const List *uses = &storage.uses[i];
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
-        const Scope *scope = is_only_rounded(uses) ? NULL : scope_of_stack(tensor, uses);
+        bool whole = is_only_rounded(uses) || is_kept_result(tensor, uses);
+        const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
         if (scope) split_stack(&storage, tensor, scope);
-        if (scope || is_only_rounded(uses)) tensor->type = TYPE_BF16;
+        if (scope || whole) tensor->type = TYPE_BF16;
     }
     find_uses(&storage);
     count = program->tensors.count;
