@@ -30,6 +30,7 @@ static Callee read_callee(Elaborator *e, const Node *call)
 static Value *unknown_callee(Elaborator *e, const Node *node)
 {
     report_error(e->reports, node->span, "there is no layer or function '%s'", node->name);
+    if (help_with_use(e->reports, node->name)) return value_error(e, node->span);
     const char *names[512];
     int count = 0;
     for (int i = 0; i < e->unit->layers.count && count < 400; i++)

@@ -30,6 +30,7 @@ static void report_unknown_model(Unit *unit, Span span, const char *name)
     const char *near = did_you_mean(name, names, count);
     Text text = {.arena = unit->arena};
     for (int i = 0; i < count && i < 16; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
+    if (help_with_use(unit->reports, name)) return;
     if (near) report_help(unit->reports, "did you mean '%s'?", near);
     else if (count) report_help(unit->reports, "the models are %s%s", text.text, count > 16 ? ", ..." : "");
 }

@@ -26,6 +26,8 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
                       const char *const *sets, int set_count);
 /* The text of an embedded stdlib file ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
+/* Says which stdlib file declares `name`, a layer, an optimizer or a schedule; false when none does. */
+bool help_with_use(Reports *reports, const char *name);
 
 /* A value of an option after resolution, for the runtime ("train.lr"). */
 typedef enum ValueKind { VALUE_NONE, VALUE_NUMBER, VALUE_FLAG, VALUE_WORD, VALUE_OTHER } ValueKind;

@@ -133,6 +133,7 @@ const Node *layer_body(const Node *layer)
 static Value *unknown_layer(Elaborator *e, const Value *value)
 {
     report_error(e->reports, value->span, "there is no layer '%s'", value->word);
+    if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
     List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
     const char *names[512];
     int count = 0;
@@ -366,9 +367,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given)
     if (!value) return fallback;
     Value *converted = convert(e, option, value, fallback);
     if (!converted) {
+        const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
+                                                       : value_kind_text(value);
         report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
-                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name,
-                     value_kind_text(value));
+                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name, found);
         report_note(e->reports, option->span, "declared here");
         return value_error(e, option->span);
     }

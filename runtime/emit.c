@@ -198,7 +198,9 @@ static bool emit(Options *options) {
         options->sets.items[options->sets.count++] = SPEC_DRAWS;
         compiler = draws ? open_spec(options, file) : NULL;
     }
-    bool good = compiler && write_folder(options, compiler, file);
+    bool decodes = graph_of(options->graph) == DECODE;
+    bool good = compiler && (!decodes || spec_generates(compiler)) &&
+                write_folder(options, compiler, file);
     moec_close(compiler);
     safetensors_close(file);
     return good;

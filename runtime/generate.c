@@ -8,6 +8,7 @@
 #include "memory.h"
 #include "sample.h"
 #include "seconds.h"
+#include "spec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,8 @@ static bool generate(const Options *options, const TextList *sets) {
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
     long length = (long)strlen(options->prompt);
-    Device *device = compiler ? device_open(options->device) : NULL;
+    bool talks = compiler && spec_generates(compiler);
+    Device *device = talks ? device_open(options->device) : NULL;
     Decoder *decoder =
         device ? decoder_open_on(device, compiler, length, length + options->tokens) : NULL;
     moec_close(compiler);

@@ -36,6 +36,11 @@ MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
 }
 
 MoecCompiler *spec_open(const char *operand, const TextList *sets) {
+    if (file_is_folder(operand)) {
+        complain("give the file of the spec, and :MODEL where it has several",
+                 "%s is a folder, not a spec", operand);
+        return NULL;
+    }
     MoecCompiler *compiler = spec_open_quietly(operand, sets);
     if (spec_good(compiler)) return compiler;
     moec_close(compiler);
@@ -46,4 +51,11 @@ bool spec_draws(MoecCompiler *compiler) {
     return moec_option(compiler, "draws") ||
            complain("train a model of stdlib/diffusion.moe",
                     "model '%s' draws nothing: it has no option 'draws'", moec_model(compiler));
+}
+
+bool spec_generates(MoecCompiler *compiler) {
+    return !moec_option(compiler, "draws") ||
+           complain("moec draw draws with it; moec emit --graph draw writes a program that does",
+                    "model '%s' makes examples out of noise, it generates no text",
+                    moec_model(compiler));
 }

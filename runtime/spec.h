@@ -16,5 +16,7 @@ bool spec_good(MoecCompiler *compiler);
 #define SPEC_DRAWS "draws=none"
 /* True when it is such a model, else false after a message. */
 bool spec_draws(MoecCompiler *compiler);
+/* The reverse: false after a message about a model that draws, so generates no text. */
+bool spec_generates(MoecCompiler *compiler);
 
 #endif
