@@ -58,6 +58,7 @@ static void updates_last(Program *program)
 static void pass_gradient(Work *work)
 {
     if (work->graph != GRAPH_TRAIN || !work->program->loss) return;
+    weigh(work->program);
     gradient(work->program, layer_recomputes(work->compiler));
     updates_last(work->program);
 }
@@ -74,7 +75,9 @@ static void pass_simplify(Work *work)
 
 static void pass_route(Work *work)
 {
-    if (work->graph != GRAPH_UPDATE) route(work->program);
+    if (work->graph == GRAPH_UPDATE) return;
+    route(work->program);
+    gathers(work->program);
 }
 
 static void pass_chunk(Work *work)

@@ -43,6 +43,7 @@ typedef struct Setting {
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context, List *settings);
 
 /* ---- program to program ---- */
+void weigh(Program *program);                    /* factors on what a product made go to what it is made of */
 void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
 void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
 void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
@@ -50,6 +51,7 @@ void simplify(Program *program);                 /* dead statements, folding, co
 void precision(Program *program); /* products that decide a choice stay exact */
 void storage(Program *program);   /* what is only ever rounded is stored rounded */
 void route(Program *program);                    /* masked statements onto packed rows */
+void gathers(Program *program);                  /* rows fetched for products alone are not fetched before */
 
 void chunk(Program *program, long rows);         /* large temporaries a part of their rows at a time; rows of a part, 0: chosen */
 

@@ -266,38 +266,49 @@ static void kernel_train_8(long i, const float *restrict expert_hidden, float *r
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
-static void kernel_train_9(long i, const float *restrict act_y, const float *restrict expert_hidden_2,
-        float *restrict expert_h)
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
+          -- std/moe.moe:72 */
+static void kernel_train_9(long i, const float *restrict ffn_weight, const float *restrict act_y,
+        const float *restrict expert_hidden_2, float *restrict expert_h_weighed,
+        const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
+        const int32_t *restrict chosen_n)
 {
-    for (long r = 0; r < 128; r++) {
+    MOEC_OMP(parallel for schedule(static))
+    for (long turn = 0; turn < 128; turn++) {
+        const long r = turn;
+        const long chosen_batch_at = (long)chosen_batch[r];
+        const long chosen_s_at = (long)chosen_s[r];
+        const long chosen_n_at = (long)chosen_n[r];
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+            float expert_h = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+            expert_h_weighed[r * 48 + f] = ffn_weight[(chosen_batch_at * 32 + chosen_s_at) * 4 + chosen_n_at]
+                    * expert_h;
         }
     }
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[i,r,d]   -- std/moe.moe:72
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
    ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81 */
-static void kernel_train_10(long i, const float *restrict ffn_p, const float *restrict ffn_load,
-        const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
-        float *restrict ffn_hidden_9, float *restrict ffn_hidden_10, const int32_t *restrict chosen_batch,
-        const int32_t *restrict chosen_s, const int32_t *restrict chosen_n)
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
+static void kernel_train_10(long i, float *restrict x_2, const float *restrict x_3,
+        const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
+        float *restrict ffn_y, float *restrict balance, float *restrict busiest,
+        const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
 {
     float ffn_hidden_8[4];
     for (long d_from = 0; d_from < 32; d_from += 16) {
         for (long r = 0; r < 128; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
-            const long chosen_n_at = (long)chosen_n[r];
             MOEC_OMP(simd)
             for (long d = d_from; d < d_from + 16; d++) {
-                ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += ffn_weight[(chosen_batch_at * 32
-                        + chosen_s_at) * 4 + chosen_n_at] * expert_y[(i * 128 + r) * 32 + d];
+                ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += expert_y[r * 32 + d];
             }
         }
     }
@@ -315,26 +326,13 @@ static void kernel_train_10(long i, const float *restrict ffn_p, const float *re
     for (long n = 0; n < 4; n++) {
         ffn_hidden_8[n] = ffn_hidden_8_sum[n];
     }
-    float ffn_hidden_9_sum = 0.0f;
-    float ffn_hidden_10_sum = -INFINITY;
-    MOEC_OMP(simd reduction(+:ffn_hidden_9_sum) reduction(max:ffn_hidden_10_sum))
+    float ffn_hidden_9 = 0.0f;
+    float ffn_hidden_10 = -INFINITY;
+    MOEC_OMP(simd reduction(+:ffn_hidden_9) reduction(max:ffn_hidden_10))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_9_sum += (ffn_load[i * 4 + n]) * (ffn_hidden_8[n] * 0.015625f);
-        ffn_hidden_10_sum = moec_max(ffn_hidden_10_sum, ffn_load[i * 4 + n]);
+        ffn_hidden_9 += (ffn_load[i * 4 + n]) * (ffn_hidden_8[n] * 0.015625f);
+        ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
     }
-    ffn_hidden_9[0] = ffn_hidden_9_sum;
-    ffn_hidden_10[0] = ffn_hidden_10_sum;
-}
-
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
-static void kernel_train_11(long i, float *restrict x_2, const float *restrict x_3,
-        const float *restrict ffn_y, const float *restrict ffn_hidden_9, const float *restrict ffn_hidden_10,
-        float *restrict balance, float *restrict busiest)
-{
-    const float ffn_hidden_9_at = ffn_hidden_9[0];
-    const float ffn_hidden_10_at = ffn_hidden_10[0];
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
@@ -344,15 +342,15 @@ static void kernel_train_11(long i, float *restrict x_2, const float *restrict x
             }
         }
     }
-    balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9_at);
-    busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10_at);
+    balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9);
+    busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10);
 }
 
 /* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_train_12(const float *restrict x_2, float *restrict final_norm_hidden,
+static void kernel_train_11(const float *restrict x_2, float *restrict final_norm_hidden,
         float *restrict final_norm_root, float *restrict final_norm_y,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
@@ -380,7 +378,7 @@ static void kernel_train_12(const float *restrict x_2, float *restrict final_nor
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
    hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
-static void kernel_train_13(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
+static void kernel_train_12(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -412,7 +410,7 @@ static void kernel_train_13(const float *restrict logits, float *restrict hidden
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
    d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
    d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
-static void kernel_train_14(const int32_t *restrict targets, const float *restrict balance,
+static void kernel_train_13(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
         const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
         float *restrict total, float *restrict busiest_2, const float *restrict loss_scale,
@@ -466,7 +464,7 @@ static void kernel_train_14(const int32_t *restrict targets, const float *restri
    d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_15(const float *restrict x_2, const float *restrict final_norm_hidden,
+static void kernel_train_14(const float *restrict x_2, const float *restrict final_norm_hidden,
         const float *restrict final_norm_root, const float *restrict final_norm_y,
         const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
         float *restrict d_final_norm_y_3, float *restrict d_final_norm_weight,
@@ -498,7 +496,7 @@ static void kernel_train_15(const float *restrict x_2, const float *restrict fin
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-static void kernel_train_16(const float *restrict x_2, const float *restrict final_norm_root,
+static void kernel_train_15(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_hidden)
@@ -517,7 +515,7 @@ static void kernel_train_16(const float *restrict x_2, const float *restrict fin
     d_balance_3[0] = loss_scale_at;
 }
 
-static const MoecPack moec_options_train_17 = {
+static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
@@ -526,11 +524,16 @@ static const MoecPack moec_options_train_17 = {
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
         1)   -- std/moe.moe:65
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:34 */
-static void kernel_train_18(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
-        const float *restrict ffn_load, const float *restrict ffn_total, const float *restrict d_balance_3,
-        float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2, float *restrict ffn_p_again,
-        float *restrict ffn_weight_again)
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:34
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+static void kernel_train_17(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+        const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden_3,
+        const float *restrict ffn_hidden_4, const float *restrict ffn_load, const float *restrict ffn_total,
+        const float *restrict d_balance_3, float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2,
+        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
+        float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again, float *restrict ffn_weight_again)
 {
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
     MOEC_OMP(simd)
@@ -552,21 +555,37 @@ static void kernel_train_18(long i, const float *restrict ffn_hidden_3, const fl
             for (long d = 0; d < 32; d++) {
                 d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
             }
+            float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                    + 1e-06f));
+            ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+            MOEC_OMP(simd)
+            for (long d = 0; d < 32; d++) {
+                float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+                ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+                ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i
+                        * 32 + d];
+            }
         }
     }
 }
 
-/* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
-          -- std/moe.moe:72
-   d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
-   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
-static void kernel_train_19(long i, const float *restrict expert_hidden,
-        const float *restrict expert_hidden_2, const float *restrict expert_y, const float *restrict d_x_2,
-        float *restrict d_ffn_weight, float *restrict d_expert_y, const float *restrict ffn_weight_again,
-        float *restrict act_y_again, float *restrict expert_h_again, const int32_t *restrict chosen_batch_2,
-        const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_n_2)
+/* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
+        * expert_h_again[r,f]   -- std/moe.moe:72
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   d_expert_h[r,f] = d_expert_h_weighed[r,f]
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
+   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
+   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
+   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
+static void kernel_train_18(long i, const float *restrict expert_hidden,
+        const float *restrict expert_hidden_2, const float *restrict d_expert_h_weighed,
+        float *restrict d_ffn_weight, float *restrict d_expert_hidden_2, float *restrict d_expert_hidden_3,
+        const float *restrict ffn_weight_again, float *restrict expert_h_weighed_again,
+        const int32_t *restrict chosen_batch_2, const int32_t *restrict chosen_s_2,
+        const int32_t *restrict chosen_n_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 128; turn++) {
@@ -576,76 +595,22 @@ static void kernel_train_19(long i, const float *restrict expert_hidden,
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
-        for (long d = 0; d < 32; d++) {
-            d_ffn_weight_sum += d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at) * 32
-                    + d] * expert_y[(i * 128 + r) * 32 + d];
-            d_expert_y[r * 32 + d] = d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
-                    * 32 + d] * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4
-                    + chosen_n_2_at];
+        for (long f = 0; f < 48; f++) {
+            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+            float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+            float expert_h_again = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
+            expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) *
+                    4 + chosen_n_2_at] * expert_h_again;
+            d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again;
+            float d_expert_h = d_expert_h_weighed[r * 48 + f] * ffn_weight_again[(chosen_batch_2_at * 32
+                    + chosen_s_2_at) * 4 + chosen_n_2_at];
+            d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
+            float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
+            const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
+            const float part = moec_sigmoid(expert_hidden_at_2);
+            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
-        MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-            float act_y_again_now = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-            act_y_again[r * 48 + f] = act_y_again_now;
-            expert_h_again[r * 48 + f] = act_y_again_now * expert_hidden_2[(i * 128 + r) * 48 + f];
-        }
-    }
-}
-
-/* d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-static void kernel_train_20(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
-        const float *restrict block_ffn_norm_weight, const float *restrict d_expert_h,
-        float *restrict d_expert_hidden_2, float *restrict ffn_norm_root_again,
-        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again,
-        const float *restrict act_y_again)
-{
-    MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 128; turn++) {
-        const long r = turn;
-        MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            d_expert_hidden_2[r * 48 + f] = d_expert_h[r * 48 + f] * act_y_again[r * 48 + f];
-        }
-    }
-    MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
-        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                + 1e-06f));
-        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        MOEC_OMP(simd)
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
-                    + d];
-        }
-    }
-}
-
-/* d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
-static void kernel_train_21(long i, const float *restrict expert_hidden,
-        const float *restrict expert_hidden_2, const float *restrict d_expert_h,
-        float *restrict d_expert_hidden_3)
-{
-    MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 128; turn++) {
-        const long r = turn;
-        MOEC_OMP(simd)
-        for (long f = 0; f < 48; f++) {
-            float d_act_y = d_expert_h[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
-            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-            const float part = moec_sigmoid(expert_hidden_at);
-            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at * (part * (1.0f - part))));
-        }
     }
 }
 
@@ -661,7 +626,7 @@ static void kernel_train_21(long i, const float *restrict expert_hidden,
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-static void kernel_train_22(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
+static void kernel_train_19(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
         const float *restrict chosen, const float *restrict ffn_total, const float *restrict d_ffn_hidden_8,
         const float *restrict d_ffn_weight, float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit,
         const float *restrict ffn_p_again, const float *restrict ffn_weight_again,
@@ -721,7 +686,7 @@ static void kernel_train_22(long i, const float *restrict ffn_hidden_3, const fl
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_23(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
+static void kernel_train_20(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
         float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
         float *restrict d_ffn_norm_hidden, const float *restrict ffn_norm_root_again,
@@ -757,7 +722,7 @@ static void kernel_train_23(long i, const float *restrict x_3, const float *rest
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_train_24(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+static void kernel_train_21(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict x_3,
         const float *restrict d_x_2, float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
         const float *restrict d_ffn_norm_hidden, float *restrict attention_norm_root_again,
@@ -789,7 +754,7 @@ static void kernel_train_24(long i, const float *restrict x_2, const float *rest
     }
 }
 
-static const MoecAttend moec_options_train_25 = {
+static const MoecAttend moec_options_train_22 = {
     .batch = 2, .queries = 32, .keys = 32, .heads = 4, .key_heads = 4, .value_heads = 4,
     .width = 8, .value_width = 8, .mask = MOEC_MASK_CAUSAL, .window = 0,
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
@@ -799,7 +764,7 @@ static const MoecAttend moec_options_train_25 = {
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-static void kernel_train_26(const float *restrict query_rotary_cosine,
+static void kernel_train_23(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
@@ -827,7 +792,7 @@ static void kernel_train_26(const float *restrict query_rotary_cosine,
    d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_27(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
+static void kernel_train_24(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
         float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
         float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again,
@@ -862,7 +827,7 @@ static void kernel_train_27(long i, const float *restrict x_2, const float *rest
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-static void kernel_train_28(long i, const float *restrict x_2, float *restrict d_balance_3,
+static void kernel_train_25(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
 {
@@ -881,7 +846,7 @@ static void kernel_train_28(long i, const float *restrict x_2, float *restrict d
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-static void kernel_train_29(const int32_t *restrict tokens, const float *restrict d_x_2,
+static void kernel_train_26(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
@@ -902,130 +867,126 @@ static void run_train(const MoecRun *run)
     const int32_t *const tokens = run->inputs[0]; /* [batch, s] */
     const int32_t *const targets = run->inputs[1]; /* [batch, s] */
     const float *const embedding = run->weights + 0; /* [v, d] */
-    float *const x_2 = (void *)(run->arena + 262144); /* [block, batch, s, d] */
-    float *const attention_norm_hidden = (void *)(run->arena + 593920); /* [block, batch, s] */
+    float *const x_2 = (void *)(run->arena + 196608); /* [block, batch, s, d] */
+    float *const attention_norm_hidden = (void *)(run->arena + 552960); /* [block, batch, s] */
     const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
-    float *const attention_norm_y_2 = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const attention_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
     const float *const block_attention_key = run->weights + 6272; /* [block, d, hk, e] */
     const float *const block_attention_value = run->weights + 10368; /* [block, d, hv, c] */
     const float *const block_attention_output = run->weights + 14464; /* [block, h, c, d] */
-    float *const attention_q = (void *)(run->arena + 475136); /* [batch, s, h, e] */
-    float *const attention_k = (void *)(run->arena + 483328); /* [batch, s, hk, e] */
-    float *const attention_v = (void *)(run->arena + 303104); /* [block, batch, s, hv, c] */
-    float *const query_rotary_cosine = (void *)(run->arena + 594944); /* [s, e] */
-    float *const query_rotary_sine = (void *)(run->arena + 595968); /* [s, e] */
-    float *const query_rotary_y = (void *)(run->arena + 335872); /* [block, batch, s, h, e] */
-    float *const key_rotary_y = (void *)(run->arena + 368640); /* [block, batch, s, hk, e] */
-    float *const attended = (void *)(run->arena + 401408); /* [block, batch, s, h, c] */
-    float *const attended_lse = (void *)(run->arena + 581632); /* [block, batch, s, h] */
-    float *const attention_y = (void *)(run->arena + 466944); /* [batch, s, d] */
-    float *const x_3 = (void *)(run->arena + 434176); /* [block, batch, s, d] */
-    float *const ffn_norm_hidden = (void *)(run->arena + 596992); /* [block, batch, s] */
+    float *const attention_q = (void *)(run->arena + 409600); /* [batch, s, h, e] */
+    float *const attention_k = (void *)(run->arena + 417792); /* [batch, s, hk, e] */
+    float *const attention_v = (void *)(run->arena + 237568); /* [block, batch, s, hv, c] */
+    float *const query_rotary_cosine = (void *)(run->arena + 553984); /* [s, e] */
+    float *const query_rotary_sine = (void *)(run->arena + 555008); /* [s, e] */
+    float *const query_rotary_y = (void *)(run->arena + 270336); /* [block, batch, s, h, e] */
+    float *const key_rotary_y = (void *)(run->arena + 303104); /* [block, batch, s, hk, e] */
+    float *const attended = (void *)(run->arena + 335872); /* [block, batch, s, h, c] */
+    float *const attended_lse = (void *)(run->arena + 540672); /* [block, batch, s, h] */
+    float *const attention_y = (void *)(run->arena + 401408); /* [batch, s, d] */
+    float *const x_3 = (void *)(run->arena + 368640); /* [block, batch, s, d] */
+    float *const ffn_norm_hidden = (void *)(run->arena + 556032); /* [block, batch, s] */
     const float *const block_ffn_norm_weight = run->weights + 18560; /* [block, d] */
-    float *const ffn_norm_y_2 = (void *)(run->arena + 491520); /* [batch, s, d] */
+    float *const ffn_norm_y_2 = (void *)(run->arena + 425984); /* [batch, s, d] */
     const float *const block_ffn_router = run->weights + 18688; /* [block, d, n] */
-    float *const ffn_logit = (void *)(run->arena + 466944); /* [batch, s, n] */
-    float *const ffn_hidden_3 = (void *)(run->arena + 585728); /* [block, batch, s, n] */
-    float *const ffn_hidden_4 = (void *)(run->arena + 598016); /* [block, batch, s] */
-    float *const ffn_p = (void *)(run->arena + 524288); /* [batch, s, n] */
-    float *const chosen = (void *)(run->arena + 589824); /* [block, batch, s, n] */
-    float *const ffn_load = (void *)(run->arena + 605952); /* [block, n] */
-    float *const ffn_total = (void *)(run->arena + 599040); /* [block, batch, s] */
-    float *const ffn_weight = (void *)(run->arena + 525312); /* [batch, s, n] */
+    float *const ffn_logit = (void *)(run->arena + 401408); /* [batch, s, n] */
+    float *const ffn_hidden_3 = (void *)(run->arena + 544768); /* [block, batch, s, n] */
+    float *const ffn_hidden_4 = (void *)(run->arena + 557056); /* [block, batch, s] */
+    float *const ffn_p = (void *)(run->arena + 458752); /* [batch, s, n] */
+    float *const chosen = (void *)(run->arena + 548864); /* [block, batch, s, n] */
+    float *const ffn_load = (void *)(run->arena + 564992); /* [block, n] */
+    float *const ffn_total = (void *)(run->arena + 558080); /* [block, batch, s] */
+    float *const ffn_weight = (void *)(run->arena + 459776); /* [batch, s, n] */
     const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
     const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
     const float *const block_ffn_expert_down = run->weights + 68352; /* [block, n, f, d] */
     float *const expert_hidden = (void *)(run->arena + 0); /* [block, chosen_rows, f] */
-    float *const act_y = (void *)(run->arena + 466944); /* [chosen_rows, f] */
+    float *const act_y = (void *)(run->arena + 401408); /* [chosen_rows, f] */
     float *const expert_hidden_2 = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
-    float *const expert_h = (void *)(run->arena + 491520); /* [chosen_rows, f] */
-    float *const expert_y = (void *)(run->arena + 196608); /* [block, chosen_rows, d] */
-    float *const ffn_y = (void *)(run->arena + 516096); /* [batch, s, d] */
-    float *const ffn_hidden_9 = (void *)(run->arena + 466944); /* [] */
-    float *const ffn_hidden_10 = (void *)(run->arena + 467008); /* [] */
-    float *const balance = (void *)(run->arena + 527872); /* [block], two slots */
-    float *const busiest = (void *)(run->arena + 527936); /* [block], two slots */
-    float *const final_norm_hidden = (void *)(run->arena + 516096); /* [batch, s] */
-    float *const final_norm_root = (void *)(run->arena + 516352); /* [batch, s] */
-    float *const final_norm_y = (void *)(run->arena + 499712); /* [batch, s, d] */
+    float *const expert_y = (void *)(run->arena + 401408); /* [chosen_rows, d] */
+    float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
+    float *const balance = (void *)(run->arena + 462336); /* [block], two slots */
+    float *const busiest = (void *)(run->arena + 462400); /* [block], two slots */
+    float *const final_norm_hidden = (void *)(run->arena + 450560); /* [batch, s] */
+    float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
+    float *const final_norm_y = (void *)(run->arena + 434176); /* [batch, s, d] */
     const float *const final_norm_weight = run->weights + 92928; /* [d] */
-    float *const final_norm_y_2 = (void *)(run->arena + 507904); /* [batch, s, d] */
+    float *const final_norm_y_2 = (void *)(run->arena + 442368); /* [batch, s, d] */
     const float *const unembedding = run->weights + 92960; /* [d, v] */
-    float *const logits = (void *)(run->arena + 466944); /* [batch, s, v] */
-    float *const hidden_2 = (void *)(run->arena + 516608); /* [batch, s] */
-    float *const hidden_3 = (void *)(run->arena + 516864); /* [batch, s] */
+    float *const logits = (void *)(run->arena + 401408); /* [batch, s, v] */
+    float *const hidden_2 = (void *)(run->arena + 451072); /* [batch, s] */
+    float *const hidden_3 = (void *)(run->arena + 451328); /* [batch, s] */
     float *const loss = run->outputs[0]; /* [] */
     float *const balance_2 = run->outputs[1]; /* [] */
     float *const total = run->outputs[2]; /* [] */
     float *const busiest_2 = run->outputs[3]; /* [] */
+    float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
-    float *const d_balance_3 = (void *)(run->arena + 606016); /* [block], two slots */
-    float *const d_logits = (void *)(run->arena + 483328); /* [batch, s, v] */
-    float *const d_final_norm_y_2 = (void *)(run->arena + 466944); /* [batch, s, d] */
+    float *const d_balance_3 = (void *)(run->arena + 565056); /* [block], two slots */
+    float *const d_logits = (void *)(run->arena + 417792); /* [batch, s, v] */
+    float *const d_final_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     float *const d_unembedding = run->gradients + 92960; /* [d, v] */
-    float *const d_final_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_final_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_final_norm_weight = run->gradients + 92928; /* [d] */
-    float *const d_x_2 = (void *)(run->arena + 540672); /* [block, batch, s, d], two slots */
-    float *const d_final_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
-    float *const d_x_3 = (void *)(run->arena + 466944); /* [batch, s, d] */
-    float *const d_ffn_hidden_8 = (void *)(run->arena + 606080); /* [n] */
-    float *const d_ffn_weight = (void *)(run->arena + 603136); /* [chosen_rows] */
-    float *const d_expert_y = (void *)(run->arena + 557056); /* [chosen_rows, d] */
-    float *const d_expert_h = (void *)(run->arena + 466944); /* [chosen_rows, f] */
+    float *const d_x_2 = (void *)(run->arena + 499712); /* [block, batch, s, d], two slots */
+    float *const d_final_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_x_3 = (void *)(run->arena + 401408); /* [batch, s, d] */
+    float *const d_ffn_hidden_8 = (void *)(run->arena + 565120); /* [n] */
+    float *const d_expert_h_weighed = (void *)(run->arena + 401408); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_down = run->gradients + 68352; /* [block, n, f, d] */
-    float *const d_expert_hidden_2 = (void *)(run->arena + 491520); /* [chosen_rows, f] */
-    float *const d_ffn_norm_y_2 = (void *)(run->arena + 573440); /* [batch, s, d] */
+    float *const d_ffn_weight = (void *)(run->arena + 562176); /* [chosen_rows] */
+    float *const d_expert_hidden_2 = (void *)(run->arena + 425984); /* [chosen_rows, f] */
+    float *const d_ffn_norm_y_2 = (void *)(run->arena + 516096); /* [batch, s, d] */
     float *const d_block_ffn_expert_up = run->gradients + 19200; /* [block, n, d, f] */
-    float *const d_expert_hidden_3 = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const d_expert_hidden_3 = (void *)(run->arena + 450560); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_gate = run->gradients + 43776; /* [block, n, d, f] */
-    float *const d_ffn_logit = (void *)(run->arena + 466944); /* [batch, s, n] */
+    float *const d_ffn_logit = (void *)(run->arena + 417792); /* [batch, s, n] */
     float *const d_block_ffn_router = run->gradients + 18688; /* [block, d, n] */
-    float *const d_ffn_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_ffn_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_ffn_norm_weight = run->gradients + 18560; /* [block, d] */
-    float *const d_ffn_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
-    float *const d_attended = (void *)(run->arena + 475136); /* [batch, s, h, c] */
+    float *const d_ffn_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_attended = (void *)(run->arena + 409600); /* [batch, s, h, c] */
     float *const d_block_attention_output = run->gradients + 14464; /* [block, h, c, d] */
-    float *const d_query_rotary_y = (void *)(run->arena + 483328); /* [batch, s, h, e] */
-    float *const d_key_rotary_y = (void *)(run->arena + 491520); /* [batch, s, hk, e] */
-    float *const d_attention_v = (void *)(run->arena + 499712); /* [batch, s, hv, c] */
-    float *const d_attention_k = (void *)(run->arena + 475136); /* [batch, s, hk, e] */
-    float *const d_attention_q = (void *)(run->arena + 499712); /* [batch, s, h, e] */
-    float *const d_attention_norm_y_2 = (void *)(run->arena + 507904); /* [batch, s, d] */
+    float *const d_query_rotary_y = (void *)(run->arena + 417792); /* [batch, s, h, e] */
+    float *const d_key_rotary_y = (void *)(run->arena + 425984); /* [batch, s, hk, e] */
+    float *const d_attention_v = (void *)(run->arena + 434176); /* [batch, s, hv, c] */
+    float *const d_attention_k = (void *)(run->arena + 409600); /* [batch, s, hk, e] */
+    float *const d_attention_q = (void *)(run->arena + 434176); /* [batch, s, h, e] */
+    float *const d_attention_norm_y_2 = (void *)(run->arena + 442368); /* [batch, s, d] */
     float *const d_block_attention_value = run->gradients + 10368; /* [block, d, hv, c] */
     float *const d_block_attention_key = run->gradients + 6272; /* [block, d, hk, e] */
     float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
-    float *const d_attention_norm_y_3 = (void *)(run->arena + 475136); /* [batch, s, d] */
+    float *const d_attention_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
-    float *const d_attention_norm_hidden = (void *)(run->arena + 483328); /* [batch, s] */
-    float *const attention_norm_root_again = (void *)(run->arena + 532480); /* [batch, s] */
-    float *const attention_norm_y_again = (void *)(run->arena + 516096); /* [batch, s, d] */
-    float *const attention_norm_y_2_again = (void *)(run->arena + 524288); /* [batch, s, d] */
-    float *const ffn_norm_root_again = (void *)(run->arena + 605696); /* [batch, s] */
-    float *const ffn_norm_y_again = (void *)(run->arena + 557056); /* [batch, s, d] */
-    float *const ffn_norm_y_2_again = (void *)(run->arena + 565248); /* [batch, s, d] */
-    float *const ffn_p_again = (void *)(run->arena + 600064); /* [batch, s, n] */
-    float *const ffn_weight_again = (void *)(run->arena + 601088); /* [batch, s, n] */
-    float *const act_y_again = (void *)(run->arena + 516096); /* [chosen_rows, f] */
-    float *const expert_h_again = (void *)(run->arena + 491520); /* [chosen_rows, f] */
+    float *const d_attention_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const attention_norm_root_again = (void *)(run->arena + 466944); /* [batch, s] */
+    float *const attention_norm_y_again = (void *)(run->arena + 450560); /* [batch, s, d] */
+    float *const attention_norm_y_2_again = (void *)(run->arena + 458752); /* [batch, s, d] */
+    float *const ffn_norm_root_again = (void *)(run->arena + 564736); /* [batch, s] */
+    float *const ffn_norm_y_again = (void *)(run->arena + 524288); /* [batch, s, d] */
+    float *const ffn_norm_y_2_again = (void *)(run->arena + 532480); /* [batch, s, d] */
+    float *const ffn_p_again = (void *)(run->arena + 559104); /* [batch, s, n] */
+    float *const ffn_weight_again = (void *)(run->arena + 560128); /* [batch, s, n] */
+    float *const expert_h_weighed_again = (void *)(run->arena + 475136); /* [chosen_rows, f] */
     float *const d_embedding = run->gradients + 0; /* [v, d] */
-    int32_t *const chosen_batch = (void *)(run->arena + 526336); /* [chosen_rows] */
-    int32_t *const chosen_s = (void *)(run->arena + 526848); /* [chosen_rows] */
-    int32_t *const chosen_n = (void *)(run->arena + 527360); /* [chosen_rows] */
-    int32_t *const chosen_row = (void *)(run->arena + 466944); /* [batch, s, n] */
-    int32_t *const chosen_batch_2 = (void *)(run->arena + 603648); /* [chosen_rows] */
-    int32_t *const chosen_s_2 = (void *)(run->arena + 604160); /* [chosen_rows] */
-    int32_t *const chosen_n_2 = (void *)(run->arena + 604672); /* [chosen_rows] */
-    int32_t *const chosen_row_2 = (void *)(run->arena + 602112); /* [batch, s, n] */
-    float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 516096); /* [chosen_rows, d] */
-    int32_t *const chosen_other = (void *)(run->arena + 499712); /* [chosen_rows] */
-    int32_t *const chosen_group = (void *)(run->arena + 528000); /* [chosen_groups] */
-    int32_t *const chosen_start = (void *)(run->arena + 468480); /* [chosen_others] */
-    int32_t *const chosen_list = (void *)(run->arena + 467968); /* [chosen_rows] */
-    int32_t *const chosen_other_2 = (void *)(run->arena + 605184); /* [chosen_rows] */
-    int32_t *const chosen_group_2 = (void *)(run->arena + 606144); /* [chosen_groups] */
-    int32_t *const chosen_start_2 = (void *)(run->arena + 467456); /* [chosen_others] */
-    int32_t *const chosen_list_2 = (void *)(run->arena + 466944); /* [chosen_rows] */
+    int32_t *const chosen_batch = (void *)(run->arena + 460800); /* [chosen_rows] */
+    int32_t *const chosen_s = (void *)(run->arena + 461312); /* [chosen_rows] */
+    int32_t *const chosen_n = (void *)(run->arena + 461824); /* [chosen_rows] */
+    int32_t *const chosen_row = (void *)(run->arena + 401408); /* [batch, s, n] */
+    int32_t *const chosen_batch_2 = (void *)(run->arena + 562688); /* [chosen_rows] */
+    int32_t *const chosen_s_2 = (void *)(run->arena + 563200); /* [chosen_rows] */
+    int32_t *const chosen_n_2 = (void *)(run->arena + 563712); /* [chosen_rows] */
+    int32_t *const chosen_row_2 = (void *)(run->arena + 561152); /* [batch, s, n] */
+    float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 401408); /* [chosen_rows, d] */
+    int32_t *const chosen_other = (void *)(run->arena + 434176); /* [chosen_rows] */
+    int32_t *const chosen_group = (void *)(run->arena + 462464); /* [chosen_groups] */
+    int32_t *const chosen_start = (void *)(run->arena + 402944); /* [chosen_others] */
+    int32_t *const chosen_list = (void *)(run->arena + 402432); /* [chosen_rows] */
+    int32_t *const chosen_other_2 = (void *)(run->arena + 564224); /* [chosen_rows] */
+    int32_t *const chosen_group_2 = (void *)(run->arena + 565184); /* [chosen_groups] */
+    int32_t *const chosen_start_2 = (void *)(run->arena + 401920); /* [chosen_others] */
+    int32_t *const chosen_list_2 = (void *)(run->arena + 401408); /* [chosen_rows] */
 
     kernel_train_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance, busiest);
     for (long i = 0; i < 4; i++) {
@@ -1083,60 +1044,62 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
                 ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2 + (i * 128) * 48);
-        kernel_train_9(i, act_y, expert_hidden_2, expert_h);
-        /* expert_y[i,r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
+        kernel_train_9(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed, chosen_batch, chosen_s,
+                chosen_n);
+        /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
-                expert_h, block_ffn_expert_down + ((i * 4) * 48) * 32, expert_y + (i * 128) * 32);
-        kernel_train_10(i, ffn_p, ffn_load, ffn_weight, expert_y, ffn_y, ffn_hidden_9, ffn_hidden_10,
-                chosen_batch, chosen_s, chosen_n);
-        kernel_train_11(i, x_2, x_3, ffn_y, ffn_hidden_9, ffn_hidden_10, balance, busiest);
+                expert_h_weighed, block_ffn_expert_down + ((i * 4) * 48) * 32, expert_y);
+        kernel_train_10(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest, chosen_batch,
+                chosen_s);
     }
-    kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
+    kernel_train_11(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
-    kernel_train_13(logits, hidden_2, hidden_3);
-    kernel_train_14(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
+    kernel_train_12(logits, hidden_2, hidden_3);
+    kernel_train_13(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
             loss_scale, d_logits);
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
-    kernel_train_15(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
+    kernel_train_14(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
-    kernel_train_16(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
+    kernel_train_15(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
             d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
                   -- std/moe.moe:54 */
-        moec_pack(&moec_options_train_17, chosen + ((i * 2) * 32) * 4, NULL,
+        moec_pack(&moec_options_train_16, chosen + ((i * 2) * 32) * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
-        kernel_train_18(i, ffn_hidden_3, ffn_hidden_4, ffn_load, ffn_total, d_balance_3, d_ffn_hidden_8,
-                d_ffn_norm_y_2, ffn_p_again, ffn_weight_again);
-        kernel_train_19(i, expert_hidden, expert_hidden_2, expert_y, d_x_2, d_ffn_weight, d_expert_y,
-                ffn_weight_again, act_y_again, expert_h_again, chosen_batch_2, chosen_s_2, chosen_n_2);
-        /* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]
-                  -- std/mlp.moe:35 */
+        kernel_train_17(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden_3, ffn_hidden_4, ffn_load,
+                ffn_total, d_balance_3, d_ffn_hidden_8, d_ffn_norm_y_2, ffn_norm_root_again,
+                ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
+        /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
+                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
-                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_y, block_ffn_expert_down + ((i * 4) * 48) * 32, d_expert_h);
-        /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_expert_y[r,d] * expert_h_again[r,f]
-                  -- std/mlp.moe:35 */
+                &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
+                d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32, block_ffn_expert_down + ((i * 4) * 48) * 32,
+                        d_expert_h_weighed);
+        kernel_train_18(i, expert_hidden, expert_hidden_2, d_expert_h_weighed, d_ffn_weight,
+                d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
+                chosen_batch_2, chosen_s_2, chosen_n_2);
+        /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
+                * expert_h_weighed_again[r,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
-                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                expert_h_again, d_expert_y, d_block_ffn_expert_down + ((i * 4) * 48) * 32);
-        kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_expert_h, d_expert_hidden_2,
-                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, act_y_again);
+                &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
+                expert_h_weighed_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
+                        d_block_ffn_expert_down + ((i * 4) * 48) * 32);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
                 * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
@@ -1151,7 +1114,6 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + ((i * 4) * 32) * 48);
-        kernel_train_21(i, expert_hidden, expert_hidden_2, d_expert_h, d_expert_hidden_3);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
                 * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
         moec_grouped_product(
@@ -1159,7 +1121,7 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_hidden_3, block_ffn_expert_gate + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
-        kernel_train_22(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8, d_ffn_weight,
+        kernel_train_19(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8, d_ffn_weight,
                 d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
                 chosen_row_2, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
@@ -1175,9 +1137,9 @@ static void run_train(const MoecRun *run)
                   -- std/moe.moe:40 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
                 d_block_ffn_router + (i * 32) * 4);
-        kernel_train_23(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
+        kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
                 d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
-        kernel_train_24(i, x_2, attention_norm_hidden, block_attention_norm_weight, x_3, d_x_2, d_x_3,
+        kernel_train_21(i, x_2, attention_norm_hidden, block_attention_norm_weight, x_3, d_x_2, d_x_3,
                 d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
                 attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
@@ -1192,7 +1154,7 @@ static void run_train(const MoecRun *run)
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
-        moec_attend_grad(&moec_options_train_25,
+        moec_attend_grad(&moec_options_train_22,
                 &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
                         .v = attention_v + (((i * 2) * 32) * 4) * 8, .sink = NULL,
@@ -1207,7 +1169,7 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + ((i * 32) * 4) * 8);
-        kernel_train_26(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
+        kernel_train_23(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
@@ -1225,13 +1187,13 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + ((i * 32) * 4) * 8);
-        kernel_train_27(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
+        kernel_train_24(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
                 d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
                 attention_norm_root_again, attention_norm_y_again);
-        kernel_train_28(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
+        kernel_train_25(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
                 attention_norm_root_again);
     }
-    kernel_train_29(tokens, d_x_2, d_embedding);
+    kernel_train_26(tokens, d_x_2, d_embedding);
 }
 
 /* The factor of the learning rate at a step (from 0) of `steps`. */
@@ -1339,7 +1301,7 @@ static const MoecTensor train_outputs[] = {
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
-     .arena_bytes = 606208, .cache_bytes = 0,
+     .arena_bytes = 565248, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
      .outputs = train_outputs, .output_count = 4,
      .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},

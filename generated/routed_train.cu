@@ -268,11 +268,15 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
 /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
         * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34
    act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34 */
+   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
+          -- std/moe.moe:72 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ expert_hidden, float *__restrict__ expert_hidden_2,
-        float *__restrict__ expert_h)
+        const float *__restrict__ ffn_weight, const float *__restrict__ expert_hidden,
+        float *__restrict__ expert_hidden_2, float *__restrict__ expert_h_weighed,
+        const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s,
+        const int32_t *__restrict__ chosen_n)
 {
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
         const long r = row;
@@ -281,34 +285,36 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(
         expert_hidden_2[(i * 128 + r) * 48 + f] = expert_hidden_2_now;
         const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
         float act_y = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-        expert_h[r * 48 + f] = act_y * expert_hidden_2_now;
+        float expert_h = act_y * expert_hidden_2_now;
+        expert_h_weighed[r * 48 + f] = ffn_weight[(((long)chosen_batch[r]) * 32 + (long)chosen_s[r]) * 4
+                + (long)chosen_n[r]] * expert_h;
     });
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[i,r,d]   -- std/moe.moe:72
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
    ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81 */
-extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_p,
-        const float *__restrict__ ffn_load, const float *__restrict__ ffn_weight,
-        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ ffn_hidden_9,
-        float *__restrict__ ffn_hidden_10, const int32_t *__restrict__ chosen_batch,
-        const int32_t *__restrict__ chosen_s, const int32_t *__restrict__ chosen_n)
+   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
+extern "C" __global__ void kernel_train_8(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
+        const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
+        float *__restrict__ busiest, const int32_t *__restrict__ chosen_batch,
+        const int32_t *__restrict__ chosen_s)
 {
     moec_barrier();
     for (long d = moec_thread(); d < 32; d += moec_threads()) {
         for (long r = 0; r < 128; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
             const long chosen_s_at = (long)chosen_s[r];
-            const long chosen_n_at = (long)chosen_n[r];
-            ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += ffn_weight[(chosen_batch_at * 32
-                    + chosen_s_at) * 4 + chosen_n_at] * expert_y[(i * 128 + r) * 32 + d];
+            ffn_y[(chosen_batch_at * 32 + chosen_s_at) * 32 + d] += expert_y[r * 32 + d];
         }
     }
     moec_barrier();
-    float ffn_hidden_9_sum = 0.0f;
-    float ffn_hidden_10_sum = -INFINITY;
+    float ffn_hidden_9 = 0.0f;
+    float ffn_hidden_10 = -INFINITY;
     for (long n = moec_thread(); n < 4; n += moec_threads()) {
         float ffn_hidden_8 = 0.0f;
         for (long b = 0; b < 2; b++) {
@@ -318,27 +324,11 @@ extern "C" __global__ void kernel_train_8(long i, const float *__restrict__ ffn_
             }
             ffn_hidden_8 += ffn_hidden_8_part;
         }
-        ffn_hidden_9_sum += (ffn_load[i * 4 + n]) * (ffn_hidden_8 * 0.015625f);
-        ffn_hidden_10_sum = moec_max(ffn_hidden_10_sum, ffn_load[i * 4 + n]);
+        ffn_hidden_9 += (ffn_load[i * 4 + n]) * (ffn_hidden_8 * 0.015625f);
+        ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
     }
-    ffn_hidden_9_sum = moec_block_sum(ffn_hidden_9_sum);
-    ffn_hidden_10_sum = moec_block_max(ffn_hidden_10_sum);
-    moec_barrier();
-    if (moec_thread() == 0) ffn_hidden_9[0] = ffn_hidden_9_sum;
-    moec_barrier();
-    if (moec_thread() == 0) ffn_hidden_10[0] = ffn_hidden_10_sum;
-    moec_barrier();
-}
-
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
-extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_y, const float *__restrict__ ffn_hidden_9,
-        const float *__restrict__ ffn_hidden_10, float *__restrict__ balance, float *__restrict__ busiest)
-{
-    const float ffn_hidden_9_at = ffn_hidden_9[0];
-    const float ffn_hidden_10_at = ffn_hidden_10[0];
+    ffn_hidden_9 = moec_block_sum(ffn_hidden_9);
+    ffn_hidden_10 = moec_block_max(ffn_hidden_10);
     moec_barrier();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
@@ -356,9 +346,9 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
         moec_write(&x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d_from], x_2_lanes);
     }
     moec_barrier();
-    if (moec_thread() == 0) balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9_at);
+    if (moec_thread() == 0) balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9);
     moec_barrier();
-    if (moec_thread() == 0) busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10_at);
+    if (moec_thread() == 0) busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10);
     moec_barrier();
 }
 
@@ -366,7 +356,7 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
         float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
@@ -395,7 +385,7 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
    hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
-extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, float *__restrict__ hidden_2,
+extern "C" __global__ void kernel_train_10(const float *__restrict__ logits, float *__restrict__ hidden_2,
         float *__restrict__ hidden_3)
 {
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
@@ -440,7 +430,7 @@ extern "C" __global__ void kernel_train_11(const float *__restrict__ logits, flo
    d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ hidden_3, float *__restrict__ loss, float *__restrict__ balance_2,
@@ -499,7 +489,7 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
    d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
-extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
@@ -534,7 +524,7 @@ extern "C" __global__ void kernel_train_13(const int32_t *__restrict__ targets,
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_14(const float *__restrict__ final_norm_y,
+extern "C" __global__ void kernel_train_13(const float *__restrict__ final_norm_y,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -562,7 +552,7 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ final_norm_
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
         float *__restrict__ d_x_2)
@@ -619,7 +609,7 @@ extern "C" __global__ void kernel_train_15(const float *__restrict__ x_2,
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ ffn_hidden_3, const float *__restrict__ ffn_hidden_4,
         const float *__restrict__ ffn_load, const float *__restrict__ ffn_total,
@@ -668,13 +658,22 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ x_3
     moec_barrier();
 }
 
-/* d_ffn_weight[r] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d] * expert_y[i,r,d]
-          -- std/moe.moe:72
-   d_expert_y[r,d] = d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35 */
-extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ expert_y,
-        const float *__restrict__ d_x_2, float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_y,
-        const float *__restrict__ ffn_weight_again, const int32_t *__restrict__ chosen_batch_2,
+/* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
+        * expert_h_again[r,f]   -- std/moe.moe:72
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   d_expert_h[r,f] = d_expert_h_weighed[r,f]
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
+   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
+   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
+   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
+extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ expert_hidden,
+        const float *__restrict__ expert_hidden_2, const float *__restrict__ d_expert_h_weighed,
+        float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_hidden_2,
+        float *__restrict__ d_expert_hidden_3, const float *__restrict__ ffn_weight_again,
+        float *__restrict__ expert_h_weighed_again, const int32_t *__restrict__ chosen_batch_2,
         const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_n_2)
 {
     for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
@@ -684,54 +683,42 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ exp
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
         moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_x_2_lanes[4];
-            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + chosen_batch_2_at) * 32 + chosen_s_2_at)
-                    * 32 + d_from]);
-            float expert_y_lanes[4];
-            moec_read(expert_y_lanes, &expert_y[(i * 128 + r) * 32 + d_from]);
-            float d_expert_y_lanes[4];
+        for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
+            float expert_hidden_lanes[4];
+            moec_read(expert_hidden_lanes, &expert_hidden[(i * 128 + r) * 48 + f_from]);
+            float expert_hidden_2_lanes[4];
+            moec_read(expert_hidden_2_lanes, &expert_hidden_2[(i * 128 + r) * 48 + f_from]);
+            float expert_h_weighed_again_lanes[4];
+            float d_expert_h_weighed_lanes[4];
+            moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * 48 + f_from]);
+            float d_expert_hidden_2_lanes[4];
+            float d_expert_hidden_3_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                d_ffn_weight_sum += d_x_2_lanes[lane] * expert_y_lanes[lane];
-                d_expert_y_lanes[lane] = d_x_2_lanes[lane] * ffn_weight_again[(chosen_batch_2_at * 32
+                const float expert_hidden_at = expert_hidden_lanes[lane];
+                float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+                float expert_h_again = act_y_again * expert_hidden_2_lanes[lane];
+                expert_h_weighed_again_lanes[lane] = ffn_weight_again[(chosen_batch_2_at * 32
+                        + chosen_s_2_at) * 4 + chosen_n_2_at] * expert_h_again;
+                d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again;
+                float d_expert_h = d_expert_h_weighed_lanes[lane] * ffn_weight_again[(chosen_batch_2_at * 32
                         + chosen_s_2_at) * 4 + chosen_n_2_at];
+                d_expert_hidden_2_lanes[lane] = d_expert_h * act_y_again;
+                float d_act_y = d_expert_h * expert_hidden_2_lanes[lane];
+                const float expert_hidden_at_2 = expert_hidden_lanes[lane];
+                const float part = moec_sigmoid(expert_hidden_at_2);
+                d_expert_hidden_3_lanes[lane] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f
+                        - part))));
             }
-            moec_write(&d_expert_y[r * 32 + d_from], d_expert_y_lanes);
+            moec_write(&expert_h_weighed_again[r * 48 + f_from], expert_h_weighed_again_lanes);
+            moec_write(&d_expert_hidden_2[r * 48 + f_from], d_expert_hidden_2_lanes);
+            moec_write(&d_expert_hidden_3[r * 48 + f_from], d_expert_hidden_3_lanes);
         }
         d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
         moec_barrier();
         if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
         moec_barrier();
     }
-}
-
-/* d_expert_h[r,f] = sum[d] d_expert_y[r,d] * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:35
-   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
-   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
-   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_18(MoecGroupedOnDevice grouped,
-        const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
-        float *__restrict__ d_expert_hidden_2, float *__restrict__ d_expert_hidden_3,
-        float *__restrict__ expert_h_again)
-{
-    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
-        const long r = row;
-        const long f = column;
-        float d_expert_h = sum;
-        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-        float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-        expert_h_again[r * 48 + f] = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
-        d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
-        float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
-        const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
-        const float part = moec_sigmoid(expert_hidden_at_2);
-        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
-    });
 }
 
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const int32_t *b_gather, const float *a, const float *b, float *c)
@@ -751,7 +738,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
@@ -815,7 +802,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
+extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -848,7 +835,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
@@ -924,7 +911,7 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
     }
 }
 
-struct options_train_22 {
+struct options_train_20 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
@@ -932,22 +919,22 @@ struct options_train_22 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents,
     const float *o, const float *lse, const float *output_grad, float *first)
 {
-    moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, first);
+    moec_attend_grad_query<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, first);
 }
-extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents,
     const float *o, const float *lse, const float *output_grad, float *first, float *second)
 {
-    moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, first, second);
+    moec_attend_grad_both<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, first, second);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_21(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
@@ -993,7 +980,7 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
+extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -1023,7 +1010,7 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_a
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
         const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
@@ -1077,7 +1064,7 @@ extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2
 }
 
 /* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
+extern "C" __global__ void kernel_train_24(long i, float *__restrict__ d_balance_3)
 {
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
@@ -1085,7 +1072,7 @@ extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_25(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_barrier();
@@ -1189,19 +1176,17 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_14,
     (const void *)kernel_train_15,
     (const void *)kernel_train_16,
-    (const void *)kernel_train_17,
-    (const void *)product_train_18,
     (const void *)rows_by_rows_exact,
+    (const void *)kernel_train_17,
+    (const void *)kernel_train_18,
     (const void *)kernel_train_19,
-    (const void *)kernel_train_20,
+    (const void *)attend_grad_query_train_20,
+    (const void *)attend_grad_both_train_20,
     (const void *)kernel_train_21,
-    (const void *)attend_grad_query_train_22,
-    (const void *)attend_grad_both_train_22,
+    (const void *)kernel_train_22,
     (const void *)kernel_train_23,
     (const void *)kernel_train_24,
     (const void *)kernel_train_25,
-    (const void *)kernel_train_26,
-    (const void *)kernel_train_27,
     (const void *)update_step,
     (const void *)moec_product_exact,
     (const void *)moec_product_rounded,
