@@ -11,17 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A statement, prepared. Loops are ordered: those that the target uses, then the ones that are
- * reduced. */
-struct Step {
-    const Statement *statement;
-    Step *next, *body;
-    int first_slot, loop_count, outer_count;
-    const Index *loops[MAX_LOOPS];
-    Address target;
-    EvalNode *value;
-};
-
 /* ---- preparing ---- */
 
 static void order_loops(Step *step, const Statement *statement) {
@@ -72,21 +61,6 @@ static bool advance(Eval *eval, const Step *step, int first, int last) {
         *at = 0;
     }
     return false;
-}
-
-double eval_round(double value) {
-    union {
-        float real;
-        uint32_t bits;
-    } number = {.real = (float)value};
-    if (isnan(value) || isinf(value)) return value;
-    number.bits += 0x7fff + (number.bits >> 16 & 1);
-    number.bits &= 0xffff0000u;
-    return (double)number.real;
-}
-
-static void round_elements(double *to, const double *from, long count) {
-    for (long i = 0; i < count; i++) to[i] = eval_round(from[i]);
 }
 
 static void store(Eval *eval, Step *step, const double *values, int count) {
@@ -192,7 +166,7 @@ static void run_call(Eval *eval, const Statement *statement) {
     for (int i = 0; i < statement->outputs.count; i++) {
         const Tensor *tensor = ((Expr *)statement->outputs.items[i])->tensor;
         double *values = eval->real[tensor->id];
-        if (tensor->type == TYPE_BF16) round_elements(values, values, tensor_elements(tensor));
+        if (tensor->type == TYPE_BF16) eval_round_all(values, values, (size_t)tensor_elements(tensor));
     }
 }
 
@@ -238,7 +212,8 @@ static void round_parameters(Eval *eval) {
     for (int i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i];
         if (tensor->role == ROLE_ROUNDED)
-            round_elements(eval->real[i], eval->real[tensor->of->id], tensor_elements(tensor));
+            eval_round_all(eval->real[i], eval->real[tensor->of->id],
+                           (size_t)tensor_elements(tensor));
     }
 }
 
@@ -290,10 +265,14 @@ const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch) {
     if (eval->message) return eval->message;
     clear_temporaries(eval);
     round_parameters(eval);
+    eval->choices.chosen_count = eval->choices.margin_count = 0;
     run_steps(eval, eval->steps);
     return eval->message;
 }
 
 void eval_free(Eval *eval) {
-    if (eval) arena_free(eval->arena);
+    if (!eval) return;
+    free(eval->choices.chosen);
+    free(eval->choices.margins);
+    arena_free(eval->arena);
 }

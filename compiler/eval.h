@@ -1,5 +1,6 @@
 /* eval: what the files of the interpreter share. eval.c runs statements, eval_expr.c expressions,
- * eval_calls.c calls. */
+ * eval_calls.c calls, eval_choice.c
+ * choices, eval_round.c what rounding costs. */
 #ifndef EVAL_H
 #define EVAL_H
 
@@ -10,6 +11,14 @@ enum { STRIP = 64, MAX_TURNS = 8, MAX_SLOTS = MAX_TURNS + MAX_LOOPS };
 
 typedef struct EvalNode EvalNode;
 typedef struct Step Step;
+
+/* What was chosen, in the order of the run: whether each entry is, and of each row how far the least
+ * of the chosen ones is above the largest of the others. */
+typedef struct Choices {
+    bool *chosen;
+    double *margins;
+    size_t chosen_count, margin_count, chosen_capacity, margin_capacity;
+} Choices;
 
 struct Eval {
     Arena *arena;
@@ -27,6 +36,9 @@ struct Eval {
     const char *message; /* why the run stopped */
     double noise;        /* values are off by up to this share of themselves */
     uint64_t noise_state;
+    int way;             /* in which products round what they multiply to bf16, from 1; 0: none */
+    Choices choices;
+    const Choices *followed; /* the choices of another evaluation, made again; NULL: its own */
 };
 
 /* A subscript that is neither a plain index nor a number. */
@@ -49,6 +61,7 @@ typedef struct Address {
 
 struct EvalNode {
     ExprKind kind;
+    double scale; /* a factor of a product that rounds: see eval_round.c; 0: any other */
     OpCode op;
     int slot; /* of an index */
     int count;
@@ -57,8 +70,17 @@ struct EvalNode {
     double out[STRIP];
 };
 
-/* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
-double eval_round(double value);
+/* A statement, prepared. Loops are ordered: those that the target uses, then the ones that are
+ * reduced. */
+struct Step {
+    const Statement *statement;
+    Step *next, *body;
+    int first_slot, loop_count, outer_count;
+    const Index *loops[MAX_LOOPS];
+    Address target;
+    EvalNode *value;
+};
+
 EvalNode *eval_prepare(Eval *eval, const Expr *expr);
 void eval_prepare_address(Eval *eval, Address *address, const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */
@@ -76,6 +98,7 @@ typedef struct View {
 } View;
 
 View eval_view(Eval *eval, const Expr *operand);
+void eval_top(Eval *eval, const Statement *statement);
 void eval_call(Eval *eval, const Statement *statement);
 void eval_pack(Eval *eval, const Statement *statement);
 
@@ -83,5 +106,12 @@ void eval_pack(Eval *eval, const Statement *statement);
 bool eval_rounds(OpCode op);
 void eval_disturb(Eval *eval, double *values, int count);
 void eval_disturb_results(Eval *eval, const Statement *call);
+/* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
+double eval_round(double value);
+void eval_round_all(double *to, const double *from, size_t count);
+/* The same at a scale: see eval_round.c. */
+double eval_round_at(double value, double scale);
+void eval_round_all_at(double *to, const double *from, size_t count, double scale);
+double eval_round_scale(const Eval *eval, int place);
 
 #endif

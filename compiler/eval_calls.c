@@ -83,6 +83,9 @@ typedef struct Attention {
     View sink, dsink;
     Operand document; /* .place: its stride; no heads, no width */
     double *score; /* [keys] of one query: the scores after scale and cap, then the weights */
+    double scale;  /* at which weights are rounded; 0: nothing is */
+    double *copies[4]; /* rounded operands */
+    int copy_count;
 } Attention;
 
 static Operand operand_of(View view, int lead) {
@@ -93,10 +96,37 @@ static Operand operand_of(View view, int lead) {
     return operand;
 }
 
+/* An operand of the products: a rounded copy of its tensor where they round. */
+static View factor_view(Eval *eval, const Statement *statement, int place, Attention *attention) {
+    View view = input_view(eval, statement, place);
+    if (attention->scale == 0 || eval->message) return view;
+    const Tensor *tensor = ((const Expr *)statement->inputs.items[place])->tensor;
+    size_t elements = (size_t)tensor_elements(tensor);
+    double *copy = malloc((elements + 1) * sizeof *copy);
+    if (!copy) abort();
+    eval_round_all_at(copy, eval->real[tensor->id], elements, eval_round_scale(eval, tensor->id));
+    attention->copies[attention->copy_count++] = copy;
+    view.real = copy + (view.real - eval->real[tensor->id]);
+    return view;
+}
+
+static double factor(const Attention *attention, double value) {
+    return attention->scale != 0 ? eval_round_at(value, attention->scale) : value;
+}
+
+static void release(Attention *attention) {
+    free(attention->score);
+    for (int i = 0; i < attention->copy_count; i++) free(attention->copies[i]);
+}
+
+/* A device rounds where it has many queries, not at a step of decoding. */
 static Attention attention_of(Eval *eval, const Statement *statement) {
     Attention attention = {.eval = eval, .options = &statement->attention, .leads = 1};
-    View q = input_view(eval, statement, 0), k = input_view(eval, statement, 1),
-         v = input_view(eval, statement, 2);
+    if (eval->way && !statement->exact && !statement->attention.position)
+        attention.scale = eval_round_scale(eval, -1);
+    View q = factor_view(eval, statement, 0, &attention),
+         k = factor_view(eval, statement, 1, &attention),
+         v = factor_view(eval, statement, 2, &attention);
     int lead = q.rank - 3;
     for (int i = 0; i < lead; i++) attention.leads *= q.size[i];
     attention.queries = q.size[lead];
@@ -208,7 +238,8 @@ static void attend_row(Attention *attention, long s, long h) {
     visible_keys(attention, s, &first, &last);
     double lse = score_row(attention, s, h, first, last);
     for (long t = first; t < last; t++)
-        attention->score[t] = rounded(attention, exp(attention->score[t] - lse));
+        attention->score[t] =
+            factor(attention, rounded(attention, exp(attention->score[t] - lse)));
     if (best > 0 && attention->options->position) keep_best(attention->score, first, last, best);
     const Operand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
@@ -237,7 +268,7 @@ static void attend(Eval *eval, const Statement *statement) {
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
     }
-    free(attention.score);
+    release(&attention);
 }
 
 /* ---- the adjoint of attention ----
@@ -256,13 +287,14 @@ static void attend_grad_pair(Attention *attention, long s, long h, long t, doubl
     const double *adjoint = d->part + s * d->place + h * d->head;
     double cap = attention->options->cap, scale = attention->options->scale;
     double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
-    double p = rounded(attention, exp(z - lse));
+    double p = rounded(attention, exp(z - lse)), weight = factor(attention, p);
     for (long c = 0; c < attention->value_width; c++) {
         dp += adjoint[c * d->width] * v->part[t * v->place + vh * v->head + c * v->width];
-        dv->part[t * dv->place + vh * dv->head + c * dv->width] += p * adjoint[c * d->width];
+        dv->part[t * dv->place + vh * dv->head + c * dv->width] += weight * adjoint[c * d->width];
     }
     double dr = rounded(attention, p * (rounded(attention, dp) - total) * scale);
     if (cap != 0) dr *= 1 - z / cap * (z / cap);
+    dr = factor(attention, dr);
     for (long e = 0; e < attention->key_width; e++) {
         dq->part[s * dq->place + h * dq->head + e * dq->width] +=
             dr * k->part[t * k->place + kh * k->head + e * k->width];
@@ -304,8 +336,9 @@ static void attend_grad(Eval *eval, const Statement *statement) {
     Operand *operands[] = {&attention.o,  &attention.lse, &attention.adjoint,
                            &attention.dq, &attention.dk,  &attention.dv,
                            &attention.q,  &attention.k,   &attention.v, &attention.document};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(eval, statement, own + i), lead);
+    attention.adjoint = operand_of(factor_view(eval, statement, own + 2, &attention), lead);
     for (int i = 0; i < 3 + sink; i++) {
         View view = output_view(eval, statement, i);
         clear_view(&view, 0, view.real);
@@ -319,61 +352,7 @@ static void attend_grad(Eval *eval, const Statement *statement) {
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
     }
-    free(attention.score);
-}
-
-/* ---- top ---- */
-
-static void put(const View *view, long offset, long value) {
-    if (view->real)
-        view->real[offset] = (double)value;
-    else
-        view->ints[offset] = value;
-}
-
-/* What is not a number is smaller than any. */
-static bool larger(double a, double b) {
-    return a > b || (isnan(b) && !isnan(a));
-}
-
-/* The values of one choice: n of them, p_stride apart, marked at mask_stride from `offset`. */
-typedef struct Choice {
-    long n, k, p_stride, mask_stride;
-} Choice;
-
-/* Marks the k largest; of equal ones the earlier. */
-static void mark_largest(const Choice *choice, const double *p, const View *mask, long offset) {
-    bool *taken = calloc((size_t)choice->n, sizeof *taken);
-    if (!taken) abort();
-    for (long round = 0; round < choice->k; round++) {
-        long chosen = -1;
-        for (long i = 0; i < choice->n; i++)
-            if (!taken[i] &&
-                (chosen < 0 || larger(p[i * choice->p_stride], p[chosen * choice->p_stride])))
-                chosen = i;
-        taken[chosen] = true;
-    }
-    for (long i = 0; i < choice->n; i++) put(mask, offset + i * choice->mask_stride, taken[i]);
-    free(taken);
-}
-
-static void top(Eval *eval, const Statement *statement) {
-    View p = input_view(eval, statement, 0), mask = output_view(eval, statement, 0);
-    int along = statement->top.dimension;
-    Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
-    long others = 1;
-    for (int i = 0; i < p.rank; i++)
-        if (i != along) others *= p.size[i];
-    for (long other = 0; other < others && !eval->message; other++) {
-        long rest = other, from = 0, to = 0;
-        for (int i = p.rank - 1; i >= 0; i--) {
-            if (i == along) continue;
-            from += rest % p.size[i] * p.stride[i];
-            to += rest % p.size[i] * mask.stride[i];
-            rest /= p.size[i];
-        }
-        mark_largest(&choice, p.real + from, &mask, to);
-    }
+    release(&attention);
 }
 
 void eval_call(Eval *eval, const Statement *statement) {
@@ -385,7 +364,7 @@ void eval_call(Eval *eval, const Statement *statement) {
         attend_grad(eval, statement);
         break;
     case CALL_TOP:
-        top(eval, statement);
+        eval_top(eval, statement);
         break;
     case CALL_PACK:
         eval_pack(eval, statement);

@@ -149,6 +149,7 @@ const double *eval_strip(Eval *eval, EvalNode *node, int count) {
         for (int j = 0; j < count; j++) node->out[j] = (double)(eval->at[node->slot] + step * j);
     }
     if (node->kind == EXPR_READ) read_strip(eval, node, count);
+    if (node->scale != 0) eval_round_all_at(node->out, node->out, (size_t)count, node->scale);
     if (node->kind == EXPR_APPLY) {
         const double *args[3] = {NULL, NULL, NULL};
         for (int i = 0; i < node->count; i++) args[i] = eval_strip(eval, node->args[i], count);

@@ -132,3 +132,18 @@ void moec_eval_noise(MoecEval *eval, double share, uint64_t seed)
 {
     eval_noise(eval->eval, share, seed);
 }
+
+void moec_eval_rounded(MoecEval *eval, int way)
+{
+    eval_rounded(eval->eval, way);
+}
+
+void moec_eval_follow(MoecEval *eval, const MoecEval *other)
+{
+    eval_follow(eval->eval, other->eval);
+}
+
+const double *moec_eval_margins(const MoecEval *eval, size_t *count)
+{
+    return eval_margins(eval->eval, count);
+}

@@ -80,6 +80,13 @@ const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch);
 /* The runs that follow have every value off by up to `share` of itself, others with each seed: what rounding of that size
  * does to results. 0: exact again. */
 void moec_eval_noise(MoecEval *eval, double share, uint64_t seed);
+/* From now on its products round what they multiply to bf16: 1 as those of a device do when the model asks for it; 2 and up:
+ * other numbers up and down, equally well. */
+void moec_eval_rounded(MoecEval *eval, int way);
+/* From now on it makes the choices that `other` made in its last run of the same graph. */
+void moec_eval_follow(MoecEval *eval, const MoecEval *other);
+/* How clear the choices of the last run were: of each, how far the least chosen value was above the largest other. */
+const double *moec_eval_margins(const MoecEval *eval, size_t *count);
 void moec_eval_free(MoecEval *eval);
 
 #endif

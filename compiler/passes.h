@@ -82,6 +82,13 @@ void eval_free(Eval *eval);
 /* The runs that follow have every value off by up to `share` of itself: what rounding of that size does to results.
  * Others with each seed; 0: exact again. */
 void eval_noise(Eval *eval, double share, uint64_t seed);
+/* From now on products round their operands to bf16: 1 as those of a device do when the program asks for it; 2 and up: other
+ * numbers up and down, equally well. */
+void eval_rounded(Eval *eval, int way);
+/* From now on it makes the choices that `other` made in its last run. */
+void eval_follow(Eval *eval, const Eval *other);
+/* How clear the choices of the last run were: of each row how far the least chosen is above the largest that is not. */
+const double *eval_margins(const Eval *eval, size_t *count);
 
 /* ---- program to text ---- */
 

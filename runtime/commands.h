@@ -16,6 +16,7 @@ int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_draw(int argc, char **argv);
 int command_emit(int argc, char **argv);
+int command_compare(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_prepare(int argc, char **argv);
 

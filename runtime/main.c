@@ -37,6 +37,10 @@ static const Command commands[] = {
      "Makes examples out of noise with a trained model of velocities."},
     {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
+    {"compare", command_compare,
+     "FILE[:MODEL] [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set key=value]... "
+     "[--json]",
+     "Compares what a device computes with the definition: outputs, gradients, decoding."},
     {"bench", command_bench, "FILE[:MODEL] [--graph train|decode] [--json]",
      "Measures speed beside the ceilings of the machine."},
     {"prepare", command_prepare, "DIR",

@@ -477,6 +477,70 @@ static void test_top_breaks_ties_by_place(void **state) {
     end(program, eval);
 }
 
+/* One evaluation makes the choices of another, and tells how far its own numbers were from them. */
+static void test_choices_are_followed(void **state) {
+    (void)state;
+    Program *program = begin();
+    Axis *n = axis(program, "n", 4);
+    Index *index[] = {index_new(program, "n", n)};
+    Tensor *p = given(program, "p", TYPE_REAL, (Axis *[]){n, NULL});
+    Tensor *mask = made(program, "mask", TYPE_REAL, (Axis *[]){n, NULL});
+    Statement *call = statement_call(program, &program->body, CALL_TOP, nowhere);
+    call->top.k = 2;
+    list_push(program->arena, &call->inputs, at(program, p, index));
+    list_push(program->arena, &call->outputs, at(program, mask, index));
+    Eval *first = ready(program), *second = ready(program);
+    memcpy(eval_real(first, p), (double[]){1, 5, 3, 2}, 4 * sizeof(double));
+    memcpy(eval_real(second, p), (double[]){1, 5, 3, 7}, 4 * sizeof(double));
+    run(first);
+    eval_follow(second, first);
+    run(second);
+    assert_memory_equal(eval_real(second, mask), ((double[]){0, 1, 1, 0}), 4 * sizeof(double));
+    size_t count;
+    assert_true(eval_margins(first, &count)[0] == 1 && count == 1);
+    assert_true(eval_margins(second, &count)[0] == -4 && count == 1);
+    eval_free(second);
+    end(program, first);
+}
+
+/* y[i,j] = sum[k] x[i,k] * w[k,j]: one way rounds to bf16, another as well but not the same. */
+static void test_products_round(void **state) {
+    (void)state;
+    enum { N = 8 };
+    Program *program = begin();
+    Axis *i = axis(program, "i", N), *j = axis(program, "j", N), *k = axis(program, "k", N);
+    Index *index[] = {index_new(program, "i", i), index_new(program, "k", k),
+                      index_new(program, "j", j)};
+    Tensor *x = given(program, "x", TYPE_REAL, (Axis *[]){i, k, NULL});
+    Tensor *w = given(program, "w", TYPE_REAL, (Axis *[]){k, j, NULL});
+    Tensor *y = made(program, "y", TYPE_REAL, (Axis *[]){i, j, NULL});
+    Expr *product = apply(program, OP_MUL, at(program, x, index), at(program, w, index + 1));
+    statement_loop(program, &program->body, at(program, y, (Index *[]){index[0], index[2]}), false,
+                   REDUCE_SUM, index + 1, 1, product, nowhere);
+    double results[3][N * N];
+    for (int way = 0; way < 3; way++) {
+        Eval *eval = ready(program);
+        for (int e = 0; e < N * N; e++) {
+            eval_real(eval, x)[e] = 1 + e / 256.0; /* e / 128 is exact in bf16 */
+            eval_real(eval, w)[e] = e / N == e % N;
+        }
+        if (way) eval_rounded(eval, way);
+        run(eval);
+        memcpy(results[way], eval_real(eval, y), sizeof results[way]);
+        eval_free(eval);
+    }
+    int same = 0;
+    for (int e = 0; e < N * N; e++) {
+        double nearest = e % 2 == 0 ? e / 2 : (e / 2 + 1) / 2 * 2; /* of two the even one */
+        assert_true(results[0][e] == 1 + e / 256.0);
+        assert_true(results[1][e] == 1 + nearest / 128);
+        assert_true(fabs(results[2][e] / results[0][e] - 1) <= 0x1p-8 + 0x1p-16);
+        same += results[2][e] == results[1][e];
+    }
+    assert_true(same < N * N);
+    arena_free(program->arena);
+}
+
 static void expect_ints(Eval *eval, const Tensor *tensor, const long *wanted) {
     for (long i = 0; i < tensor_elements(tensor); i++)
         if (eval_int(eval, tensor)[i] != wanted[i])
@@ -558,6 +622,8 @@ int main(void) {
         cmocka_unit_test(test_best_values),
         cmocka_unit_test(test_top_breaks_ties_by_place),
         cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_choices_are_followed),
+        cmocka_unit_test(test_products_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* layers: every gradient of models made of the layers of the standard library, against central
- * differences in double precision. Each parameter is moved along one random direction, which sees
- * all of its elements at once. */
+/* layers: every gradient of the models of tests/layers.moe, which are made of the layers of the
+ * standard library, against central differences in double precision. Each parameter is moved along one random direction, which sees
+ * all of its elements at once. Runs in the root of the project. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,55 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SMALL "vocab = 7, dim = 6, layers = 2, train = { batch = 2, context = 5 }, "
-#define HEADS "attention = { heads = { q = 4, k = 1, v = 2 }, head_dim = 4, value_dim = 3"
-#define MIXTURE "ffn = moe { experts = 3, expert = swiglu { hidden = 5 }"
-
-static const char *const models[] = {
-    SMALL "attention = { heads = { q = 2 }, head_dim = 4 }, ffn = swiglu { hidden = 7 }",
-    SMALL HEADS " }, ffn = mlp { hidden = 5, act = gelu, bias = true }, tied = true",
-    SMALL HEADS ", qk_norm = true, out_norm = true }, sandwich = true, cap = 3, ffn = mlp { hidden "
-                "= 5, act = relu2 }",
-    SMALL HEADS ", sink = true, cap = 2 }, ffn = mlp { hidden = 5, act = gelu_tanh }",
-    SMALL HEADS ", mask = window, window = 2, bias = true }, ffn = mlp { hidden = 5, act = relu }",
-    SMALL HEADS " }, separator = 3, ffn = mlp { hidden = 5, act = relu }",
-    SMALL HEADS
-    ", mask = none, rotary = rotary { dim = 2 } }, ffn = mlp { hidden = 5, act = ns_sigmoid }",
-    SMALL HEADS ", rotary = none }, positions = learned, norm = layer_norm, ffn = mlp { hidden = "
-                "5, act = tanh }",
-    SMALL HEADS ", gate = { at = sdpa } }, norm = layer_norm { bias = false }",
-    SMALL HEADS ", gate = { at = v, per = head } }",
-    SMALL HEADS ", gate = { at = k, per = shared, act = silu } }",
-    SMALL HEADS ", gate = { at = q, mode = add } }",
-    SMALL HEADS ", key_dim = 2, rotate = kept, gate = { at = k, after = norm }, qk_norm = true }",
-    SMALL HEADS ", key_dim = 2, widen = { hidden = 3, per = head } }",
-    SMALL HEADS ", gate = { at = sdpa, per = shared, average = logits } }",
-    SMALL HEADS ", gate = { at = out, reads = itself } }",
-    SMALL HEADS
-    ", gate = [{ at = sdpa, reads = nothing }, { at = v, per = shared, act = identity }] }",
-    SMALL HEADS " }, " MIXTURE " }",
-    SMALL HEADS " }, " MIXTURE ", weights = renormalised, balance = 0.3, z = 0.1 }",
-    SMALL HEADS " }, " MIXTURE
-                ", score = sigmoid, shared = swiglu { hidden = 3 }, top = 1, steer = 0.1 }",
-    SMALL HEADS " }, " MIXTURE ", choice = expert }",
-    SMALL HEADS " }, ffn = moe { experts = 6, top = 2, groups = 2, weights = grouped, expert = "
-                "swiglu { hidden = 5 } }",
-    SMALL HEADS " }, ffn = moe { experts = 3, top = 1, balance = 0.2, "
-                "expert = lore_mlp { hidden = 5, lores = 4, top = 2, rank = 2 } }",
-};
-
 static double pseudo_random(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return (double)(*state >> 11) / 9007199254740992.0 * 2 - 1;
 }
 
 static Program *make_program(Arena *arena, Reports *reports, const char *model) {
-    const char *text = arena_format(arena, "use decoder\nmodel small = decoder { %s }\n", model);
-    Source *source = arena_alloc(arena, sizeof *source);
-    *source = (Source){"small.moe", text, strlen(text)};
-    const Source *sources[] = {source};
-    Unit *unit = resolve_sources(arena, reports, sources, 1, NULL, 0);
-    Program *program = reports->errors ? NULL : elaborate(unit, "small", GRAPH_TRAIN, 0, 0, NULL);
+    Unit *unit = resolve(arena, reports, "tests/layers.moe", NULL, NULL, 0);
+    Program *program = reports->errors ? NULL : elaborate(unit, model, GRAPH_TRAIN, 0, 0, NULL);
     if (!program || reports->errors) fail_msg("%s\n%s", model, reports_text(reports, arena));
     return program;
 }
@@ -173,11 +132,17 @@ static void check_model(const char *model, bool recompute) {
 
 static void test_layers(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
-        print_message("%s\n", models[i]);
-        check_model(models[i], false);
-        check_model(models[i], true);
+    Arena *arena = arena_new();
+    Reports reports = {.arena = arena};
+    const Unit *unit = resolve(arena, &reports, "tests/layers.moe", NULL, NULL, 0);
+    assert_true(unit->models.count > 10);
+    for (int i = 0; i < unit->models.count; i++) {
+        const char *model = ((const Node *)unit->models.items[i])->name;
+        print_message("%s\n", model);
+        check_model(model, false);
+        check_model(model, true);
     }
+    arena_free(arena);
 }
 
 int main(void) {
