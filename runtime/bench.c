@@ -61,9 +61,10 @@ static void print_report(const Bench *bench) {
     json_object_foreach(bench->report, key, value) {
         if (json_is_string(value))
             printf("%-26s %s\n", key, json_string_value(value));
-        else
+        else if (json_is_number(value))
             printf("%-26s %.4g\n", key, json_number_value(value));
     }
+    bench_print_kernels(bench);
 }
 
 /* Parameters that one token visits, and whether they are all. */
@@ -95,6 +96,7 @@ static bool measure(Bench *bench) {
     if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;
     bench->on = device_open(bench->device);
     if (!bench->on) return false;
+    bench->on->brief = bench->quick;
     bench->rounded = bench->rounded && bench->on->apart;
     bench_tell_text(bench, "device", bench->on->name);
     bool good = trains ? bench_training(bench) : bench_decoding(bench);
@@ -110,6 +112,11 @@ int command_bench(int argc, char **argv) {
          "train (default): steps; decode: one token after the other"},
         {OPTION_TEXT, "--device", "NAME", &bench.device, "cpu (default), cuda or cuda:N"},
         {OPTION_FLAG, "--json", NULL, &bench.json, "the figures as JSON"},
+        {OPTION_FLAG, "--kernels", NULL, &bench.kernels, "on a GPU: the time of every kernel, too"},
+        {OPTION_COUNT, "--prefix", "N", &bench.prefix,
+         "decoding: after so many tokens (default: none, then on to train.context)"},
+        {OPTION_FLAG, "--quick", NULL, &bench.quick,
+         "small ceilings and few steps: tries out the measurement, and the figures mean little"},
         {OPTION_LIST, "--set", "KEY=VALUE", &bench.sets, "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };

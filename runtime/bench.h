@@ -19,6 +19,9 @@ typedef struct Bench {
     bool routed;   /* they are not all */
     bool rounded;             /* products of bf16 */
     bool json;
+    bool kernels; /* each of them is timed as well */
+    bool quick;   /* small ceilings, few steps: for trying out what measures */
+    long prefix;  /* decoding: so many places are in the caches already */
     TextList sets;
     json_t *report;
 } Bench;
@@ -36,6 +39,10 @@ bool bench_step(Stepper *stepper, long step);
 bool bench_starts(const Bench *bench);
 bool bench_training(const Bench *bench);
 bool bench_decoding(const Bench *bench);
+
+/* Does the work once with every kernel timed, when that is wanted; and the lines for a reader. */
+bool bench_kernels(const Bench *bench, Engine *engine, bool (*work)(void *data), void *data);
+void bench_print_kernels(const Bench *bench);
 
 /* Whether the loss changes along its gradient as that says; model->gradients are then those of the
  * call. loss: the slot of what is differentiated. False after a message. */

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECODE_SECONDS = 10, DECODE_ROUNDS = 10 };
+enum { DECODE_SECONDS = 10, DECODE_ROUNDS = 10, AFTER_PREFIX = 64 };
 
 /* Step by step with caches has to give what the whole window gives at once. */
 static bool check_decoder(const Bench *bench, Decoder *decoder) {
@@ -62,7 +62,8 @@ static double touched_bytes(const Bench *bench, const Decoder *decoder) {
             if (!of_vocabulary++) looked_up = (double)model->parameters[i].count;
         }
     /* A matrix that is both the embedding and the output's is read whole. */
-    return 4 * (bench->active - (of_vocabulary > 1 ? looked_up : 0));
+    double bytes = bench->rounded ? 2 : 4; /* products that round read weights that are rounded already */
+    return bytes * (bench->active - (of_vocabulary > 1 ? looked_up : 0));
 }
 
 /* Speed and ceiling of one round, taken one right after the other: on a shared machine both drift.
@@ -84,8 +85,9 @@ static bool decode_round(const Bench *bench, Decoder *decoder, double weights, R
     round->ceiling = bench->on->kind->ceiling_read(bench->on);
     double began = seconds_now(), cache = 0;
     long tokens = 0;
-    while (seconds_now() - began < DECODE_SECONDS / DECODE_ROUNDS) {
-        if (decoder->position == decoder->length) decoder->position = 0;
+    double patience = bench->quick ? 0 : (double)DECODE_SECONDS / DECODE_ROUNDS;
+    while (!tokens || seconds_now() - began < patience) {
+        if (decoder->position == decoder->length) decoder->position = bench->prefix;
         int32_t token =
             (int32_t)(random_bits(9, (uint64_t)tokens) % (uint64_t)decoder_vocabulary(decoder));
         if (!decoder_feed(decoder, &token, 1)) return false;
@@ -98,15 +100,24 @@ static bool decode_round(const Bench *bench, Decoder *decoder, double weights, R
     return true;
 }
 
+static bool work_token(void *data) {
+    const int32_t token = 1;
+    Decoder *decoder = data;
+    if (decoder->position == decoder->length) decoder->position--;
+    return decoder_feed(decoder, &token, 1) != NULL;
+}
+
 bool bench_decoding(const Bench *bench) {
+    const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
-    Decoder *decoder = compiler ? decoder_open_on(bench->on, compiler, 0, 0) : NULL;
+    Decoder *decoder = compiler ? decoder_open_on(bench->on, compiler, 0, places) : NULL;
     moec_close(compiler);
     bool good = decoder != NULL;
     if (good) {
         model_initialise(decoder->model, 1);
         good = check_decoder(bench, decoder);
     }
+    if (bench->prefix && good) decoder->position = bench->prefix;
     Round rounds[DECODE_ROUNDS];
     double weights = good ? touched_bytes(bench, decoder) : 0;
     for (int i = 0; i < DECODE_ROUNDS && good; i++)
@@ -120,6 +131,7 @@ bool bench_decoding(const Bench *bench) {
         bench_tell(bench, "ceiling_gbytes_per_second", median->ceiling);
         bench_tell(bench, "share_of_bandwidth", round_share(median));
         bench_tell(bench, "best_share_of_bandwidth", round_share(best));
+        good = bench_kernels(bench, decoder->model->engine, work_token, decoder);
     }
     decoder_close(decoder);
     return good;

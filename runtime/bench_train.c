@@ -7,8 +7,15 @@
 #include "step.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-enum { TRAIN_SECONDS = 8, WARM_STEPS = 2 };
+enum { TRAIN_SECONDS = 8, WARM_STEPS = 2, LEAST_STEPS = 5, MOST_STEPS = 200 };
+
+/* Seconds of a step. The least, because others use the machine, too. */
+typedef struct Times {
+    double best, mean, median;
+    long steps;
+} Times;
 
 bool bench_step(Stepper *stepper, long step) {
     StepResult result;
@@ -17,32 +24,44 @@ bool bench_step(Stepper *stepper, long step) {
             complain(NULL, "no speed is told: the loss is not a finite number"));
 }
 
-/* Seconds of a step: the least of several, because others use the machine, too, and the mean. */
-static bool time_steps(Stepper *stepper, double *best, double *mean) {
-    double total = 0;
+static int by_size(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+static bool time_steps(const Bench *bench, Stepper *stepper, Times *times) {
+    double each[MOST_STEPS], total = 0, patience = bench->quick ? 0 : TRAIN_SECONDS;
     long steps = 0;
-    *best = INFINITY;
-    for (long step = 0; step < WARM_STEPS || (total < TRAIN_SECONDS && steps < 200); step++) {
+    for (long step = 0; steps < LEAST_STEPS || (total < patience && steps < MOST_STEPS); step++) {
         double began = seconds_now();
         if (!bench_step(stepper, step)) return false;
         if (step < WARM_STEPS) continue;
-        double seconds = seconds_now() - began;
-        *best = seconds < *best ? seconds : *best;
-        total += seconds;
-        steps++;
+        each[steps] = seconds_now() - began;
+        total += each[steps++];
     }
-    *mean = total / (double)steps;
+    qsort(each, (size_t)steps, sizeof each[0], by_size);
+    *times = (Times){each[0], total / (double)steps, each[steps / 2], steps};
     return true;
 }
 
-static void tell_training(const Bench *bench, const Stepper *stepper, double best, double mean,
+static bool work_step(void *data) {
+    StepResult result;
+    return step_run(data, 0, 0, &result);
+}
+
+static void tell_training(const Bench *bench, const Stepper *stepper, const Times *times,
                           double ceiling) {
     const Call *call = stepper->train;
     double parts = (double)stepper->settings.accumulate, flops = call->graph->product_flops * parts;
     double tokens = (double)(call->graph->batch * call_context(call)) * parts,
-           floor = flops / (ceiling * 1e9);
+           floor = flops / (ceiling * 1e9), best = times->best, mean = times->mean;
     bench_tell(bench, "tokens_per_second", tokens / mean);
     bench_tell(bench, "best_tokens_per_second", tokens / best);
+    bench_tell(bench, "median_tokens_per_second", tokens / times->median);
+    bench_tell(bench, "steps", (double)times->steps);
+    bench_tell(bench, "step_seconds", times->median);
+    bench_tell(bench, "step_gflop", call->graph->flops * parts / 1e9);
+    bench_tell(bench, "step_product_gflop", flops / 1e9);
     bench_tell(bench, "product_gflops", flops / mean / 1e9);
     bench_tell(bench, "ceiling_gflops", ceiling);
     bench_tell(bench, "floor_tokens_per_second", tokens / floor);
@@ -77,11 +96,13 @@ bool bench_training(const Bench *bench) {
                            .order = {1, data->count, call_context(call), data->record},
                            .settings = bench->settings};
         step_prepare(&stepper);
-        double before = products_ceiling(bench), best = 0, mean = 0;
-        good = time_steps(&stepper, &best, &mean);
+        double before = products_ceiling(bench);
+        Times times;
+        good = time_steps(bench, &stepper, &times);
         double after = products_ceiling(bench);
         if (good && *model->engine->ledger) bench_tell_text(bench, "ledger", model->engine->ledger);
-        if (good) tell_training(bench, &stepper, best, mean, before > after ? before : after);
+        if (good) tell_training(bench, &stepper, &times, before > after ? before : after);
+        good = good && bench_kernels(bench, model->engine, work_step, &stepper);
         step_release(&stepper);
     }
     data_close(data);

@@ -84,6 +84,7 @@ static const DeviceKind kind = {
     .square_sum = cuda_engine_square_sum,
     .update = cuda_engine_update,
     .round = cuda_engine_round,
+    .time_kernels = cuda_engine_time_kernels,
     .ceiling_products = cuda_ceiling_products,
     .ceiling_read = cuda_ceiling_read,
 };

@@ -37,6 +37,7 @@ void cuda_engine_free(Engine *engine);
 bool cuda_engine_run(Engine *engine, const MoecGraphEntry *graph, MoecRun *run);
 bool cuda_engine_square_sum(Engine *engine, const float *block, size_t count, double *sum);
 bool cuda_engine_round(Engine *engine, const float *weights, void *rounded);
+bool cuda_engine_time_kernels(Engine *engine, KernelTimes *times);
 bool cuda_engine_update(Engine *engine, const BlockUpdate *update);
 
 #endif

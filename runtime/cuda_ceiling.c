@@ -6,11 +6,12 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { SIDE = 8192, TURNS = 5, TRIES = 3 };
+enum { SIDE = 8192, BRIEF_SIDE = 64, TURNS = 5, TRIES = 3 };
 
 /* GFLOP/s of the best of some tries of some products each; NaN without the library. */
-static double time_products(CudaDevice *device, CudaProducts *products, const float *block) {
-    const size_t matrix = (size_t)SIDE * SIDE;
+static double time_products(CudaDevice *device, CudaProducts *products, const float *block,
+                            double side) {
+    const size_t matrix = (size_t)(side * side);
     double best = INFINITY;
     for (int try = 0; try <= TRIES; try++) {
         double began = seconds_now();
@@ -23,19 +24,20 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
         if (try && seconds < best) /* the first one loads the kernel */
             best = seconds;
     }
-    return 2.0 * SIDE * SIDE * SIDE / best / 1e9;
+    return 2.0 * side * side * side / best / 1e9;
 }
 
 double cuda_ceiling_products(Device *base, bool rounded) {
     CudaDevice *device = (CudaDevice *)(void *)base;
-    const MoecProduct product = {.m = SIDE,
-                                 .n = SIDE,
-                                 .k = SIDE,
-                                 .a_m = SIDE,
+    const long side = base->brief ? BRIEF_SIDE : SIDE;
+    const MoecProduct product = {.m = side,
+                                 .n = side,
+                                 .k = side,
+                                 .a_m = side,
                                  .a_k = 1,
-                                 .b_k = SIDE,
+                                 .b_k = side,
                                  .b_n = 1,
-                                 .c_m = SIDE,
+                                 .c_m = side,
                                  .batch = {1, 1},
                                  .rounded = rounded,
                                  .a_type = rounded ? MOEC_BF16 : MOEC_F32,
@@ -44,9 +46,9 @@ double cuda_ceiling_products(Device *base, bool rounded) {
     const MoecTable table = {.products = &product, .product_count = 1};
     CudaProducts *products = cuda_products_new(device, &table, true);
     if (!products) return NAN;
-    size_t bytes = 3 * sizeof(float) * SIDE * SIDE;
+    size_t bytes = 3 * sizeof(float) * (size_t)(side * side);
     float *block = base->kind->allocate(base, bytes);
-    double speed = block ? time_products(device, products, block) : NAN;
+    double speed = block ? time_products(device, products, block, (double)side) : NAN;
     base->kind->release(base, block, bytes);
     cuda_products_free(products);
     return speed;
@@ -55,7 +57,7 @@ double cuda_ceiling_products(Device *base, bool rounded) {
 double cuda_ceiling_read(Device *base) {
     CudaDevice *device = (CudaDevice *)(void *)base;
     const CudaDriver *driver = &device->library->driver;
-    const size_t bytes = (size_t)1 << 30;
+    const size_t bytes = (size_t)1 << (base->brief ? 16 : 30);
     unsigned char *block = base->kind->allocate(base, 2 * bytes);
     double best = INFINITY;
     for (int try = 0; block && try <= TRIES; try++) {

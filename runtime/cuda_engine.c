@@ -9,6 +9,7 @@
 #include "complain.h"
 #include "cuda_compile.h"
 #include "cuda_parts.h"
+#include "cuda_profile.h"
 #include "cuda_products.h"
 #include "memory.h"
 #include "seconds.h"
@@ -50,6 +51,7 @@ typedef struct CudaEngine {
     CudaProducts *products;
     CudaPointer scratch; /* parts of a sum, the sum, the seed, then the update's scalars for either
                             kind of parameter */
+    CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
 } CudaEngine;
@@ -72,18 +74,34 @@ static CudaPointer scalars_place(const CudaEngine *engine) {
 
 /* ---- what a program is lent ---- */
 
+typedef struct LaunchWork {
+    const CudaEngine *engine;
+    CudaFunction *function;
+    unsigned grid_x, grid_y, block, shared;
+    void **arguments;
+} LaunchWork;
+
+static int work_launch(void *data) {
+    const LaunchWork *work = data;
+    const CudaDevice *device = work->engine->device;
+    return device->library->driver.launch(work->function, work->grid_x, work->grid_y, 1,
+                                          work->block, 1, 1, work->shared, device->stream,
+                                          work->arguments, NULL);
+}
+
 static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                         unsigned shared, void **arguments) {
     CudaEngine *engine = self;
-    const CudaDriver *driver = &engine->device->library->driver;
+    const char *name = engine->base.table->kernels[kernel];
+    LaunchWork work = {engine, engine->functions[kernel], grid_x, grid_y, block, shared, arguments};
     if (engine->device->failed) return;
-    int error = shared > PLAIN_SHARED ? driver->function_set(engine->functions[kernel],
-                                                             CUDA_FUNCTION_SHARED, (int)shared)
+    int error = shared > PLAIN_SHARED ? engine->device->library->driver.function_set(
+                                            work.function, CUDA_FUNCTION_SHARED, (int)shared)
                                       : 0;
     if (!error)
-        error = driver->launch(engine->functions[kernel], grid_x, grid_y, 1, block, 1, 1, shared,
-                               engine->device->stream, arguments, NULL);
-    if (error) cuda_good(engine->device, error, engine->base.table->kernels[kernel]);
+        error = engine->profile ? cuda_profile_work(engine->profile, name, 0, work_launch, &work)
+                                : work_launch(&work);
+    if (error) cuda_good(engine->device, error, name);
 }
 
 static void lend_zero(void *self, void *memory, size_t bytes) {
@@ -95,9 +113,30 @@ static void lend_zero(void *self, void *memory, size_t bytes) {
                   "clearing memory");
 }
 
+typedef struct ProductWork {
+    const CudaEngine *engine;
+    int index;
+    const void *a, *b;
+    void *c;
+} ProductWork;
+
+static int work_product(void *data) {
+    const ProductWork *work = data;
+    return cuda_products_run(work->engine->products, work->index, work->a, work->b, work->c);
+}
+
 static int lend_product(void *self, int index, const void *a, const void *b, void *c) {
     CudaEngine *engine = self;
-    return engine->products ? cuda_products_run(engine->products, index, a, b, c) : 1;
+    ProductWork work = {engine, index, a, b, c};
+    if (!engine->products) return 1;
+    if (!engine->profile) return work_product(&work);
+    const MoecProduct *one = &engine->base.table->products[index];
+    double count = (double)(one->batch[0] * one->batch[1]);
+    char name[96];
+    snprintf(name, sizeof name, "%.0f product(s) %ld x %ld x %ld", count, one->m, one->n, one->k);
+    return cuda_profile_work(engine->profile, name,
+                             2 * count * (double)one->m * (double)one->n * (double)one->k,
+                             work_product, &work);
 }
 
 /* ---- loading ---- */
@@ -217,8 +256,16 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     return NULL;
 }
 
+bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
+    CudaEngine *engine = of(base);
+    cuda_profile_free(engine->profile);
+    engine->profile = times ? cuda_profile_new(engine->device, times) : NULL;
+    return !times || engine->profile;
+}
+
 void cuda_engine_free(Engine *base) {
     CudaEngine *engine = of(base);
+    cuda_profile_free(engine->profile);
     const CudaDriver *driver = &engine->device->library->driver;
     for (int i = 0; i < engine->capture_count; i++)
         if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
@@ -253,6 +300,10 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key,
                    void (*work)(CudaEngine *, const void *), const void *data) {
     CudaDevice *device = engine->device;
     const CudaDriver *driver = &device->library->driver;
+    if (engine->profile) {
+        work(engine, data);
+        return cuda_good(device, 0, "");
+    }
     bool known;
     Capture *capture = find_capture(engine, key, &known);
     if (!known) {

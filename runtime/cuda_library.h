@@ -15,6 +15,7 @@ typedef struct CudaContext CudaContext;
 typedef struct CudaStream CudaStream;
 typedef struct CudaModule CudaModule;
 typedef struct CudaFunction CudaFunction;
+typedef struct CudaEvent CudaEvent;
 typedef struct CudaGraph CudaGraph;
 typedef struct CudaReady CudaReady; /* a graph made ready to be launched */
 typedef struct CudaCompilation CudaCompilation;
@@ -80,6 +81,11 @@ enum {
     CALL(stream_new, "cuStreamCreate", (CudaStream * *stream, unsigned flags))                     \
     CALL(stream_free, "cuStreamDestroy_v2", (CudaStream * stream))                                 \
     CALL(stream_wait, "cuStreamSynchronize", (CudaStream * stream))                                \
+    CALL(event_new, "cuEventCreate", (CudaEvent * *event, unsigned flags))                         \
+    CALL(event_free, "cuEventDestroy_v2", (CudaEvent * event))                                     \
+    CALL(event_record, "cuEventRecord", (CudaEvent * event, CudaStream * stream))                  \
+    CALL(event_time, "cuEventElapsedTime",                                                         \
+         (float *milliseconds, CudaEvent *first, CudaEvent *last))                                 \
     CALL(capture_begin, "cuStreamBeginCapture_v2", (CudaStream * stream, int mode))                \
     CALL(capture_end, "cuStreamEndCapture", (CudaStream * stream, CudaGraph * *graph))             \
     CALL(graph_ready, "cuGraphInstantiateWithFlags",                                               \

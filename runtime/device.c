@@ -112,6 +112,11 @@ static double best_read(Device *device) {
     return ceiling_read();
 }
 
+static bool time_kernels(Engine *engine, KernelTimes *times) {
+    (void)engine;
+    return !times || complain("give --device cuda", "on the CPU kernels are not timed one by one");
+}
+
 static const DeviceKind kind = {
     .allocate = allocate,
     .release = release,
@@ -124,6 +129,7 @@ static const DeviceKind kind = {
     .run = run_graph,
     .square_sum = square_sum,
     .update = update_all,
+    .time_kernels = time_kernels,
     .ceiling_products = best_products,
     .ceiling_read = best_read,
 };

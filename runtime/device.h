@@ -37,6 +37,19 @@ typedef struct BlockUpdate {
     const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
 } BlockUpdate;
 
+/* What a kernel took in one run of a graph, all its launches together; flops: 0 where they are not
+ * known. */
+typedef struct KernelTime {
+    char *name;
+    long launches;
+    double seconds, flops;
+} KernelTime;
+
+typedef struct KernelTimes {
+    KernelTime *rows;
+    int count;
+} KernelTimes;
+
 typedef struct DeviceKind {
     void *(*allocate)(Device *device,
                       size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
@@ -56,6 +69,10 @@ typedef struct DeviceKind {
     bool (*update)(Engine *engine, const BlockUpdate *update);
     bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
 
+    /* From now on every kernel is run several times and adds a row to `times`: what is computed is
+     * then of no use. NULL ends it. False after a message. */
+    bool (*time_kernels)(Engine *engine, KernelTimes *times);
+
     /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
      * memory. NaN where that cannot be measured. */
     double (*ceiling_products)(Device *device, bool rounded);
@@ -68,6 +85,7 @@ int update_scalar(const MoecUpdate *update, const char *name);
 struct Device {
     const DeviceKind *kind;
     bool apart; /* its memory is not the host's, and programs for it come with kernels */
+    bool brief; /* measurements on small sizes, not repeated: for trying out what measures */
     char name[128];
 };
 

@@ -17,7 +17,8 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *operand, *out;
+    const char *operand, *out, *device;
+    Device *on;
     long count, steps, seed;
 } Options;
 
@@ -28,6 +29,7 @@ typedef struct Drawing {
     float *seen, *time;
     int32_t *label;
     const float *velocity;
+    int slot; /* of the velocity */
     size_t numbers, times;
     long classes;
 } Drawing;
@@ -48,7 +50,7 @@ static bool find_parts(Drawing *drawing, Call *call) {
             drawing->classes = input->vocabulary ? input->vocabulary : 1;
         }
     }
-    int slot = call_output(call, "velocity");
+    int slot = drawing->slot = call_output(call, "velocity");
     bool fits = slot >= 0 && drawing->image && drawing->time && drawing->label &&
                 tensor_count(&call->graph->outputs[slot]) == drawing->numbers;
     if (fits) drawing->velocity = call->outputs[slot];
@@ -56,7 +58,7 @@ static bool find_parts(Drawing *drawing, Call *call) {
                             "this model reads no image, time and label, or gives no velocity");
 }
 
-static void draw(const Drawing *drawing, const Options *options) {
+static bool draw(const Drawing *drawing, const Options *options) {
     long batch = drawing->call->graph->batch;
     for (long b = 0; b < batch; b++) drawing->label[b] = (int32_t)(b % drawing->classes);
     for (size_t i = 0; i < drawing->numbers; i++)
@@ -64,10 +66,12 @@ static void draw(const Drawing *drawing, const Options *options) {
     for (long step = 0; step < options->steps; step++) {
         double time = 1 - (double)step / (double)options->steps;
         for (size_t i = 0; i < drawing->times; i++) drawing->time[i] = (float)time;
-        call_run(drawing->call, 0, false);
+        if (!call_run(drawing->call, 0, false) || !call_get(drawing->call, drawing->slot))
+            return false;
         for (size_t i = 0; i < drawing->numbers; i++)
             drawing->seen[i] -= drawing->velocity[i] / (float)options->steps;
     }
+    return true;
 }
 
 static bool write_drawing(const Drawing *drawing, const Options *options) {
@@ -101,17 +105,14 @@ static bool run(const Options *options) {
         trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
     moec_close(trained);
     const Wish wish = {.graph = MOEC_FORWARD, .batch = options->count};
-    Model *model = compiler ? model_open(compiler, &wish, 1, true) : NULL;
+    Model *model = compiler ? model_open_on(options->on, compiler, &wish, 1, true) : NULL;
     moec_close(compiler);
     Call *call = model && model_read(model, file, false)
                      ? call_open(model, &model->table->graphs[0], NULL)
                      : NULL;
     Drawing drawing;
     bool good = call && find_parts(&drawing, call);
-    if (good) {
-        draw(&drawing, options);
-        good = write_drawing(&drawing, options);
-    }
+    good = good && draw(&drawing, options) && write_drawing(&drawing, options);
     call_close(call);
     model_close(model);
     safetensors_close(file);
@@ -120,17 +121,21 @@ static bool run(const Options *options) {
 
 int command_draw(int argc, char **argv) {
     const Command *command = command_row("draw");
-    Options options = {.count = 16, .steps = 50};
+    Options options = {.device = "cpu", .count = 16, .steps = 50};
     const Option table[] = {
         {OPTION_TEXT, "--out", "FILE", &options.out, "safetensors to write: image, label"},
         {OPTION_COUNT, "--count", "N", &options.count, "examples, of all classes in turn (16)"},
         {OPTION_COUNT, "--steps", "N", &options.steps, "steps from noise to example (50)"},
         {OPTION_COUNT, "--seed", "N", &options.seed, "of the noise (0)"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
     if (!options.out || options.count < 1 || options.steps < 1)
         return arguments_wrong(command, NULL, "moec draw needs --out, and counts of at least 1");
-    return run(&options) ? 0 : EXIT_INPUT;
+    options.on = device_open(options.device);
+    bool good = options.on && run(&options);
+    device_close(options.on);
+    return good ? 0 : EXIT_INPUT;
 }

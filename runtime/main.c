@@ -41,7 +41,8 @@ static const Command commands[] = {
      "FILE[:MODEL] [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set key=value]... "
      "[--json]",
      "Compares what a device computes with the definition: outputs, gradients, decoding."},
-    {"bench", command_bench, "FILE[:MODEL] [--graph train|decode] [--json]",
+    {"bench", command_bench,
+     "FILE[:MODEL] [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
      "Measures speed beside the ceilings of the machine."},
     {"prepare", command_prepare, "DIR",
      "Compiles what all programs share into DIR; `make` does it, to make first starts short."},

@@ -22,30 +22,21 @@ MOEC_CUDA=${MOEC_CUDA-$BUILD/libmoec_sim.so}
 OMP_NUM_THREADS=1
 export PATH XDG_CACHE_HOME MOEC_CFLAGS MOEC_SIM MOEC_CUDA OMP_NUM_THREADS
 
-models_of() { sed -n "s/^model \([a-z0-9_]*$2[a-z0-9_]*\) = .*/\1/p" "$1" | sed "s|^|$1:|"; }
-small() {
-    for family in gated_attention sigma structmoe complete_mue dit; do
-        models_of models/$family.moe _small
-    done
-}
-tiny() { models_of models/tiny.moe ""; }
-layers() { models_of tests/layers.moe ""; }
-
 case ${1:-} in
-all) layers && tiny && small ;;
-"") layers && { tiny && small; } | awk 'NR % 8 == 1' ;;
-*)
-    for word; do { layers && tiny && small; } | grep -F -e "$word"; done
-    ;;
+all) tests/small_models.sh ;;
+"") tests/small_models.sh | awk '/layers.moe/ || NR % 8 == 1' ;;
+*) tests/small_models.sh "$@" ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }
 
-# Those of tiny.moe are small enough to train, not to be simulated in a moment.
+# ONE PRECISION MODEL [OPTION...]
 cat >"$work/one" <<'END'
-case $1 in models/tiny.moe:*) sets="--set dim=48 --set layers=2" ;; esac
-moec compare "$1" --device cuda --set train.precision=$2 ${sets:-} >"$3/$$" 2>&1 || touch "$3/failed"
-cat "$3/$$"
+precision=$1
+shift
+moec compare "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1 || { touch "$work/failed" && echo "failed: $*"; }
+cat "$work/$$"
 END
-while read -r model; do printf '%s f32\n%s bf16\n' "$model" "$model"; done <"$work/models" |
-    xargs -P "${JOBS:-$(nproc)}" -I '{}' sh -c "sh '$work/one' {} '$work'"
+export work
+while read -r model; do printf 'f32 %s\nbf16 %s\n' "$model" "$model"; done <"$work/models" |
+    xargs -P "${JOBS:-$(nproc)}" -I '{}' sh -c "sh '$work/one' {}"
 [ ! -e "$work/failed" ]

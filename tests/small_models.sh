@@ -1,0 +1,16 @@
+#!/bin/sh
+# tests/small_models.sh [WORD...]: the models that devices are held to, a line each, FILE:MODEL and options that make it small:
+# those of tests/layers.moe, of models/tiny.moe, and every published row at its small size. WORDs choose among them.
+set -eu
+cd "$(dirname "$0")/.."
+
+models_of() { sed -n "s/^model \([a-z0-9_]*$2[a-z0-9_]*\) = .*/\1/p" "$1" | sed "s|^|$1:|; s|\$|${3:-}|"; }
+all() {
+    models_of tests/layers.moe ""
+    models_of models/tiny.moe "" " --set dim=48 --set layers=2"
+    for family in gated_attention sigma structmoe complete_mue dit; do
+        models_of models/$family.moe _small
+    done
+}
+
+if [ $# = 0 ]; then all; else for word; do all | grep -F -e "$word" || true; done; fi
