@@ -124,9 +124,9 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     model_initialise(model, seed);
     if (file && !model_read(model, file, false)) return false;
     char *path = path_join(options->out, "weights.bin");
-    bool good =
-        weights_write(path, model->table, model->weights, model->layer_states) == WEIGHTS_FINE ||
-        complain("is there space left on the disk?", "cannot write %s", path);
+    bool good = weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
+                    WEIGHTS_FINE ||
+                complain("is there space left on the disk?", "cannot write %s", path);
     free(path);
     return good;
 }
@@ -139,9 +139,9 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
                                    wishes[i].tokens);
         if (!programs[i]) return spec_good(compiler);
     }
-    const char *kernels = NULL, *text = is_cuda(options)
-                                            ? moec_emit_cuda(compiler, programs, count, true, &kernels)
-                                            : moec_emit_c(compiler, programs, count, true);
+    const char *kernels = NULL,
+               *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+                                        : moec_emit_c(compiler, programs, count, true);
     if (!text) return spec_good(compiler);
     return write_text(options->out, "program.c", text) &&
            (!kernels || write_text(options->out, "kernels.cu", kernels));
@@ -227,6 +227,7 @@ int command_emit(int argc, char **argv) {
     if (strcmp(options.target, "c") != 0 && !is_cuda(&options))
         return arguments_wrong(command, "c or cuda", "there is no target '%s'", options.target);
     if (!graph_of(options.graph))
-        return arguments_wrong(command, "decode, train or draw", "there is no graph '%s'", options.graph);
+        return arguments_wrong(command, "decode, train or draw", "there is no graph '%s'",
+                               options.graph);
     return emit(&options) ? 0 : EXIT_INPUT;
 }

@@ -24,6 +24,19 @@ void *block_new(size_t bytes) {
 
 void block_free(void *block) { free(block); }
 
+void block_put(void *block, size_t offset, const void *from, size_t bytes) { memcpy((char *)block + offset, from, bytes); }
+
+void block_get(const void *block, size_t offset, void *to, size_t bytes) { memcpy(to, (const char *)block + offset, bytes); }
+
+void block_zero(void *block, size_t bytes) { memset(block, 0, bytes); }
+
+double block_squares(const float *block, size_t count) {
+    double total = 0;
+    for (size_t i = 0; i < count; i++)
+        total += (double)block[i] * (double)block[i];
+    return total;
+}
+
 void weights_round(const MoecTable *table, const float *weights, void *rounded) {
     (void)table, (void)weights, (void)rounded;
 }

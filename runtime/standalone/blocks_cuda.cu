@@ -1,15 +1,20 @@
-/* blocks for a CUDA device: memory that both sides see, and launches. Takes the place of blocks.c. */
+/* blocks for a CUDA device: its memory, launches, copies of what goes in and out. Takes the place of blocks.c. */
 #include <cuda_runtime.h>
 
 extern "C" {
 #include "slots.h"
 
 extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
+int moec_blas_product(void *self, int index, const void *a, const void *b, void *c); /* products_cuda.cu */
 }
+
+#include "sums.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { PLAIN_SHARED = 48 << 10, MOST_GRAPHS = 8 };
 
 /* Nothing can be done when a device fails: what it was to compute is lost. */
 static void check(cudaError_t error, const char *what) {
@@ -21,31 +26,94 @@ static void check(cudaError_t error, const char *what) {
 
 static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments) {
-    check(cudaLaunchKernel(moec_kernel_functions[kernel], dim3(grid_x, grid_y), dim3(block), arguments, shared_bytes, 0),
+    const void *function = moec_kernel_functions[kernel];
+    if (shared_bytes > PLAIN_SHARED)
+        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
+              "a kernel wants more shared memory than there is");
+    check(cudaLaunchKernel(function, dim3(grid_x, grid_y), dim3(block), arguments, shared_bytes, 0),
           "a kernel cannot be launched");
 }
 
 static void zero(void *, void *memory, size_t bytes) { check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared"); }
 
-static const MoecHost host = {NULL, NULL, launch, zero};
+static const MoecHost host = {NULL, moec_blas_product, launch, zero};
+
+/* ---- blocks ---- */
 
 extern "C" void *block_new(size_t bytes) {
     void *block = NULL;
-    if (cudaMallocManaged(&block, bytes + 64) != cudaSuccess)
+    if (cudaMalloc(&block, bytes + 64) != cudaSuccess)
         return NULL;
-    return memset(block, 0, bytes + 64);
+    block_zero(block, bytes + 64);
+    return block;
 }
 
 extern "C" void block_free(void *block) { cudaFree(block); }
 
+extern "C" void block_put(void *block, size_t offset, const void *from, size_t bytes) {
+    check(cudaMemcpy((char *)block + offset, from, bytes, cudaMemcpyHostToDevice), "copying to the device failed");
+}
+
+extern "C" void block_get(const void *block, size_t offset, void *to, size_t bytes) {
+    check(cudaMemcpy(to, (const char *)block + offset, bytes, cudaMemcpyDeviceToHost), "copying from the device failed");
+}
+
+extern "C" void block_zero(void *block, size_t bytes) { zero(NULL, block, bytes); }
+
+extern "C" double block_squares(const float *block, size_t count) {
+    static double *parts;
+    double total;
+    if (!parts)
+        check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts), "no memory on the device");
+    moec_square_parts<<<MOEC_SUM_BLOCKS, MOEC_SUM_THREADS>>>(block, (long long)count, parts);
+    moec_square_total<<<1, MOEC_SUM_THREADS>>>(parts, MOEC_SUM_BLOCKS, parts + MOEC_SUM_BLOCKS);
+    block_get(parts, MOEC_SUM_BLOCKS * sizeof *parts, &total, sizeof total);
+    return total;
+}
+
+/* ---- work ---- */
+
+/* Where a graph's inputs, outputs and seed lie on the device. */
+typedef struct Mirror {
+    const MoecGraphEntry *graph;
+    void **inputs, **outputs;
+    uint64_t *seed;
+} Mirror;
+
+static void **mirror_slots(const MoecTensor *tensors, int count) {
+    void **slots = (void **)calloc((size_t)count + 1, sizeof *slots);
+    for (int i = 0; slots && i < count; i++)
+        check(cudaMalloc(&slots[i], 4 * block_count(&tensors[i]) + 4), "no memory on the device");
+    return slots;
+}
+
+static Mirror *mirror_of(const MoecGraphEntry *graph) {
+    static Mirror mirrors[MOST_GRAPHS];
+    Mirror *mirror = mirrors;
+    while (mirror->graph && mirror->graph != graph)
+        mirror++;
+    if (mirror->graph)
+        return mirror;
+    mirror->graph = graph;
+    mirror->inputs = mirror_slots(graph->inputs, graph->input_count);
+    mirror->outputs = mirror_slots(graph->outputs, graph->output_count);
+    check(cudaMalloc((void **)&mirror->seed, sizeof *mirror->seed), "no memory on the device");
+    return mirror;
+}
+
 extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
-    static uint64_t *seed;
-    if (!seed)
-        check(cudaMallocManaged((void **)&seed, sizeof *seed), "no memory on the device");
-    *seed = run->seed;
-    run->host = &host;
-    run->device_seed = seed;
-    graph->run(run);
+    Mirror *mirror = mirror_of(graph);
+    MoecRun there = *run;
+    for (int i = 0; i < graph->input_count; i++)
+        block_put(mirror->inputs[i], 0, run->inputs[i], 4 * block_count(&graph->inputs[i]));
+    block_put(mirror->seed, 0, &run->seed, sizeof run->seed);
+    there.inputs = (const void *const *)mirror->inputs;
+    there.outputs = (float *const *)mirror->outputs;
+    there.host = &host;
+    there.device_seed = mirror->seed;
+    graph->run(&there);
+    for (int i = 0; i < graph->output_count; i++)
+        block_get(mirror->outputs[i], 0, run->outputs[i], 4 * block_count(&graph->outputs[i]));
     check(cudaDeviceSynchronize(), "the device failed");
 }
 
@@ -54,14 +122,13 @@ extern "C" void weights_round(const MoecTable *table, const float *weights, void
         table->round(&host, weights, rounded);
 }
 
-/* The numbers stay where they are until the device has read them. */
 extern "C" void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states,
                            const float *scalars) {
     static float *numbers;
     size_t bytes = 2 * (size_t)table->update->scalar_count * sizeof *numbers;
     if (!numbers)
-        check(cudaMallocManaged((void **)&numbers, bytes + 4), "no memory on the device");
-    memcpy(numbers, scalars, bytes);
+        check(cudaMalloc((void **)&numbers, bytes + 4), "no memory on the device");
+    block_put(numbers, 0, scalars, bytes);
     table->update->launch(&host, weights, gradients, states, numbers);
     check(cudaDeviceSynchronize(), "the device failed");
 }

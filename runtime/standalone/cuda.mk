@@ -7,7 +7,7 @@ PROGRAM := $(basename $(wildcard generate.c train.c draw.c))
 OBJECTS := $(patsubst %.c,%.o,$(wildcard *.c)) $(patsubst %.cu,%.o,$(wildcard *.cu))
 
 $(PROGRAM): $(OBJECTS)
-	$(NVCC) -arch=$(ARCH) -o $@ $(OBJECTS) -lm
+	$(NVCC) -arch=$(ARCH) -o $@ $(OBJECTS) -lcublasLt -lm
 
 $(OBJECTS): $(wildcard *.h *.cuh)
 %.o: %.c

@@ -25,6 +25,7 @@ typedef struct Wishes {
 typedef struct Drawer {
     const MoecGraphEntry *graph;
     float *weights, *states;
+    void *rounded; /* see weights_round */
     unsigned char *arena;
     void **inputs, **outputs;   /* by slot */
     int image, time, label, velocity; /* slots */
@@ -36,14 +37,15 @@ static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
     size_t count = (size_t)drawer->wishes.count, each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
     drawer->weights = block_new(moec_table.weight_bytes);
+    drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     drawer->states = block_new(moec_table.state_bytes);
     drawer->arena = block_new(graph->arena_bytes);
     drawer->inputs = slots_new(graph->inputs, graph->input_count);
     drawer->outputs = slots_new(graph->outputs, graph->output_count);
     drawer->images = calloc(count * each, sizeof *drawer->images);
     drawer->labels = calloc(count, sizeof *drawer->labels);
-    int good = drawer->weights && drawer->states && drawer->arena && drawer->inputs && drawer->outputs && drawer->images &&
-               drawer->labels;
+    int good = drawer->weights && drawer->rounded && drawer->states && drawer->arena && drawer->inputs && drawer->outputs &&
+               drawer->images && drawer->labels;
     return good ? NULL : "not enough memory";
 }
 
@@ -59,13 +61,16 @@ static const char *open_drawer(Drawer *drawer) {
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
         return "the model reads no image, time and label, or gives no velocity";
     const char *error = take_memory(drawer);
-    if (!error && weights_read(drawer->wishes.weights, &moec_table, drawer->weights, drawer->states) != WEIGHTS_FINE)
+    if (!error && weights_read(drawer->wishes.weights, &moec_table, block_put, drawer->weights, drawer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
+    if (!error)
+        weights_round(&moec_table, drawer->weights, drawer->rounded);
     return error;
 }
 
 static void close_drawer(Drawer *drawer) {
     block_free(drawer->weights);
+    block_free(drawer->rounded);
     block_free(drawer->states);
     block_free(drawer->arena);
     slots_free(drawer->inputs, drawer->graph->input_count);
@@ -82,6 +87,7 @@ static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
     long steps = drawer->wishes.steps;
     MoecRun run = {
         .weights = drawer->weights,
+        .rounded = drawer->rounded,
         .states = drawer->states,
         .arena = drawer->arena,
         .inputs = (const void *const *)drawer->inputs,

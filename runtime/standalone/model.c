@@ -53,7 +53,7 @@ static int take_memory(Model *model) {
 }
 
 static int read_weights(Model *model, const char *path) {
-    switch (weights_read(path, &moec_table, model->weights, model->states)) {
+    switch (weights_read(path, &moec_table, block_put, model->weights, model->states)) {
     case WEIGHTS_FINE: weights_round(&moec_table, model->weights, model->rounded); return MODEL_FINE;
     case WEIGHTS_NO_FILE: return MODEL_NO_FILE;
     case WEIGHTS_NOT_OURS: return MODEL_NOT_OURS;
@@ -103,7 +103,7 @@ int model_step(Model *model, int32_t token, const float **logits) {
 }
 
 void model_reset(Model *model) {
-    memset(model->cache, 0, model->graph->cache_bytes);
+    block_zero(model->cache, model->graph->cache_bytes);
     model->position = 0;
 }
 

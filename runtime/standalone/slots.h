@@ -18,7 +18,7 @@ size_t block_count(const MoecTensor *tensor) {
 void **slots_new(const MoecTensor *tensors, int count) {
     void **slots = (void **)calloc((size_t)count + 1, sizeof *slots);
     for (int i = 0; slots && i < count; i++) {
-        slots[i] = block_new(4 * block_count(&tensors[i]));
+        slots[i] = calloc(block_count(&tensors[i]) + 1, 4);
         if (!slots[i]) {
             slots_free(slots, i);
             return NULL;
@@ -29,7 +29,7 @@ void **slots_new(const MoecTensor *tensors, int count) {
 
 void slots_free(void **slots, int count) {
     for (int i = 0; slots && i < count; i++)
-        block_free(slots[i]);
+        free(slots[i]);
     free(slots);
 }
 

@@ -73,7 +73,8 @@ static const char *open_trainer(Trainer *trainer) {
     const char *error = take_memory(trainer);
     if (!error)
         error = data_open(&trainer->data, trainer->wishes.data, graph, trainer->wishes.seed);
-    if (!error && weights_read(trainer->wishes.weights, &moec_table, trainer->weights, trainer->states) != WEIGHTS_FINE)
+    if (!error && weights_read(trainer->wishes.weights, &moec_table, block_put, trainer->weights, trainer->states) !=
+                      WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     return error;
 }
@@ -102,13 +103,6 @@ static void set_scalar(Trainer *trainer, const char *name, double value) {
         *(float *)trainer->inputs[slot] = (float)value;
 }
 
-static double square_sum(const float *values, size_t count) {
-    double total = 0;
-    for (size_t i = 0; i < count; i++)
-        total += (double)values[i] * (double)values[i];
-    return total;
-}
-
 static void update_all(Trainer *trainer, long step, double rate, double factor) {
     const MoecUpdate *update = trainer->update;
     float *scalars = calloc(2 * (size_t)update->scalar_count + 1, sizeof *scalars);
@@ -131,7 +125,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
     weights_round(&moec_table, trainer->weights, trainer->rounded);
-    memset(trainer->gradients, 0, moec_table.weight_bytes);
+    block_zero(trainer->gradients, moec_table.weight_bytes);
     set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
     set_scalar(trainer, "step", (double)step);
     set_scalar(trainer, "steps", (double)trainer->wishes.steps);
@@ -155,7 +149,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
     }
-    double norm = sqrt(square_sum(trainer->gradients, moec_table.weight_bytes / sizeof(float)));
+    double norm = sqrt(block_squares(trainer->gradients, moec_table.weight_bytes / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
     double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->wishes.steps);
@@ -172,7 +166,7 @@ static const char *train(Trainer *trainer) {
         printf("step %ld loss %.6f\n", step + 1, loss);
         fflush(stdout);
     }
-    if (weights_write(trainer->wishes.out, &moec_table, trainer->weights, trainer->states) != WEIGHTS_FINE)
+    if (weights_write(trainer->wishes.out, &moec_table, block_get, trainer->weights, trainer->states) != WEIGHTS_FINE)
         return "the trained weights cannot be written";
     return NULL;
 }

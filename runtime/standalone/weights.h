@@ -14,7 +14,13 @@
 
 typedef enum WeightsResult { WEIGHTS_FINE, WEIGHTS_NO_FILE, WEIGHTS_NOT_OURS, WEIGHTS_DAMAGED, WEIGHTS_NOT_WRITTEN } WeightsResult;
 
-WeightsResult weights_read(const char *path, const MoecTable *table, float *weights, float *states);
-WeightsResult weights_write(const char *path, const MoecTable *table, const float *weights, const float *states);
+/* How bytes go to blocks and come from them: block_put and block_get of blocks.h; NULL where blocks are the program's own
+ * memory. */
+typedef void WeightsPut(void *block, size_t offset, const void *from, size_t bytes);
+typedef void WeightsGet(const void *block, size_t offset, void *to, size_t bytes);
+
+WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put, float *weights, float *states);
+WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get, const float *weights,
+                            const float *states);
 
 #endif

@@ -1,0 +1,120 @@
+/* products for a CUDA device: the dense ones by cuBLASLt. It counts in columns, the program in rows: it is asked for
+ * c' = b' a', whose memory is that of c = a b. */
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+extern "C" {
+#include "abi.h"
+
+extern const MoecTable moec_table;
+int moec_blas_product(void *self, int index, const void *a, const void *b, void *c);
+}
+
+#include <stdint.h>
+#include <stdlib.h>
+
+/* A product as the library is asked for it. */
+typedef struct Task {
+    enum { TASK_NEW, TASK_READY, TASK_DECLINED } state;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t left, right, result; /* b', a', c' */
+    cublasLtMatmulAlgo_t algorithm;
+    long turns; /* of the batch dimension that the library does not do itself */
+    size_t a_turn, b_turn, c_turn;
+} Task;
+
+static cublasLtHandle_t handle;
+static void *workspace;
+static const size_t workspace_bytes = 32 << 20;
+
+static size_t bytes_of(MoecType type, long elements) { return (type == MOEC_BF16 ? 2 : 4) * (size_t)elements; }
+
+/* `along` is the stride between neighbours in a row of ours, `across` that between rows. */
+static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *transposed, MoecType type, long rows,
+                        long columns, long across, long along, int batch, int64_t step) {
+    const cudaDataType_t kind = type == MOEC_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    const bool turned = along != 1;
+    const long high = turned ? rows : columns, wide = turned ? columns : rows, leading = turned ? along : across;
+    *transposed = turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    return !cublasLtMatrixLayoutCreate(layout, kind, (uint64_t)high, (uint64_t)wide, leading < high ? high : leading) &&
+           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch) &&
+           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+}
+
+static bool choose(Task *task, uint32_t alignment) {
+    static const cublasLtMatmulPreferenceAttributes_t names[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    cublasLtMatmulPreference_t preference;
+    cublasLtMatmulHeuristicResult_t chosen = {};
+    int found = 0;
+    if (cublasLtMatmulPreferenceCreate(&preference))
+        return false;
+    bool good = !cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                      &workspace_bytes, sizeof workspace_bytes);
+    for (int i = 0; i < 4; i++)
+        good = good && !cublasLtMatmulPreferenceSetAttribute(preference, names[i], &alignment, sizeof alignment);
+    good = good && !cublasLtMatmulAlgoGetHeuristic(handle, task->product, task->left, task->right, task->result,
+                                                   task->result, preference, 1, &chosen, &found);
+    cublasLtMatmulPreferenceDestroy(preference);
+    task->algorithm = chosen.algo;
+    return good && found == 1;
+}
+
+static bool make_task(Task *task, const MoecProduct *p, uint32_t alignment) {
+    const bool on_the_way = p->rounded && p->b_type == MOEC_F32;
+    const int inner = p->batch[1] > 1, batch = (int)p->batch[inner];
+    cublasOperation_t left, right, result;
+    task->turns = inner ? p->batch[0] : 1;
+    task->a_turn = bytes_of(p->a_type, p->a_batch[0]);
+    task->b_turn = bytes_of(p->b_type, p->b_batch[0]);
+    task->c_turn = bytes_of(p->c_type, p->c_batch[0]);
+    return p->a_type == p->b_type &&
+           make_layout(&task->left, &left, p->b_type, p->k, p->n, p->b_k, p->b_n, batch, p->b_batch[inner]) &&
+           make_layout(&task->right, &right, p->a_type, p->m, p->k, p->a_m, p->a_k, batch, p->a_batch[inner]) &&
+           make_layout(&task->result, &result, p->c_type, p->m, p->n, p->c_m, 1, batch, p->c_batch[inner]) &&
+           !cublasLtMatmulDescCreate(&task->product, on_the_way ? CUBLAS_COMPUTE_32F_FAST_16BF : CUBLAS_COMPUTE_32F,
+                                     CUDA_R_32F) &&
+           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left) &&
+           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right) &&
+           choose(task, alignment);
+}
+
+/* The largest power of two, 16 at most, that all matrices of the operands start at multiples of. */
+static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b, const void *c) {
+    uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
+    for (int i = 0; i < 2; i++)
+        bits |= bytes_of(p->a_type, p->a_batch[i]) | bytes_of(p->b_type, p->b_batch[i]) | bytes_of(p->c_type, p->c_batch[i]);
+    return (uint32_t)(bits & -bits);
+}
+
+/* The task of a product for operands so aligned, or NULL when the library does not take it. */
+static Task *task_of(int index, int alignment) {
+    enum { ALIGNMENTS = 4 }; /* 2, 4, 8 and 16 bytes */
+    static Task *tasks;
+    int place = alignment == 16 ? 3 : alignment == 8 ? 2 : alignment == 4 ? 1 : 0;
+    if (!handle && (cublasLtCreate(&handle) || cudaMalloc(&workspace, workspace_bytes)))
+        return NULL;
+    if (!tasks)
+        tasks = (Task *)calloc((size_t)moec_table.product_count * ALIGNMENTS, sizeof *tasks);
+    if (!tasks)
+        return NULL;
+    Task *task = &tasks[index * ALIGNMENTS + place];
+    if (task->state == Task::TASK_NEW)
+        task->state = make_task(task, &moec_table.products[index], (uint32_t)alignment) ? Task::TASK_READY : Task::TASK_DECLINED;
+    return task->state == Task::TASK_READY ? task : NULL;
+}
+
+extern "C" int moec_blas_product(void *, int index, const void *a, const void *b, void *c) {
+    const MoecProduct *product = &moec_table.products[index];
+    const Task *task = task_of(index, (int)alignment_of(product, a, b, c));
+    const float one = 1, start = product->accumulate ? 1 : 0;
+    for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {
+        char *result = (char *)c + turn * task->c_turn;
+        if (cublasLtMatmul(handle, task->product, &one, (const char *)b + turn * task->b_turn, task->left,
+                           (const char *)a + turn * task->a_turn, task->right, &start, result, task->result, result,
+                           task->result, &task->algorithm, workspace, workspace_bytes, 0))
+            return 1;
+    }
+    return task == NULL;
+}
