@@ -51,8 +51,12 @@ static void start_mask(Routing *routing, Statement *choice, Statement *home) {
         size *= along && choice->top.k < axis->size ? choice->top.k : axis->size;
         routing->mask_dims[routing->rank++] = i;
     }
-    collect_places(routing, &program->body, NULL);
-    find_support(routing);
+    int tensors = program->tensors.count;
+    do {
+        routing->places = (List){NULL, 0, 0};
+        collect_places(routing, &program->body, NULL);
+        find_support(routing);
+    } while (split_choice(routing, tensors));
     routing->rows = arena_alloc(program->arena, sizeof *routing->rows);
     *routing->rows = (Axis){.name = arena_format(program->arena, "%s_rows", routing->mask->name),
                             .size = size,
@@ -82,15 +86,33 @@ static void route_mask(Routing *routing, Statement *choice, Statement *home) {
     relation_finish(routing);
 }
 
+static bool holds(const List *list, const void *item) {
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i] == item) return true;
+    return false;
+}
+
+/* The first choice that is not done; treating one may make others. */
+static const Place *next_choice(Routing *routing, const List *done) {
+    routing->places = (List){NULL, 0, 0};
+    collect_places(routing, &routing->program->body, NULL);
+    for (int i = 0; i < routing->places.count; i++) {
+        const Place *place = routing->places.items[i];
+        const Statement *statement = place->statement;
+        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
+            !holds(done, statement))
+            return place;
+    }
+    return NULL;
+}
+
 /* route: see the head of this file. */
 void route(Program *program) {
     Routing routing = {.program = program};
-    collect_places(&routing, &program->body, NULL);
-    List places = routing.places;
-    for (int i = 0; i < places.count; i++) {
-        const Place *place = places.items[i];
-        const Statement *statement = place->statement;
-        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
-            route_mask(&routing, place->statement, place->region);
+    List done = {NULL, 0, 0};
+    const Place *place;
+    while ((place = next_choice(&routing, &done)) != NULL) {
+        list_push(program->arena, &done, place->statement);
+        route_mask(&routing, place->statement, place->region);
     }
 }

@@ -51,7 +51,7 @@ static int repeat_dimension(const Tensor *tensor) {
 
 /* Whether the access means the mask's own turn: what one turn chose says nothing of another turn's
  * values. */
-static bool turn_fits(const Routing *routing, const Expr *read, const Statement *region) {
+bool turn_fits(const Routing *routing, const Expr *read, const Statement *region) {
     if (!routing->home) return true;
     if (!region || (!routing->stacked && region != routing->home)) return false;
     int dimension = repeat_dimension(read->tensor);

@@ -278,7 +278,7 @@ static void nested_choice(void **state) {
     check(&(Options){.nested = true}, 2);
     check(&(Options){.nested = true, .renormalised = true, .grouped = true}, 2);
     check(&(Options){.nested = true, .by_data = true}, 2);
-    check(&(Options){.nested = true, .counted = true}, 1);
+    check(&(Options){.nested = true, .counted = true}, 2);
 }
 
 static void repeated_choice(void **state) {
