@@ -46,7 +46,9 @@ static size_t count_of(const MoecTensor *tensor) {
     return count;
 }
 
-/* The text as a shared object in a folder of its own, with warnings as errors. */
+/* The text as a shared object in a folder of its own, with warnings as errors. -fno-trapping-math as
+ * the runtime has it: without it GCC 12 loses stores of loops with two conditions where it has
+ * AVX-512. */
 static void load(const char *text, Loaded *loaded) {
     char folder[] = "/tmp/moec-test-emit-XXXXXX", command[1024];
     assert_non_null(mkdtemp(folder));
@@ -57,7 +59,7 @@ static void load(const char *text, Loaded *loaded) {
     fclose(file);
     const char *compiler = getenv("CC") ? getenv("CC") : "cc";
     snprintf(command, sizeof command,
-             "%s -std=c11 -O2 -march=native -fopenmp -Wall -Wextra -Wpedantic -Werror -shared "
+             "%s -std=c11 -O2 -march=native -fno-trapping-math -fopenmp -Wall -Wextra -Wpedantic -Werror -shared "
              "-fPIC -Iruntime "
              "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
              compiler, folder, folder, folder);
@@ -183,8 +185,9 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
 
 enum { NOISES = 4 };
 
-/* What random equations do to four roundings of every value, others each time. */
-static const double noise = 4 * 0x1p-24;
+/* What random equations do to four roundings of every value, others each time. What that moves by a
+ * thousandth has an edge at which it stands: nothing can be said of it. */
+static const double noise = 4 * 0x1p-24, undecided = 1e-3;
 
 static double distance(const double *wanted, const double *other, const float *memory, long count) {
     double squares = 0;
@@ -225,7 +228,8 @@ static void compare(Program *program, Eval *eval, const Loaded *loaded, const ch
         for (long j = 0; j < count; j++) norm += wanted[j] * wanted[j];
         double limit = tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
         if (off <= limit * sqrt(norm) + 1e-9) continue;
-        if (random && off <= amplified(program, loaded, eval, tensor)) continue;
+        double moved = random ? amplified(program, loaded, eval, tensor) : 0;
+        if (isfinite(off) && (off <= moved || moved > undecided * sqrt(norm))) continue;
         fail_msg("%s: %s is off by %g of %g", what, tensor->name, off, sqrt(norm));
     }
 }
