@@ -273,10 +273,10 @@ static int check_training(Trial *trial) {
     return good;
 }
 
-/* The first sequence of the batch, token by token. */
+/* The first sequence of the batch, token by token; the first ones at once where there are enough of them. */
 static int check_decoding(Trial *trial, Meaning *forward) {
     const Spec *spec = trial->spec;
-    Decoder *decoder = decoder_open_on(trial->device, trial->compiler, 0, spec->context);
+    Decoder *decoder = decoder_open_on(trial->device, trial->compiler, spec->context, spec->context);
     if (!decoder) return fail(trial, "no decoder: %s", moec_reports(trial->compiler));
     const Model *model = trial->model;
     memcpy(decoder->model->weights, model->weights, model->table->weight_bytes);
@@ -285,9 +285,12 @@ static int check_decoding(Trial *trial, Meaning *forward) {
     model_put(decoder->model);
     size_t wide = (size_t)spec->vocabulary, total = (size_t)(spec->batch * spec->context) * wide;
     int good = 1;
-    for (long i = 0; i < spec->context && good; i++) {
-        Result result = {"logits", total, (size_t)i * wide, wide};
-        good = compare(trial, forward, result, decoder_feed(decoder, &trial->windows[i], 1), result_limit);
+    long fed = 0, part = spec->context >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
+    for (; fed < spec->context && good; part = 1) {
+        const float *logits = decoder_feed(decoder, trial->windows + fed, part);
+        fed += part;
+        Result result = {"logits", total, (size_t)(fed - 1) * wide, wide};
+        good = compare(trial, forward, result, logits, result_limit);
     }
     if (!good) {
         char *told = memory_format("decoding: %s", trial->problem);
