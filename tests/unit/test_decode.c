@@ -119,6 +119,7 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     Expr *k = define(build, "k", "bsje", "", turned);
     Expr *v = product(build, "v", "bsvc", from, source, wv);
     Index *t = index_new(program, "t", build->axes['s']);
+    Expr *document = options->packed ? documents(build, t) : NULL;
     Statement *attend = statement_call(program, build->block, CALL_ATTEND, nowhere);
     k = expr_read_indices(
         program, k->tensor,
@@ -131,7 +132,7 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     list_push(program->arena, &attend->inputs, q);
     list_push(program->arena, &attend->inputs, k);
     list_push(program->arena, &attend->inputs, v);
-    if (options->packed) list_push(program->arena, &attend->inputs, documents(build, t));
+    if (document) list_push(program->arena, &attend->inputs, document);
     list_push(program->arena, &attend->outputs, o);
     list_push(program->arena, &attend->outputs, lse);
     attend->attention = (AttendOptions){
