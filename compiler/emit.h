@@ -112,6 +112,8 @@ bool lies_alone(const Emitter *emitter, const Tensor *tensor);
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
 void emit_member(Emitter *emitter, Member *member);
+/* Something else in the kernel that is being written touches the memory of a tensor as well. */
+bool is_touched_again(const Emitter *emitter, const Tensor *tensor);
 /* Stores `value` into the target of the member's statement. */
 void emit_store(Emitter *emitter, Member *member, const char *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */

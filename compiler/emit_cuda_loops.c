@@ -99,6 +99,16 @@ static bool stores_inside(const Emitter *emitter, const Nest *nest) {
     return false;
 }
 
+/* Something in the loop is stored that other threads may look at in this kernel. */
+static bool shows_inside(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member) &&
+            is_touched_again(emitter, member->statement->target->tensor))
+            return true;
+    return false;
+}
+
 static Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
     const Member *member;
     bool across = false, scatter = false, stores = false;
@@ -195,10 +205,10 @@ static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, con
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long turns;
-    bool stores = stores_inside(emitter, nest);
+    bool shows = shows_inside(emitter, nest);
     int length = shared_chain(emitter, nest, level);
     begin_sums(emitter, nest, false);
-    if (stores) emit_barrier(emitter);
+    if (shows) emit_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
     Lanes *lanes = sharing == COLUMNS_OF_THREADS ? NULL : lanes_of(emitter, last);
@@ -225,7 +235,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
     if (sharing != SHARED_BY_ALL) end_sums(emitter, nest);
-    if (stores) emit_barrier(emitter);
+    if (shows) emit_barrier(emitter);
 }
 
 /* What threads that share a turn do in it. */

@@ -4,6 +4,7 @@
  *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
  */
 #include "emit.h"
+#include "nest.h"
 
 #include <string.h>
 
@@ -27,6 +28,21 @@ static bool *known_local(Emitter *emitter, const Local *local) {
     return NULL;
 }
 
+bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
+    const Local *local = local_in(emitter->kernel, tensor);
+    const Place *place = &emitter->schedule->places[tensor->id];
+    int touches = place->over || place->taken ? 2 : 0;
+    for (int i = 0; i < emitter->kernel->members.count; i++) {
+        const Statement *statement = ((Member *)emitter->kernel->members.items[i])->statement;
+        List list = {0};
+        writes_of(emitter->arena, statement, &list);
+        if (!local || local->kind != LOCAL_SCALAR) reads_of(emitter->arena, statement, &list);
+        for (int j = 0; j < list.count; j++) touches += ((Expr *)list.items[j])->tensor == tensor;
+        touches += statement->accumulate && statement->target->tensor == tensor;
+    }
+    return touches > 1;
+}
+
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
 static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const char *value) {
@@ -39,16 +55,16 @@ static void emit_write(Emitter *emitter, const Statement *statement, bool adds, 
         line = arena_format(emitter->arena, "moec_store(&%s, %s)", element, value);
     else
         line = arena_format(emitter->arena, "%s %s %s", element, adds ? "+=" : "=", value);
-    if (emitter->owner) {
-        emit_barrier(emitter);
+    bool apart = emitter->owner && is_touched_again(emitter, target->tensor);
+    if (apart) emit_barrier(emitter);
+    if (emitter->owner)
         inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
                         : emitter->owner;
-    }
     if (inside)
         emit_line(emitter, "if (%s) %s;", inside, line);
     else
         emit_line(emitter, "%s;", line);
-    if (emitter->owner) emit_barrier(emitter);
+    if (apart) emit_barrier(emitter);
 }
 
 /* What stands in memory, even when a variable holds the value as well. */

@@ -13,7 +13,6 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
         float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
         float *__restrict__ balance, float *__restrict__ busiest)
 {
-    moec_barrier();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
@@ -29,11 +28,8 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
         }
         moec_write(&x_2[(b * 32 + s) * 32 + d_from], x_2_lanes);
     }
-    moec_barrier();
     if (moec_thread() == 0) balance[0] = 0.0f;
-    moec_barrier();
     if (moec_thread() == 0) busiest[0] = 0.0f;
-    moec_barrier();
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long s = (unsigned)part / 8u;
         const long e_from = (unsigned)part % 8u;
@@ -50,7 +46,6 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
         moec_write(&query_rotary_cosine[s * 8 + e_from], query_rotary_cosine_lanes);
         moec_write(&query_rotary_sine[s * 8 + e_from], query_rotary_sine_lanes);
     }
-    moec_barrier();
 }
 
 /* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
@@ -62,7 +57,6 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
         float *__restrict__ attention_norm_hidden, const float *__restrict__ block_attention_norm_weight,
         float *__restrict__ attention_norm_y_2)
 {
-    moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -80,7 +74,6 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
                     + d];
         }
     }
-    moec_barrier();
 }
 
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
@@ -166,11 +159,9 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
         }
         ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        moec_barrier();
         if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
         moec_barrier();
         float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
-        moec_barrier();
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
             moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -184,7 +175,6 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
             }
             moec_write(&ffn_norm_y_2[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_lanes);
         }
-        moec_barrier();
     }
 }
 
@@ -232,7 +222,6 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
         const float *__restrict__ chosen, float *__restrict__ ffn_load, float *__restrict__ ffn_total,
         float *__restrict__ ffn_weight, float *__restrict__ ffn_y)
 {
-    moec_barrier();
     for (long n = moec_thread(); n < 4; n += moec_threads()) {
         float ffn_hidden_5 = 0.0f;
         for (long b = 0; b < 2; b++) {
@@ -244,7 +233,6 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
         }
         ffn_load[i * 4 + n] = ffn_hidden_5 * 0.015625f;
     }
-    moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -262,7 +250,6 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
             ffn_y[(b * 32 + s) * 32 + d] = 0.0f;
         }
     }
-    moec_barrier();
 }
 
 /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
@@ -329,7 +316,6 @@ extern "C" __global__ void kernel_train_8(long i, float *__restrict__ x_2, const
     }
     ffn_hidden_9 = moec_block_sum(ffn_hidden_9);
     ffn_hidden_10 = moec_block_max(ffn_hidden_10);
-    moec_barrier();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
@@ -361,7 +347,6 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
 {
-    moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -380,7 +365,6 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
             final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
         }
     }
-    moec_barrier();
 }
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
@@ -402,9 +386,7 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ logits, flo
         }
         hidden_2_sum = moec_block_max(hidden_2_sum);
         float hidden_2_now = hidden_2_sum;
-        moec_barrier();
         if (moec_thread() == 0) hidden_2[b * 32 + s] = hidden_2_now;
-        moec_barrier();
         float hidden_3_sum = 0.0f;
         for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
             float logits_lanes[4];
@@ -415,9 +397,7 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ logits, flo
             }
         }
         hidden_3_sum = moec_block_sum(hidden_3_sum);
-        moec_barrier();
         if (moec_thread() == 0) hidden_3[b * 32 + s] = hidden_3_sum;
-        moec_barrier();
     }
 }
 
@@ -455,21 +435,13 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         }
     }
     hidden_4 = moec_block_sum(hidden_4);
-    moec_barrier();
     if (moec_thread() == 0) loss[0] = hidden_4 * 0.015625f;
-    moec_barrier();
     float balance_2_now = balance[0];
-    moec_barrier();
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
-    moec_barrier();
     if (moec_thread() == 0) total[0] = (hidden_4 * 0.015625f) + balance_2_now;
-    moec_barrier();
     if (moec_thread() == 0) busiest_2[0] = busiest[0] * 0.25f;
-    moec_barrier();
     float d_hidden_4_now = loss_scale_at * 0.015625f;
-    moec_barrier();
     if (moec_thread() == 0) d_hidden_4[0] = d_hidden_4_now;
-    moec_barrier();
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s_from = (unsigned)part % 32u;
@@ -482,9 +454,7 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         }
         moec_write(&d_hidden_3[b * 32 + s_from], d_hidden_3_lanes);
     }
-    moec_barrier();
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
-    moec_barrier();
 }
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
@@ -582,7 +552,6 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
         moec_barrier();
         float d_final_norm_hidden = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
                 / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        moec_barrier();
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_final_norm_y_3_lanes[4];
             moec_read(d_final_norm_y_3_lanes, &d_final_norm_y_3[d_from]);
@@ -596,7 +565,6 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
             }
             moec_write(&d_x_2[(b * 32 + s) * 32 + d_from], d_x_2_lanes);
         }
-        moec_barrier();
     }
 }
 
@@ -619,7 +587,6 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3
         float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
 {
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
-    moec_barrier();
     for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
         float ffn_load_lanes[4];
         moec_read(ffn_load_lanes, &ffn_load[i * 4 + n_from]);
@@ -630,7 +597,6 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3
         }
         moec_write(&d_ffn_hidden_8[n_from], d_ffn_hidden_8_lanes);
     }
-    moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -655,7 +621,6 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3
                     + d];
         }
     }
-    moec_barrier();
 }
 
 /* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
@@ -682,7 +647,6 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ exp
         const long chosen_s_2_at = (long)chosen_s_2[r];
         const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
-        moec_barrier();
         for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
             float expert_hidden_lanes[4];
             moec_read(expert_hidden_lanes, &expert_hidden[(i * 128 + r) * 48 + f_from]);
@@ -715,9 +679,7 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ exp
             moec_write(&d_expert_hidden_3[r * 48 + f_from], d_expert_hidden_3_lanes);
         }
         d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
-        moec_barrier();
         if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
-        moec_barrier();
     }
 }
 
@@ -868,7 +830,6 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2
         moec_barrier();
         float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
                 / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        moec_barrier();
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_x_2_lanes[4];
             moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d_from]);
@@ -884,12 +845,9 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2
             }
             moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
-        moec_barrier();
         float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
                 * 0.03125f) + 1e-06f));
-        moec_barrier();
         if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
-        moec_barrier();
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
             moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -907,7 +865,6 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2
             moec_write(&attention_norm_y_again[(b * 32 + s) * 32 + d_from], attention_norm_y_again_lanes);
             moec_write(&attention_norm_y_2_again[(b * 32 + s) * 32 + d_from], attention_norm_y_2_again_lanes);
         }
-        moec_barrier();
     }
 }
 
@@ -1042,7 +999,6 @@ extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ x_2
         moec_barrier();
         float d_attention_norm_hidden = (d_attention_norm_root * (((-0.5f) * attention_norm_root_again[b * 32
                 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        moec_barrier();
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_x_3_lanes[4];
             moec_read(d_x_3_lanes, &d_x_3[(b * 32 + s) * 32 + d_from]);
@@ -1059,7 +1015,6 @@ extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ x_2
             }
             moec_write(&d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d_from], d_x_2_lanes);
         }
-        moec_barrier();
     }
 }
 
