@@ -156,7 +156,7 @@ static void kernel_decode_6(const float *restrict ffn_hidden, float *restrict ac
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:34 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:35 */
 static void kernel_decode_7(const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
@@ -271,13 +271,13 @@ static void run_decode(const MoecRun *run)
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_decode_5(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:34 */
+        /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48, ffn_hidden);
         kernel_decode_6(ffn_hidden, act_y_2);
-        /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
+        /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48, ffn_hidden_2);
         kernel_decode_7(act_y_2, ffn_hidden_2, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
         kernel_decode_8(i, x_2, x_3, ffn_y);
     }

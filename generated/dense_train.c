@@ -219,7 +219,7 @@ static void kernel_train_6(long i, const float *restrict ffn_hidden, float *rest
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:34 */
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:35 */
 static void kernel_train_7(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
@@ -406,14 +406,14 @@ static void kernel_train_13(const float *restrict x_2, const float *restrict fin
 }
 
 /* act_y_2_again[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:34
-   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:34
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:35
+   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
    d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/activations.moe:19
    d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f] * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
-        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:34 */
+        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_14(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden,
         const float *restrict ffn_hidden_2, const float *restrict d_ffn_h, float *restrict d_ffn_hidden_2,
@@ -805,15 +805,15 @@ static void run_train(const MoecRun *run)
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
                 attention_y);
         kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:34 */
+        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48,
                 ffn_hidden + ((i * 2) * 32) * 48);
         kernel_train_6(i, ffn_hidden, act_y_2);
-        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
+        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48,
                 ffn_hidden_2 + ((i * 2) * 32) * 48);
         kernel_train_7(i, act_y_2, ffn_hidden_2, ffn_h);
-        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
+        /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
         kernel_train_8(i, x_2, x_3, ffn_y);
     }
@@ -830,28 +830,28 @@ static void run_train(const MoecRun *run)
             d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
     kernel_train_13(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
-        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:35 */
+        /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 11, &moec_products[11], d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
                 block_ffn_down + (i * 48) * 32, d_ffn_h);
         kernel_train_14(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden, ffn_hidden_2, d_ffn_h,
                 d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again,
                 ffn_h_again);
-        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:35 */
+        /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:36 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
                 d_block_ffn_down + (i * 48) * 32);
-        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:34 */
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + (i * 32) * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_hidden_2[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2,
                 d_block_ffn_up + (i * 32) * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_hidden_3[b,s,f] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + (i * 32) * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_hidden_3[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:34 */
+                  -- std/mlp.moe:35 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3,
                 d_block_ffn_gate + (i * 32) * 48);
         kernel_train_15(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,

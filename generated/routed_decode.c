@@ -180,7 +180,7 @@ static void kernel_decode_7(const float *restrict expert_hidden, float *restrict
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:34
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:35
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 static void kernel_decode_8(const float *restrict act_y, const float *restrict expert_hidden_2,
         float *restrict expert_h, float *restrict ffn_y)
@@ -335,7 +335,7 @@ static void run_decode(const MoecRun *run)
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_decode_6(ffn_p, chosen, ffn_weight);
         /* expert_hidden[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -343,7 +343,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden);
         kernel_decode_7(expert_hidden, act_y);
         /* expert_hidden_2[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -351,7 +351,7 @@ static void run_decode(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2);
         kernel_decode_8(act_y, expert_hidden_2, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:36 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},

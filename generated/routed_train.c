@@ -266,7 +266,7 @@ static void kernel_train_8(long i, const float *restrict expert_hidden, float *r
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
           -- std/moe.moe:72 */
 static void kernel_train_9(long i, const float *restrict ffn_weight, const float *restrict act_y,
@@ -524,7 +524,7 @@ static const MoecPack moec_options_train_16 = {
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
         1)   -- std/moe.moe:65
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:34
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
@@ -570,16 +570,16 @@ static void kernel_train_17(long i, const float *restrict x_3, const float *rest
 }
 
 /* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:34
+   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
         * expert_h_again[r,f]   -- std/moe.moe:72
    d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
-        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:34
-   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:34
+        * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
+   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:34 */
+        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_18(long i, const float *restrict expert_hidden,
         const float *restrict expert_hidden_2, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_hidden_2, float *restrict d_expert_hidden_3,
@@ -614,7 +614,7 @@ static void kernel_train_18(long i, const float *restrict expert_hidden,
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:34
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
    d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
@@ -1030,7 +1030,7 @@ static void run_train(const MoecRun *run)
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_train_7(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
         /* expert_hidden[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1038,7 +1038,7 @@ static void run_train(const MoecRun *run)
                 ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden + (i * 128) * 48);
         kernel_train_8(i, expert_hidden, act_y);
         /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
-                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
@@ -1047,7 +1047,7 @@ static void run_train(const MoecRun *run)
         kernel_train_9(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed, chosen_batch, chosen_s,
                 chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
-                  -- std/mlp.moe:35 */
+                  -- std/mlp.moe:36 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
@@ -1082,7 +1082,7 @@ static void run_train(const MoecRun *run)
                 ffn_total, d_balance_3, d_ffn_hidden_8, d_ffn_norm_y_2, ffn_norm_root_again,
                 ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:35 */
+                * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
@@ -1093,7 +1093,7 @@ static void run_train(const MoecRun *run)
                 d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
                 chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
-                * expert_h_weighed_again[r,f]   -- std/mlp.moe:35 */
+                * expert_h_weighed_again[r,f]   -- std/mlp.moe:36 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
@@ -1101,21 +1101,21 @@ static void run_train(const MoecRun *run)
                 expert_h_weighed_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
                         d_block_ffn_expert_down + ((i * 4) * 48) * 32);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
-                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_hidden_2, block_ffn_expert_up + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_hidden_2[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:34 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + ((i * 4) * 32) * 48);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
-                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:34 */
+                * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
@@ -1125,7 +1125,7 @@ static void run_train(const MoecRun *run)
                 d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
                 chosen_row_2, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
-                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:34 */
+                * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},

@@ -269,7 +269,8 @@ def feed_forward(w, path, row, x, log):
     if "experts" in spec:
         return mixture(w, path, row, x, log)
     f = spec["hidden"]
-    return swiglu(x, w.get(path + ".up", d, f), w.get(path + ".gate", d, f), w.get(path + ".down", f, d))
+    y = swiglu(x, w.get(path + ".up", d, f), w.get(path + ".gate", d, f), w.get(path + ".down", f, d))
+    return spec.get("multiplier", 1) * y
 
 
 def forward(w, row, windows, decoding=False):

@@ -110,18 +110,18 @@ def complete_mue():
         return decoder(qk_norm=True, ffn=ffn)
 
     def moe(experts=8, active=4, hidden=24, **more):
-        settings = dict(score="sigmoid", renormalised=True, route=active, multiplier=0.5)
+        settings = dict(score="sigmoid", renormalised=True, route=active, multiplier=0.25)
         settings.update(more)
         return model(mixture(experts, active, hidden, **settings))
 
     return {
-        "mue_small_dense": model(dict(hidden=96)),
+        "mue_small_dense": model(dict(hidden=96, multiplier=0.25)),
         "mue_small": moe(),
         "mue_small_e16a4": moe(16),
         "mue_small_e16a8": moe(16, 8, 12),
         "mue_small_e8a3s1": moe(8, 3, shared=24),
         "mue_small_e8a4g2": moe(groups=2),
-        "mue_small_e16a8g4s1": moe(16, 8, 12, groups=4, shared=12, multiplier=4 / 9),
+        "mue_small_e16a8g4s1": moe(16, 8, 12, groups=4, shared=12, multiplier=2 / 9),
         "mue_small_choice": moe(renormalised=False, route=1, choice="expert", balance=0),
         "mue_small_grouped": moe(groups=2, renormalised=False, grouped=True, route=2),
     }
@@ -132,12 +132,12 @@ def dit():
         return decoder(qk_norm=True, base=None, causal=False, classes=4, patches=16, numbers=4, ffn=ffn, lr=3e-3, decay=0.0)
 
     def moe(active=3, **more):
-        settings = dict(score="sigmoid", renormalised=True, route=active, multiplier=0.5, shared=24)
+        settings = dict(score="sigmoid", renormalised=True, route=active, multiplier=0.25, shared=24)
         settings.update(more)
         return model(mixture(8, active, 24, **settings))
 
     return {
-        "dit_small": model(dict(hidden=96)),
+        "dit_small": model(dict(hidden=96, multiplier=0.25)),
         "dit_small_e8a3s1": moe(),
         "dit_small_e8a4g2": moe(4, groups=2, shared=0),
         "dit_small_choice": moe(renormalised=False, route=1, choice="expert", balance=0),
