@@ -6,6 +6,7 @@
  *     moec train models/dit.moe:dit_small --data shapes.safetensors --out run
  *     moec draw run --out drawn.safetensors --count 8
  *     ./shapes show drawn.safetensors
+ *     moec emit run --graph draw --out model       the same as C: model/draw --out FILE
  *
  * An image is 8 by 8 numbers, -1 outside and 1 inside a shape, cut into 16 patches of 2 by 2.
  */
