@@ -209,6 +209,7 @@ void emit_table(Module *module, Text *text, const char *model);
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement);
+void emit_cuda_attend(Emitter *emitter, const Statement *statement);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
  * calls the template needs for it, with the arguments of its launch. A template of another operation hands over the row
@@ -257,5 +258,8 @@ Launch emit_cuda_block(Emitter *emitter, Nest *root);
 const char *device_kernel(Emitter *emitter, const char *name);
 /* The line that launches a kernel; arguments: "&a, &b". */
 void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments);
+/* The same with that many bytes of shared memory beyond what the kernel declares. */
+void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
+                      const char *arguments);
 
 #endif

@@ -17,6 +17,12 @@ void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *
               launch.block, arguments);
 }
 
+void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
+                      const char *arguments) {
+    emit_line(emitter, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));", name,
+              launch.grid, launch.block, shared, arguments);
+}
+
 const char *device_kernel(Emitter *emitter, const char *name) {
     for (int i = 0; i < emitter->device_kernels->count; i++)
         if (strcmp(emitter->device_kernels->items[i], name) == 0) return name;

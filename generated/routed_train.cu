@@ -124,8 +124,7 @@ struct options_train_3 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_train_3(const float *q, const float *k, const float *v, const float *sink, const float *documents,
-    float *o, float *lse)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float *q, const float *k, const float *v, const float *sink, const float *documents, float *o, float *lse)
 {
     moec_attend<options_train_3>(q, k, v, sink, documents, o, lse);
 }
@@ -876,15 +875,13 @@ struct options_train_20 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128) attend_grad_query_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents,
-    const float *o, const float *lse, const float *output_grad, float *first)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dq)
 {
-    moec_attend_grad_query<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, first);
+    moec_attend_grad_query<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
-extern "C" __global__ void __launch_bounds__(128) attend_grad_both_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents,
-    const float *o, const float *lse, const float *output_grad, float *first, float *second)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dk, float *dv)
 {
-    moec_attend_grad_both<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, first, second);
+    moec_attend_grad_both<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)

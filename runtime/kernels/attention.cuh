@@ -36,7 +36,7 @@ MOEC_TEMPLATE MoecRange moec_visible(long place) {
 }
 
 /* documents: the numbers of one sequence, [keys]. */
-MOEC_TEMPLATE bool moec_sees(const float *documents, long place, long key) {
+MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
     if (key >= A::keys) return false;
     if (A::mask != MOEC_MASK_NONE && key > place) return false;
     if (A::mask == MOEC_MASK_WINDOW && key <= place - A::window) return false;
@@ -340,15 +340,16 @@ MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const 
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
-MOEC_TEMPLATE void moec_attend_grad_sink(const float *, const float *, const float *, const float *sink,
-                                         const float *, const float *o, const float *lse, const float *output_grad, float *dsink) {
+template <class A, class Q, class K, class V, class O, class D>
+static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, const float *sink, const float *, const O *o,
+                                             const float *lse, const D *output_grad, float *dsink) {
     constexpr int C = A::value_width;
     for (long h = moec_block(); h < A::heads; h += moec_blocks()) {
         float sum = 0.0f;
         for (long i = moec_thread(); i < A::batch * A::queries; i += moec_threads()) {
             const long row = i * A::heads + h;
             float total = 0.0f;
-            for (int c = 0; c < C; c++) total += o[row * C + c] * output_grad[row * C + c];
+            for (int c = 0; c < C; c++) total += moec_load(o[row * C + c]) * moec_load(output_grad[row * C + c]);
             sum -= expf(sink[h] - lse[row]) * total;
         }
         sum = moec_block_sum(sum);

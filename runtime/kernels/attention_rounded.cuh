@@ -1,73 +1,168 @@
-/* attention_rounded: attention forward and backward with products by tensor cores: what they multiply is rounded to bf16;
- * scores, softmax and all sums are f32. Where a head is too wide for shared memory the exact templates do the work.
+/* attention_rounded: attention with products by tensor cores: what they multiply is bf16, rounded on its way where it is
+ * stored as float; scores, softmax and all sums are f32.
  *
- * A warp owns 16 rows (queries; keys for dk and dv), a block 64. The other side comes in parts. Scores of a warp are
- * s[n][4]: results of 16 by 8 as moec_mma leaves them, so that a thread has rows lane/4 and lane/4 + 8, columns
- * 8n + 2(lane%4) and the next.
+ * A block has four warps; each owns 16 * Shape::tiles rows (queries; keys for dk and dv), whose results stay in registers.
+ * The other side comes in parts of Shape::part rows, two of them in shared memory: one is multiplied, the next is on its
+ * way. Blocks of neighbouring numbers are heads of the same places, so that those which share a key head find it in the
+ * second cache. No block adds to what another one writes.
+ *
+ * Scores of a warp are s[tile][n][4]: results of 16 by 8 as moec_mma leaves them, so that a thread has rows lane/4 and
+ * lane/4 + 8, columns 8n + 2(lane%4) and the next.
  */
 #ifndef MOEC_ATTENTION_ROUNDED_CUH
 #define MOEC_ATTENTION_ROUNDED_CUH
 
 #include "attention.cuh"
 
-enum { MOEC_ROUNDED_ROWS = 64, MOEC_ROUNDED_PAD = 8 };
+/* Chosen by the compiler (emit_cuda_attend.c), which asks for the shared memory, too. */
+template <int TILES, int PART, int BYTES> struct MoecShape {
+    static constexpr int tiles = TILES, part = PART, rows = 64 * TILES, bytes = BYTES;
+};
 
+/* Elements between two rows in shared memory: rows of a matrix of 8 by 8 lie in different banks. */
 static __host__ __device__ constexpr int moec_padded(int width) { return (width + 15) / 16 * 16; }
+static __host__ __device__ constexpr int moec_stride(int width) { return moec_padded(width) + 8; }
 
-/* Bytes of `rows` rows of that many numbers. */
-static __host__ __device__ constexpr int moec_rounded_bytes(int rows, int width) {
-    return rows * (moec_padded(width) + MOEC_ROUNDED_PAD) * 2;
+#define MOEC_LOG2E 1.4426950408889634f
+
+/* ---- rows on their way into shared memory ---- */
+
+/* Row 0 of one head of x[batch, rows, heads, W]; the next row is heads * W further. */
+template <int W, class T> MOEC_DEVICE T *moec_head(T *x, long b, long rows, long heads, long head) {
+    return x + (b * rows * heads + head) * W;
 }
 
-/* Rows first .. first+count-1 of one head of x[rows, heads, W] as bf16; what is not there is zeros. */
-template <int W>
-MOEC_DEVICE void moec_load_rounded(uint16_t *to, const float *x, long first, int count, long rows, long heads, long head) {
-    constexpr int P = moec_padded(W), S = P + MOEC_ROUNDED_PAD;
-    for (int i = threadIdx.x; i < count * (P / 2); i += MOEC_ATTEND_THREADS) {
-        const int row = i / (P / 2), column = i % (P / 2) * 2;
-        const float *at = x + ((first + row) * heads + head) * W + column;
-        const bool there = first + row < rows;
-        const float low = there && column < W ? at[0] : 0.0f, high = there && column + 1 < W ? at[1] : 0.0f;
-        *(unsigned *)(to + row * S + column) = moec_bf16_pair(low, high);
+MOEC_DEVICE void moec_put_pair(uint16_t *to, float low, float high) { *(unsigned *)to = moec_bf16_pair(low, high); }
+
+/* Two neighbours of a row as bf16. */
+MOEC_DEVICE void moec_round_pair(uint16_t *to, const float *from, bool first, bool second) {
+    moec_put_pair(to, first ? from[0] : 0.0f, second ? from[1] : 0.0f);
+}
+MOEC_DEVICE void moec_round_pair(uint16_t *to, const MoecBf16 *from, bool first, bool second) {
+    to[0] = first ? from[0].bits : 0;
+    to[1] = second ? from[1].bits : 0;
+}
+
+/* Rows of W numbers, STEP apart, into shared memory by THREADS threads: COUNT of them, of which `there` are; what is not
+ * there is zeros. */
+template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
+    enum { P = moec_padded(W), S = moec_stride(W) };
+
+    static __device__ __forceinline__ void pairs(uint16_t *to, const T *from, int there) {
+        for (int i = threadIdx.x % THREADS; i < COUNT * (P / 2); i += THREADS) {
+            const int row = i / (P / 2), column = i % (P / 2) * 2;
+            moec_round_pair(to + row * S + column, from + row * STEP + column, row < there && column < W,
+                            row < there && column + 1 < W);
+        }
     }
+
+    /* Not unrolled: registers for what is on its way would be missing elsewhere. */
+    static __device__ __forceinline__ void fours(uint16_t *to, const float *from, int there) {
+#pragma unroll 1
+        for (int i = threadIdx.x % THREADS; i < COUNT * (P / 4); i += THREADS) {
+            const int row = i / (P / 4), column = i % (P / 4) * 4;
+            float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (row < there && column < W) x = *(const float4 *)(from + row * STEP + column);
+            moec_put_pair(to + row * S + column, x.x, x.y);
+            moec_put_pair(to + row * S + column + 2, x.z, x.w);
+        }
+    }
+
+    /* By asynchronous copies. A thread keeps its column, so that it steps through one address. */
+    static __device__ __forceinline__ void eights(uint16_t *to, const MoecBf16 *from, int there) {
+        constexpr int ACROSS = P / 8, ROWS = ACROSS < THREADS ? THREADS / ACROSS : 1;
+        const int thread = threadIdx.x % THREADS, first = ACROSS < THREADS ? thread / ACROSS : 0;
+        const int own = (thread - first * ACROSS) * 8;
+        static_assert(ACROSS <= THREADS, "a row is wider than all threads");
+        if (first >= ROWS) return;
+#pragma unroll
+        for (int pass = 0; pass < (COUNT + ROWS - 1) / ROWS; pass++) {
+            const int row = first + pass * ROWS;
+            const bool is = row < there && own < W;
+            if (COUNT % ROWS == 0 || row < COUNT)
+                moec_copy_async(to + row * S + own, is ? from + row * STEP + own : from, is ? 16 : 0);
+        }
+    }
+
+    static __device__ __forceinline__ void run(uint16_t *to, const float *from, int there) {
+        if constexpr (W % 4 == 0)
+            fours(to, from, there);
+        else
+            pairs(to, from, there);
+    }
+    static __device__ __forceinline__ void run(uint16_t *to, const MoecBf16 *from, int there) {
+        if constexpr (W % 8 == 0)
+            eights(to, from, there);
+        else
+            pairs(to, from, there);
+    }
+};
+
+/* COUNT rows of a head from `first` on; the head has `rows`. */
+template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS, class T>
+MOEC_DEVICE void moec_fetch(uint16_t *to, const T *head, int first, int rows) {
+    MoecFetch<W, HEADS * W, COUNT, THREADS, T>::run(to, head + (long)first * (HEADS * W), rows - first);
 }
 
-/* s = a b' for the 16 rows of the warp and N times 8 rows of b. */
-template <int W, int N> MOEC_DEVICE void moec_rounded_scores(float s[N][4], const uint16_t *a, const uint16_t *b) {
-    constexpr int P = moec_padded(W), S = P + MOEC_ROUNDED_PAD;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+/* ---- products of a warp ---- */
+
+/* Lane's row of the four matrices that make 16 by 16 of the left operand; of the right one, 16 of its rows; of the right one
+ * turned. */
+template <int W> MOEC_DEVICE const uint16_t *moec_left_at(const uint16_t *x, int row, int k) {
+    return x + (row + threadIdx.x % 16) * moec_stride(W) + k + threadIdx.x % 32 / 16 * 8;
+}
+template <int W> MOEC_DEVICE const uint16_t *moec_right_at(const uint16_t *x, int row, int k) {
+    return x + (row + threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * moec_stride(W) + k + threadIdx.x % 16 / 8 * 8;
+}
+
+/* s = a b' for the rows of the warp and 8N rows of b. */
+template <int W, int M, int N> MOEC_DEVICE void moec_multiply(float s[M][N][4], const uint16_t *a, const uint16_t *b) {
+    const int row = threadIdx.x / 32 * 16 * M;
 #pragma unroll
-    for (int n = 0; n < N; n++)
-        for (int i = 0; i < 4; i++) s[n][i] = 0.0f;
+    for (int m = 0; m < M; m++)
 #pragma unroll
-    for (int k = 0; k < P; k += 16) {
-        unsigned left[4];
-        moec_load_matrices(left, a + (warp * 16 + lane % 16) * S + k + lane / 16 * 8);
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[m][n][i] = 0.0f;
+    /* Unrolled as a whole it would read ahead more than there are registers for. */
+#pragma unroll 4
+    for (int k = 0; k < moec_padded(W); k += 16) {
+        unsigned left[M][4];
+#pragma unroll
+        for (int m = 0; m < M; m++) moec_load_matrices(left[m], moec_left_at<W>(a, row + 16 * m, k));
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             unsigned right[4];
-            moec_load_matrices(right, b + (n * 8 + lane / 16 * 8 + lane % 8) * S + k + lane / 8 % 2 * 8);
-            moec_mma(s[n], left, right);
-            moec_mma(s[n + 1], left, right + 2);
+            moec_load_matrices(right, moec_right_at<W>(b, n * 8, k));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                moec_mma(s[m][n], left[m], right);
+                moec_mma(s[m][n + 1], left[m], right + 2);
+            }
         }
     }
 }
 
-/* out += s b, s rounded, b of N times 8 rows of W numbers. */
-template <int W, int N>
-MOEC_DEVICE void moec_rounded_add(float out[moec_padded(W) / 8][4], const float s[N][4], const uint16_t *b) {
-    constexpr int P = moec_padded(W), S = P + MOEC_ROUNDED_PAD;
-    const int lane = threadIdx.x % 32;
+/* out += s b, s rounded, b of 8N rows of W numbers. */
+template <int W, int M, int N>
+MOEC_DEVICE void moec_multiply_add(float out[M][moec_padded(W) / 8][4], const float s[M][N][4], const uint16_t *b) {
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
-        const unsigned left[4] = {moec_bf16_pair(s[k][0], s[k][1]), moec_bf16_pair(s[k][2], s[k][3]),
-                                  moec_bf16_pair(s[k + 1][0], s[k + 1][1]), moec_bf16_pair(s[k + 1][2], s[k + 1][3])};
+        unsigned left[M][4];
 #pragma unroll
-        for (int n = 0; n < P / 16; n++) {
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                left[m][i] = moec_bf16_pair(s[m][k + i / 2][i % 2 * 2], s[m][k + i / 2][i % 2 * 2 + 1]);
+#pragma unroll
+        for (int n = 0; n < moec_padded(W) / 8; n += 2) {
             unsigned right[4];
-            moec_load_matrices_turned(right, b + (k * 8 + lane % 16) * S + n * 16 + lane / 16 * 8);
-            moec_mma(out[2 * n], left, right);
-            moec_mma(out[2 * n + 1], left, right + 2);
+            moec_load_matrices_turned(right, moec_left_at<W>(b, k * 8, n * 8));
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                moec_mma(out[m][n], left[m], right);
+                moec_mma(out[m][n + 1], left[m], right + 2);
+            }
         }
     }
 }
@@ -82,275 +177,230 @@ MOEC_DEVICE float moec_row_max(float x) {
     return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
 }
 
-/* Row and column of part i of result n. */
-MOEC_DEVICE int moec_result_row(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8; }
+/* Rows and columns of part i of result n, counted from the first of the warp. */
+MOEC_DEVICE int moec_result_row(int m, int i) { return 16 * m + threadIdx.x % 32 / 4 + i / 2 * 8; }
 MOEC_DEVICE int moec_result_column(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-/* Stores out, divided by its row's number, as rows of one head of x[rows, heads, W]. */
-template <int W>
-MOEC_DEVICE void moec_store_rounded(float *x, const float out[moec_padded(W) / 8][4], const float divisor[2], long first,
-                                    long rows, long heads, long head) {
+/* Where results go: a matrix of all places by all heads and their widths. */
+template <class T> struct MoecPlainRows {
+    T *to;
+    long width;
+
+    __device__ __forceinline__ void operator()(long row, long column, float x) const { moec_store(to + row * width + column, x); }
+};
+
+/* Two neighbours of a row; what a store computes besides is asked for one by one. */
+template <class Store> MOEC_DEVICE void moec_store_pair(const Store &store, long row, long column, float low, float high) {
+    store(row, column, low);
+    store(row, column + 1, high);
+}
+MOEC_DEVICE void moec_store_pair(const MoecPlainRows<float> &store, long row, long column, float low, float high) {
+    *(float2 *)(store.to + row * store.width + column) = make_float2(low, high);
+}
+MOEC_DEVICE void moec_store_pair(const MoecPlainRows<MoecBf16> &store, long row, long column, float low, float high) {
+    *(unsigned *)(store.to + row * store.width + column) = moec_bf16_pair(low, high);
+}
+
+/* out, times its row's number, for rows from `first` on of `rows` and columns from `column` on; `before` rows are those of
+ * other sequences. */
+template <int W, int M, class Store>
+MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_padded(W) / 8][4], const float factor[M][2],
+                                 long before, int first, int rows, long column) {
 #pragma unroll
-    for (int n = 0; n < moec_padded(W) / 8; n++)
+    for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const long row = first + moec_result_row(i);
-            const int column = moec_result_column(n, i);
-            if (row < rows && column < W) x[(row * heads + head) * W + column] = out[n][i] / divisor[i / 2];
-        }
+        for (int n = 0; n < moec_padded(W) / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+                const int row = first + moec_result_row(m, i);
+                const int at = moec_result_column(n, 0);
+                const float low = out[m][n][i] * factor[m][i / 2], high = out[m][n][i + 1] * factor[m][i / 2];
+                if (row >= rows || at >= W) continue;
+                if constexpr (W % 2 == 0) {
+                    moec_store_pair(store, before + row, column + at, low, high);
+                } else {
+                    store(before + row, column + at, low);
+                    if (at + 1 < W) store(before + row, column + at + 1, high);
+                }
+            }
+}
+
+/* ---- masks ---- */
+
+/* Whether the mask hides some pair of `rows` places from `row` on and `keys` keys from `key` on; whether it hides all. */
+MOEC_TEMPLATE bool moec_hides_some(int row, int rows, int key, int keys) {
+    return A::documents || key + keys > A::keys || (A::mask != MOEC_MASK_NONE && key + keys - 1 > row) ||
+           (A::mask == MOEC_MASK_WINDOW && key <= row + rows - 1 - A::window);
+}
+MOEC_TEMPLATE bool moec_hides_all(int row, int rows, int key, int keys) {
+    return (A::mask != MOEC_MASK_NONE && key > row + rows - 1) ||
+           (A::mask == MOEC_MASK_WINDOW && key + keys - 1 <= row - A::window);
+}
+
+/* The first part from `at` on that has documents in common with the places of `span`. */
+MOEC_TEMPLATE int moec_next_part(const MoecSpan &span, const float *documents, int at, int end, int part) {
+    while (A::documents && at < end && moec_apart<A>(span, documents, at, part)) at += part;
+    return at;
+}
+
+/* What an attention reads. */
+template <class Q, class K, class V> struct MoecAttended {
+    const Q *q;
+    const K *k;
+    const V *v;
+    const float *sink, *documents;
+};
+
+/* The score as a power of 2. */
+MOEC_TEMPLATE float moec_score_by_2(float product) {
+    return A::cap == 0.0f ? product * (A::scale * MOEC_LOG2E) : moec_score<A>(product) * MOEC_LOG2E;
 }
 
 /* ---- forward ---- */
 
-template <class A> struct MoecRoundedForward {
-    enum { KEYS = 32, N = KEYS / 8, E = A::width, C = A::value_width };
-    static constexpr bool fits = moec_rounded_bytes(MOEC_ROUNDED_ROWS + KEYS, E) + moec_rounded_bytes(KEYS, C) <= 48 * 1024;
+template <class A, class Shape> struct MoecForward {
+    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
+    enum { KEY = Shape::rows * moec_stride(E), VALUE = Shape::part * moec_stride(E), STAGE = VALUE + Shape::part * moec_stride(C) };
+    static_assert(2 * (KEY + 2 * STAGE) <= Shape::bytes, "shared memory");
+    float out[M][moec_padded(C) / 8][4], most[M][2], sum[M][2];
 
-    /* One part of the keys into the running softmax of the warp's queries. */
-    static __device__ __forceinline__ void part(const uint16_t *query, const uint16_t *key, const uint16_t *value,
-                                                const float *documents, long from, long at, float *most, float *sum, float out[moec_padded(C) / 8][4]) {
-        float s[N][4], largest[2] = {most[0], most[1]}, total[2] = {0.0f, 0.0f};
-        moec_rounded_scores<E, N>(s, query, key);
+    /* Scores, in powers of 2: products times scale or bent by the cap, nothing where the mask hides. */
+    __device__ __forceinline__ void score(float s[M][N][4], const float *documents, int row, int at) const {
+        const bool partial = moec_hides_some<A>(row, 16 * M, at, Shape::part);
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const bool seen = moec_sees<A>(documents, from + moec_result_row(i), at + moec_result_column(n, i));
-                s[n][i] = seen ? moec_score<A>(s[n][i]) : -INFINITY;
-                largest[i / 2] = fmaxf(largest[i / 2], s[n][i]);
-            }
+            for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) largest[i] = moec_row_max(largest[i]);
+                for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
+        if (!partial) return;
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                s[n][i] = s[n][i] == -INFINITY ? 0.0f : expf(s[n][i] - largest[i / 2]);
-                total[i / 2] += s[n][i];
-            }
+            for (int n = 0; n < N; n++)
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const float factor = most[i] == -INFINITY ? 0.0f : expf(most[i] - largest[i]);
-            sum[i] = sum[i] * factor + moec_row_sum(total[i]);
-            most[i] = largest[i];
-#pragma unroll
-            for (int n = 0; n < moec_padded(C) / 8; n++) {
-                out[n][2 * i] *= factor;
-                out[n][2 * i + 1] *= factor;
-            }
-        }
-        moec_rounded_add<C, N>(out, s, value);
+                for (int i = 0; i < 4; i++)
+                    if (!moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
+                        s[m][n][i] = -INFINITY;
     }
 
-    static __device__ __forceinline__ void run(const float *q, const float *k, const float *v, const float *sink,
-                                               const float *documents, float *o, float *lse) {
-        __shared__ __align__(16) uint16_t query[MOEC_ROUNDED_ROWS * (moec_padded(E) + MOEC_ROUNDED_PAD)];
-        __shared__ __align__(16) uint16_t key[KEYS * (moec_padded(E) + MOEC_ROUNDED_PAD)];
-        __shared__ __align__(16) uint16_t value[KEYS * (moec_padded(C) + MOEC_ROUNDED_PAD)];
-        constexpr long blocks = (A::queries + MOEC_ROUNDED_ROWS - 1) / MOEC_ROUNDED_ROWS;
-        for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
-            const long h = task % A::heads, b = task / A::heads / blocks;
-            const long from = (blocks - 1 - task / A::heads % blocks) * MOEC_ROUNDED_ROWS;
-            const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-            const float *own = documents + b * A::keys;
-            const MoecSpan span = moec_span<A>(own, from, MOEC_ROUNDED_ROWS);
-            const float start = sink != NULL ? sink[h] : -INFINITY, share = sink != NULL ? 1.0f : 0.0f;
-            float out[moec_padded(C) / 8][4] = {}, most[2] = {start, start}, sum[2] = {share, share};
-            moec_barrier();
-            moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, MOEC_ROUNDED_ROWS, A::queries, A::heads, h);
-            const long end = moec_visible<A>(moec_least(from + MOEC_ROUNDED_ROWS, A::queries) - 1).end;
-            for (long at = moec_visible<A>(from).first / KEYS * KEYS; at < end; at += KEYS) {
-                if (moec_apart<A>(span, own, at, KEYS)) continue;
-                moec_barrier();
-                moec_load_rounded<E>(key, k + b * A::keys * A::key_heads * E, at, KEYS, A::keys, A::key_heads, hk);
-                moec_load_rounded<C>(value, v + b * A::keys * A::value_heads * C, at, KEYS, A::keys, A::value_heads, hv);
-                moec_barrier();
-                part(query, key, value, own, from, at, most, sum, out);
-            }
-            moec_store_rounded<C>(o + b * A::queries * A::heads * C, out, sum, from, A::queries, A::heads, h);
-            for (int i = 0; i < 2; i++) {
-                const long row = from + moec_result_row(2 * i);
-                if (threadIdx.x % 4 == 0 && row < A::queries)
-                    lse[(b * A::queries + row) * A::heads + h] = most[i] + logf(sum[i]);
-            }
-        }
-    }
-};
-
-MOEC_TEMPLATE void moec_attend_rounded(const float *q, const float *k, const float *v, const float *sink,
-                                       const float *documents, float *o, float *lse) {
-    if constexpr (MoecRoundedForward<A>::fits)
-        MoecRoundedForward<A>::run(q, k, v, sink, documents, o, lse);
-    else
-        moec_attend<A>(q, k, v, sink, documents, o, lse);
-}
-
-/* ---- backward ---- */
-
-/* QUERIES: dq for a block of queries, keys in parts. Else dk, dv or both for a block of keys, queries in parts. */
-template <class A> struct MoecRoundedBackward {
-    enum { PART = 16, N = PART / 8, E = A::width, C = A::value_width };
-    enum { SE = moec_padded(E) + MOEC_ROUNDED_PAD, SC = moec_padded(C) + MOEC_ROUNDED_PAD };
-    static constexpr bool fits =
-        moec_rounded_bytes(MOEC_ROUNDED_ROWS + PART, E) + moec_rounded_bytes(MOEC_ROUNDED_ROWS + PART, C) <= 47 * 1024;
-
-    /* For `count` queries: lse, and the product of output and its gradient. */
-    static __device__ __forceinline__ void load_totals(float *total, float *normal, int count, const float *o, const float *lse,
-                                                       const float *output_grad, long b, long h, long from) {
-        for (int i = threadIdx.x / 32; i < count; i += MOEC_ATTEND_WARPS) {
-            const long row = (b * A::queries + moec_least(from + i, A::queries - 1)) * A::heads + h;
-            float sum = 0.0f;
-            for (int c = threadIdx.x % 32; c < C; c += 32) sum += o[row * C + c] * output_grad[row * C + c];
-            sum = moec_warp_sum(sum);
-            if (threadIdx.x % 32 != 0) continue;
-            total[i] = sum;
-            normal[i] = lse[row];
-        }
-    }
-
-    /* From products of queries and keys to weights, and to the derivative by those products in `through`. */
-    static __device__ __forceinline__ void weigh(float &s, float &through, const float *documents, long query, long key,
-                                                 float normal, float total) {
-        const bool seen = query < A::queries && moec_sees<A>(documents, query, key);
-        const float score = moec_score<A>(s);
-        s = seen ? expf(score - normal) : 0.0f;
-        through = seen ? s * (through - total) * moec_score_slope<A>(score) : 0.0f;
-    }
-
-    static __device__ __forceinline__ void run_queries(const float *q, const float *k, const float *v,
-                                                       const float *documents, const float *o, const float *lse,
-                                                       const float *output_grad, float *dq) {
-        __shared__ __align__(16) uint16_t query[MOEC_ROUNDED_ROWS * SE], grad[MOEC_ROUNDED_ROWS * SC];
-        __shared__ __align__(16) uint16_t key[PART * SE], value[PART * SC];
-        __shared__ float total[MOEC_ROUNDED_ROWS], normal[MOEC_ROUNDED_ROWS];
-        constexpr long blocks = (A::queries + MOEC_ROUNDED_ROWS - 1) / MOEC_ROUNDED_ROWS;
-        for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
-            const long h = task % A::heads, b = task / A::heads / blocks;
-            const long from = (blocks - 1 - task / A::heads % blocks) * MOEC_ROUNDED_ROWS;
-            const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-            const float *own = documents + b * A::keys;
-            const MoecSpan span = moec_span<A>(own, from, MOEC_ROUNDED_ROWS);
-            float out[moec_padded(E) / 8][4] = {};
-            moec_barrier();
-            moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, MOEC_ROUNDED_ROWS, A::queries, A::heads, h);
-            moec_load_rounded<C>(grad, output_grad + b * A::queries * A::heads * C, from, MOEC_ROUNDED_ROWS, A::queries,
-                                 A::heads, h);
-            load_totals(total, normal, MOEC_ROUNDED_ROWS, o, lse, output_grad, b, h, from);
-            const long end = moec_visible<A>(moec_least(from + MOEC_ROUNDED_ROWS, A::queries) - 1).end;
-            for (long at = moec_visible<A>(from).first / PART * PART; at < end; at += PART) {
-                if (moec_apart<A>(span, own, at, PART)) continue;
-                float s[N][4], through[N][4];
-                moec_barrier();
-                moec_load_rounded<E>(key, k + b * A::keys * A::key_heads * E, at, PART, A::keys, A::key_heads, hk);
-                moec_load_rounded<C>(value, v + b * A::keys * A::value_heads * C, at, PART, A::keys, A::value_heads, hv);
-                moec_barrier();
-                moec_rounded_scores<E, N>(s, query, key);
-                moec_rounded_scores<C, N>(through, grad, value);
+    /* Scores become weights; what was summed up before fades where a larger score has come. */
+    __device__ __forceinline__ void soften(float s[M][N][4]) {
+        float factor[M][2];
+        bool fades = false;
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                float largest = most[m][r], total = 0.0f;
+#pragma unroll
+                for (int n = 0; n < N; n++) largest = fmaxf(largest, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+                largest = moec_row_max(largest);
+                const float less = largest == -INFINITY ? 0.0f : largest;
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        const int row = moec_result_row(i);
-                        weigh(s[n][i], through[n][i], own, from + row, at + moec_result_column(n, i), normal[row],
-                              total[row]);
+                    for (int i = 2 * r; i < 2 * r + 2; i++) {
+                        s[m][n][i] = moec_exp2(s[m][n][i] - less);
+                        total += s[m][n][i];
                     }
-                moec_rounded_add<E, N>(out, through, key);
+                factor[m][r] = moec_exp2(most[m][r] - less);
+                fades |= largest > most[m][r];
+                sum[m][r] = sum[m][r] * factor[m][r] + total; /* of this thread's columns */
+                most[m][r] = largest;
             }
-            const float one[2] = {1.0f, 1.0f};
-            moec_store_rounded<E>(dq + b * A::queries * A::heads * E, out, one, from, A::queries, A::heads, h);
+        if (!__any_sync(0xffffffffu, fades)) return;
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < moec_padded(C) / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) out[m][n][i] *= factor[m][i / 2];
+    }
+
+    template <class In> __device__ __forceinline__ void begin(const In &in, long h) {
+        const float start = in.sink != NULL ? in.sink[h] * MOEC_LOG2E : -INFINITY;
+        const float share = in.sink != NULL && threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            most[m][0] = most[m][1] = start;
+            sum[m][0] = sum[m][1] = share;
+#pragma unroll
+            for (int n = 0; n < moec_padded(C) / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
         }
     }
 
-    template <bool KEYS, bool VALUES>
-    static __device__ __forceinline__ void run_keys(const float *q, const float *k, const float *v,
-                                                    const float *documents, const float *o, const float *lse,
-                                                    const float *output_grad, float *dk, float *dv) {
-        __shared__ __align__(16) uint16_t key[MOEC_ROUNDED_ROWS * SE], value[MOEC_ROUNDED_ROWS * SC];
-        __shared__ __align__(16) uint16_t query[PART * SE], grad[PART * SC];
-        __shared__ float total[PART], normal[PART];
-        constexpr long blocks = (A::keys + MOEC_ROUNDED_ROWS - 1) / MOEC_ROUNDED_ROWS;
-        constexpr long owners = KEYS ? A::key_heads : A::value_heads;
-        for (long task = moec_block(); task < A::batch * owners * blocks; task += moec_blocks()) {
-            const long owner = task % owners, b = task / owners / blocks;
-            const long at = task / owners % blocks * MOEC_ROUNDED_ROWS;
-            const float *own = documents + b * A::keys;
-            const MoecSpan span = moec_span<A>(own, at, MOEC_ROUNDED_ROWS);
-            float keys[moec_padded(E) / 8][4] = {}, values[moec_padded(C) / 8][4] = {};
-            long last = A::queries;
-            if (A::mask == MOEC_MASK_WINDOW) last = moec_least(last, at + MOEC_ROUNDED_ROWS - 1 + A::window);
-            for (long h = 0; h < A::heads; h++) {
-                const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-                if ((KEYS ? hk : hv) != owner) continue;
-                moec_barrier();
-                moec_load_rounded<E>(key, k + b * A::keys * A::key_heads * E, at, MOEC_ROUNDED_ROWS, A::keys, A::key_heads, hk);
-                moec_load_rounded<C>(value, v + b * A::keys * A::value_heads * C, at, MOEC_ROUNDED_ROWS, A::keys,
-                                     A::value_heads, hv);
-                for (long from = A::mask == MOEC_MASK_NONE ? 0 : at; from < last; from += PART) {
-                    if (moec_apart<A>(span, own, from, PART)) continue;
-                    float s[N][4], through[N][4];
-                    moec_barrier();
-                    moec_load_rounded<E>(query, q + b * A::queries * A::heads * E, from, PART, A::queries, A::heads, h);
-                    moec_load_rounded<C>(grad, output_grad + b * A::queries * A::heads * C, from, PART, A::queries, A::heads,
-                                         h);
-                    load_totals(total, normal, PART, o, lse, output_grad, b, h, from);
-                    moec_barrier();
-                    moec_rounded_scores<E, N>(s, key, query);
-                    moec_rounded_scores<C, N>(through, value, grad);
-#pragma unroll
-                    for (int n = 0; n < N; n++)
-#pragma unroll
-                        for (int i = 0; i < 4; i++) {
-                            const int column = moec_result_column(n, i);
-                            weigh(s[n][i], through[n][i], own, from + column, at + moec_result_row(i), normal[column],
-                                  total[column]);
-                        }
-                    if (VALUES) moec_rounded_add<C, N>(values, s, grad);
-                    if (KEYS) moec_rounded_add<E, N>(keys, through, query);
-                }
+    /* One block of queries of head h against all keys that they see. */
+    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+        const int row = from + threadIdx.x / 32 * 16 * M;
+        const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
+        const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
+        const float *documents = in.documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
+        const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
+        const auto fetch = [&](int turn, int at) {
+            moec_fetch<E, A::key_heads, Shape::part>(shared + KEY + turn * STAGE, k, at, A::keys);
+            moec_fetch<C, A::value_heads, Shape::part>(shared + KEY + turn * STAGE + VALUE, v, at, A::keys);
+        };
+        moec_barrier(); /* the block before is done with shared memory */
+        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
+        int at = moec_next_part<A>(span, documents, moec_visible<A>(from).first / Shape::part * Shape::part, end, Shape::part);
+        fetch(0, at);
+        moec_copy_commit();
+        begin(in, h);
+        for (int turn = 0; at < end; turn ^= 1) {
+            const int next = moec_next_part<A>(span, documents, at + Shape::part, end, Shape::part);
+            moec_copy_wait<0>();
+            moec_barrier(); /* this part is there, and all are done with the one before */
+            if (next < end) fetch(turn ^ 1, next);
+            moec_copy_commit();
+            if (!moec_hides_all<A>(row, 16 * M, at, Shape::part)) {
+                const uint16_t *key = shared + KEY + turn * STAGE;
+                float s[M][N][4];
+                moec_multiply<E, M, N>(s, shared, key);
+                score(s, documents, row, at);
+                soften(s);
+                moec_multiply_add<C, M, N>(out, s, key + VALUE);
             }
-            const float one[2] = {1.0f, 1.0f};
-            if (KEYS) moec_store_rounded<E>(dk + b * A::keys * A::key_heads * E, keys, one, at, A::keys, A::key_heads, owner);
-            if (VALUES)
-                moec_store_rounded<C>(dv + b * A::keys * A::value_heads * C, values, one, at, A::keys, A::value_heads, owner);
+            at = next;
         }
+    }
+
+    template <class Store>
+    __device__ __forceinline__ void finish(const Store &store, float *lse, long b, int h, int from) {
+        const int row = from + threadIdx.x / 32 * 16 * M;
+        float factor[M][2];
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const float total = moec_row_sum(sum[m][r]);
+                const int place = row + moec_result_row(m, 2 * r);
+                factor[m][r] = 1.0f / total;
+                if (threadIdx.x % 4 == 0 && place < A::queries)
+                    lse[(b * A::queries + place) * A::heads + h] = most[m][r] * (1.0f / MOEC_LOG2E) + logf(total);
+            }
+        moec_store_rows<C, M>(store, out, factor, b * A::queries, row, A::queries, h * C);
     }
 };
 
-MOEC_TEMPLATE void moec_attend_grad_query_rounded(const float *q, const float *k, const float *v, const float *sink,
-                                                  const float *documents, const float *o, const float *lse,
-                                                  const float *output_grad, float *dq) {
-    if constexpr (MoecRoundedBackward<A>::fits)
-        MoecRoundedBackward<A>::run_queries(q, k, v, documents, o, lse, output_grad, dq);
-    else
-        moec_attend_grad_query<A>(q, k, v, sink, documents, o, lse, output_grad, dq);
-}
-
-template <class A, bool KEYS, bool VALUES>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const float *q, const float *k, const float *v, const float *documents,
-                                               const float *o, const float *lse, const float *output_grad, float *dk,
-                                               float *dv) {
-    if constexpr (MoecRoundedBackward<A>::fits)
-        MoecRoundedBackward<A>::template run_keys<KEYS, VALUES>(q, k, v, documents, o, lse, output_grad, dk, dv);
-    else
-        moec_attend_grad_keys<A, KEYS, VALUES>(q, k, v, documents, o, lse, output_grad, dk, dv);
-}
-
-MOEC_TEMPLATE void moec_attend_grad_both_rounded(const float *q, const float *k, const float *v, const float *,
-                                                 const float *documents, const float *o, const float *lse,
-                                                 const float *output_grad, float *dk, float *dv) {
-    moec_attend_grad_keys_rounded<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv);
-}
-
-MOEC_TEMPLATE void moec_attend_grad_key_rounded(const float *q, const float *k, const float *v, const float *,
-                                                const float *documents, const float *o, const float *lse,
-                                                const float *output_grad, float *dk) {
-    moec_attend_grad_keys_rounded<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL);
-}
-
-MOEC_TEMPLATE void moec_attend_grad_value_rounded(const float *q, const float *k, const float *v, const float *,
-                                                  const float *documents, const float *o, const float *lse,
-                                                  const float *output_grad, float *dv) {
-    moec_attend_grad_keys_rounded<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv);
+/* store(row, column, x): where o[batch and place, head and width] goes. */
+template <class A, class Shape, class Q, class K, class V, class Store>
+MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                     const Store &store, float *lse) {
+    MOEC_SHARED(uint16_t, shared);
+    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    constexpr long blocks = (A::queries + Shape::rows - 1) / Shape::rows;
+    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
+        const long b = task / A::heads / blocks;
+        const int h = task % A::heads;
+        const int from = (blocks - 1 - task / A::heads % blocks) * Shape::rows; /* those with most keys first */
+        MoecForward<A, Shape> forward;
+        forward.run(shared, in, b, h, from);
+        forward.finish(store, lse, b, h, from);
+    }
 }
 
 #endif

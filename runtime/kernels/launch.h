@@ -29,6 +29,12 @@ MOEC_FUNCTION void moec_launch(const MoecRun *run, int kernel, unsigned grid, un
     moec_launch_on(run->host, kernel, grid, block, arguments);
 }
 
+/* With that many bytes of shared memory. */
+MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned grid, unsigned block,
+                                    unsigned shared, const void *const *arguments) {
+    run->host->launch(run->host->self, kernel, grid, 1, block, shared, (void **)(uintptr_t)arguments);
+}
+
 /* One dense product: the host's, or else our own kernel. Numbers from `kernel` on: exact; rounds f32 on its way; multiplies
  * bf16 to f32; to bf16. */
 MOEC_FUNCTION void moec_product_or(const MoecRun *run, int kernel, int index,

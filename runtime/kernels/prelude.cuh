@@ -71,6 +71,16 @@ MOEC_DEVICE float moec_sqrt(float x) { return sqrtf(x); }
 MOEC_DEVICE float moec_rsqrt(float x) { return rsqrtf(x); }
 MOEC_DEVICE float moec_mod(float a, float b) { return a - b * floorf(a / b); }
 MOEC_DEVICE float moec_exp(float x) { return expf(x); }
+/* 2 to the power of x, a few units of the last place off. */
+MOEC_DEVICE float moec_exp2(float x) {
+#ifdef MOEC_SIM
+    return exp2f(x);
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
 MOEC_DEVICE float moec_log(float x) { return logf(x); }
 MOEC_DEVICE float moec_pow(float a, float b) { return powf(a, b); }
 MOEC_DEVICE float moec_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -265,6 +275,13 @@ MOEC_DEVICE void moec_load_matrices_turned(unsigned *result, const void *row) {
                  : "memory");
 #endif
 }
+
+/* Shared memory of a size that the launch gives. */
+#ifndef MOEC_SIM
+#define MOEC_SHARED(type, name)                                                                                            \
+    extern __shared__ __align__(16) unsigned char moec_shared_bytes[];                                                     \
+    type *const name = (type *)moec_shared_bytes
+#endif
 
 /* ---- copies into shared memory that go on by themselves ---- */
 

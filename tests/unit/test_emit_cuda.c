@@ -117,7 +117,7 @@ static void load_host(const char *text, Loaded *loaded) {
 
 static void load_device(const char *text, Loaded *loaded) {
     static const char *const names[] = {"kernels.cuh",   "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "attention_grad.cuh",
                                         "product_stored.cuh", "rounding.cuh", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];

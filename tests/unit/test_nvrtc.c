@@ -107,7 +107,7 @@ static double seconds(void) {
 
 static void compile(const char *text, const char *architecture, const char *what) {
     static const char *const names[] = {"kernels.cuh", "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh",
+                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "attention_grad.cuh",
                                         "product_stored.cuh", "rounding.cuh", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *headers[COUNT];
@@ -159,6 +159,7 @@ static const Case cases[] = {
     {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true, "train.precision=bf16"},
     {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false, "train.precision=bf16"},
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, false, "train.precision=bf16"},
+    {"tests/attention.moe", "widths", MOEC_TRAIN, true, "train.precision=bf16"},
     {"models/sigma.moe", "mha_best", MOEC_DECODE, true, NULL},
     {"models/structmoe.moe", "structmoe_410m", MOEC_TRAIN, false, NULL},
     {"models/complete_mue.moe", "mue_e128a8g4s1", MOEC_TRAIN, false, NULL},

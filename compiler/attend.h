@@ -1,0 +1,22 @@
+/* attend: see attend.c. */
+#ifndef ATTEND_H
+#define ATTEND_H
+
+#include "ir.h"
+
+/* Tiles of 16 rows a warp, rows of a part, bytes of shared memory; no tiles: the heads are too wide. */
+typedef struct AttendShape {
+    int tiles, part;
+    long bytes;
+} AttendShape;
+
+AttendShape attend_forward(const Statement *statement);
+/* For the gradient of queries; of keys, values or both. */
+AttendShape attend_grad_query(const Statement *statement);
+AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);
+
+/* Whether an attention on a device multiplies by tensor cores: queries, keys, values and the gradient of the output may be
+ * stored as bf16, and its results too. */
+bool attend_rounds(const Program *program, const Statement *statement);
+
+#endif

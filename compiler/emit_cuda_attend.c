@@ -1,0 +1,296 @@
+/* emit_cuda_attend: attention as launches of the templates in runtime/kernels, written out for its
+ * sizes.
+ *
+ *     struct options_train_3 {
+ *         static constexpr long batch = 2, queries = 1024, keys = 1024;
+ *         ...
+ *     };
+ *     extern "C" __global__ void attend_train_3(const MoecBf16 *q, ..., float *o, float *lse)
+ *     {
+ *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
+ *     }
+ */
+#include "attend.h"
+#include "emit.h"
+
+/* Threads of a block, as the templates want them. */
+enum { THREADS = 128 };
+/* Queries or keys of a block of the exact templates at least. */
+enum { LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
+
+/* One attention on its way. */
+typedef struct Attend {
+    Emitter *emitter;
+    const Statement *statement;
+    const char *options; /* name of the struct */
+    Shape q, k, v;
+    long batch;
+    bool rounds;
+} Attend;
+
+static long dimension(const Shape *shape, int back) {
+    return shape->size[shape->rank - back];
+}
+
+static long pieces(long count, long size) {
+    return (count + size - 1) / size;
+}
+
+static Launch launch_of(Emitter *emitter, long blocks) {
+    long grid = blocks < 1 ? 1 : blocks < MOST_GRID ? blocks : MOST_GRID;
+    return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};
+}
+
+static long leading(const Shape *shape, int own) {
+    long product = 1;
+    for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
+    return product;
+}
+
+/* In how many parts the keys of a step are read: enough for all of a device. */
+static long parts_of(const Attend *attend) {
+    long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long parts = MOST_TASKS / tasks;
+    return parts < 1 ? 1 : parts < MOST_PARTS ? parts : MOST_PARTS;
+}
+
+static void add_options(const Attend *attend) {
+    static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
+    Emitter *emitter = attend->emitter;
+    const AttendOptions *options = &attend->statement->attention;
+    const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
+    Text *text = &emitter->functions;
+    text_add(text, "struct %s {\n", attend->options);
+    text_add(text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld;\n",
+             attend->batch, dimension(q, 3), dimension(k, 3));
+    text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
+             dimension(q, 2), dimension(k, 2), dimension(v, 2));
+    text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
+             dimension(q, 1), dimension(v, 1), masks[options->mask]);
+    text_add(text, "    static constexpr bool documents = %s;\n",
+             options->documents ? "true" : "false");
+    text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
+             options->window, options->best, parts_of(attend));
+    text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
+             number_text(emitter->arena, options->scale),
+             number_text(emitter->arena, options->cap));
+    text_add(text, "};\n");
+}
+
+/* ---- kernels and what they are given ---- */
+
+/* A kernel that calls a template: its parameters, their names, what a launch gives. */
+typedef struct Call {
+    const char *name; /* of the template, without "moec_" */
+    Text parameters, names, arguments;
+} Call;
+
+static Call call_of(const Attend *attend, const char *name) {
+    Arena *arena = attend->emitter->arena;
+    return (Call){name, {.arena = arena}, {.arena = arena}, {.arena = arena}};
+}
+
+/* `as`: what the template makes of the parameter. */
+static void give_as(Call *call, const char *type, const char *name, const char *as,
+                    const char *value) {
+    const char *comma = call->names.length ? ", " : "";
+    text_add(&call->parameters, "%s%s%s", comma, type, name);
+    text_add(&call->names, "%s%s", comma, as);
+    text_add(&call->arguments, "%sMOEC_POINTER(%s)", comma, value);
+}
+
+static void give(Call *call, const char *type, const char *name, const char *value) {
+    give_as(call, type, name, name, value);
+}
+
+static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
+    return arena_format(emitter->arena, "%s%s *", written ? "" : "const ",
+                        type_name(operand->tensor));
+}
+
+static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
+                         const char *name) {
+    give(call, pointer_type(emitter, operand, written), name, pointer_text(emitter, operand));
+}
+
+/* What there is not for every attention: a sink, documents. */
+static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
+    give(call, "const float *", name, operand ? pointer_text(emitter, operand) : "NULL");
+}
+
+static void give_attended(const Attend *attend, Call *call) {
+    static const char *const names[] = {"q", "k", "v"};
+    const AttendOptions *options = &attend->statement->attention;
+    const List *in = &attend->statement->inputs;
+    for (int i = 0; i < 3; i++)
+        give_operand(attend->emitter, call, in->items[i], false, names[i]);
+    give_perhaps(attend->emitter, call, options->sink ? in->items[3] : NULL, "sink");
+    give_perhaps(attend->emitter, call,
+                 options->documents ? in->items[attend_document(options)] : NULL, "documents");
+}
+
+/* What lies behind the temporaries for one call. */
+static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
+                         const char *name) {
+    Emitter *emitter = attend->emitter;
+    if (floats * 4 > emitter->scratch_bytes) emitter->scratch_bytes = floats * 4;
+    give(call, type, name,
+         arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes));
+}
+
+/* further: parameters of the template behind the options. */
+static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
+    Emitter *emitter = attend->emitter;
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
+                                                           emitter->prefix, emitter->kernels));
+    text_add(&emitter->functions,
+             "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)\n{\n    "
+             "moec_%s<%s%s>(%s);\n}\n",
+             THREADS, name, call->parameters.text, call->name, attend->options, further,
+             call->names.text);
+    return name;
+}
+
+static void launch(const Attend *attend, const Call *call, long blocks) {
+    emit_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
+                call->arguments.text);
+}
+
+static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
+                          long others) {
+    Emitter *emitter = attend->emitter;
+    const char *name =
+        add_kernel(attend, call, arena_format(emitter->arena, ", MoecShape<%d, %d, %ld>", shape.tiles,
+                                              shape.part, shape.bytes));
+    emit_launch_with(emitter, name, launch_of(emitter, others * pieces(rows, 64L * shape.tiles)),
+                     shape.bytes, call->arguments.text);
+}
+
+/* ---- forward ---- */
+
+/* Where the template stores o. */
+static void give_store(const Attend *attend, Call *call) {
+    Emitter *emitter = attend->emitter;
+    const Expr *o = attend->statement->outputs.items[0];
+    const char *store = arena_format(emitter->arena, "MoecPlainRows<%s>{o, %ld}", type_name(o->tensor),
+                                     dimension(&attend->q, 2) * dimension(&attend->v, 1));
+    give_as(call, pointer_type(emitter, o, true), "o", store, pointer_text(emitter, o));
+}
+
+static void emit_whole(const Attend *attend) {
+    Emitter *emitter = attend->emitter;
+    const List *out = &attend->statement->outputs;
+    Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
+    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
+    give_attended(attend, &call);
+    if (attend->rounds)
+        give_store(attend, &call);
+    else
+        give_operand(emitter, &call, out->items[0], true, "o");
+    give_operand(emitter, &call, out->items[1], true, "lse");
+    if (attend->rounds)
+        launch_shaped(attend, &call, attend_forward(attend->statement), queries, heads);
+    else
+        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+}
+
+/* New tokens against a cache. The scratch holds a score for each key, or the unfinished sums of
+ * parts of the keys. */
+static void emit_step(const Attend *attend) {
+    Emitter *emitter = attend->emitter;
+    const AttendOptions *options = &attend->statement->attention;
+    const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
+    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long parts = options->best ? 1 : parts_of(attend);
+    long each = options->best ? dimension(&attend->k, 3) : parts * (dimension(&attend->v, 1) + 2);
+    Call step = call_of(attend, "attend_step"), join = call_of(attend, "attend_join");
+    give_attended(attend, &step);
+    give_perhaps(emitter, &join, options->sink ? in->items[3] : NULL, "sink");
+    give_operand(emitter, &step, out->items[0], true, "o");
+    give_operand(emitter, &join, out->items[0], true, "o");
+    give_operand(emitter, &step, out->items[1], true, "lse");
+    give_operand(emitter, &join, out->items[1], true, "lse");
+    give_operand(emitter, &step, in->items[attend_operands(options)], false, "position");
+    give_scratch(attend, &step, (size_t)(rows * each), "float *", "scratch");
+    give_scratch(attend, &join, (size_t)(rows * each), "const float *", "scratch");
+    launch(attend, &step, rows * parts);
+    if (!options->best) launch(attend, &join, rows);
+}
+
+/* ---- backward ---- */
+
+/* A kernel for one or two of the gradients. */
+static Call grad_call(const Attend *attend, const char *name, int first, int count) {
+    static const char *const names[] = {"dq", "dk", "dv", "dsink"};
+    Emitter *emitter = attend->emitter;
+    const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
+    int own = attend_operands(&attend->statement->attention);
+    const char *full = attend->rounds && first < 3 ? arena_format(emitter->arena, "%s_rounded", name)
+                                                   : name;
+    Call call = call_of(attend, full);
+    give_attended(attend, &call);
+    give_operand(emitter, &call, in->items[own], false, "o");
+    give_operand(emitter, &call, in->items[own + 1], false, "lse");
+    give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
+    if (attend->rounds && first < 3) {
+        long totals = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+        give_scratch(attend, &call, (size_t)totals, first ? "const float *" : "float *", "totals");
+    }
+    for (int i = first; i < first + count; i++)
+        give_operand(emitter, &call, out->items[i], true, names[i]);
+    return call;
+}
+
+static void launch_keys(const Attend *attend, const char *name, bool keys, bool values) {
+    Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
+    long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
+    long places = dimension(&attend->k, 3);
+    if (attend->rounds)
+        launch_shaped(attend, &call, attend_grad_keys(attend->statement, keys, values), places,
+                      heads);
+    else
+        launch(attend, &call, heads * pieces(places, LEAST_PLACES));
+}
+
+static void emit_grad(const Attend *attend) {
+    long queries = dimension(&attend->q, 3), heads = dimension(&attend->q, 2);
+    Call call = grad_call(attend, "attend_grad_query", 0, 1);
+    if (attend->rounds)
+        launch_shaped(attend, &call, attend_grad_query(attend->statement), queries,
+                      attend->batch * heads);
+    else
+        launch(attend, &call, attend->batch * heads * pieces(queries, LEAST_PLACES));
+    bool together = dimension(&attend->k, 2) == dimension(&attend->v, 2);
+    if (together && (!attend->rounds || attend_grad_keys(attend->statement, true, true).tiles)) {
+        launch_keys(attend, "attend_grad_both", true, true);
+    } else {
+        launch_keys(attend, "attend_grad_key", true, false);
+        launch_keys(attend, "attend_grad_value", false, true);
+    }
+    if (attend->statement->attention.sink) {
+        Call sink = grad_call(attend, "attend_grad_sink", 3, 1);
+        launch(attend, &sink, heads);
+    }
+}
+
+void emit_cuda_attend(Emitter *emitter, const Statement *statement) {
+    const List *in = &statement->inputs;
+    Attend attend = {.emitter = emitter,
+                     .statement = statement,
+                     .q = shape_of(in->items[0]),
+                     .k = shape_of(in->items[1]),
+                     .v = shape_of(in->items[2]),
+                     .rounds = attend_rounds(emitter->program, statement)};
+    attend.options = arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
+    attend.batch = leading(&attend.q, 3);
+    add_options(&attend);
+    count_attend(emitter, statement);
+    if (statement->call == CALL_ATTEND_GRAD)
+        emit_grad(&attend);
+    else if (statement->attention.position)
+        emit_step(&attend);
+    else
+        emit_whole(&attend);
+    text_add(&emitter->functions, "\n");
+    emitter->kernels++;
+}

@@ -1,0 +1,269 @@
+/* attention_grad: the backward pass of attention_rounded. It makes the weights again from lse; each block owns what it
+ * writes, so nothing is added up by chance. dq comes first and leaves the products of output and gradient for the others.
+ */
+#ifndef MOEC_ATTENTION_GRAD_CUH
+#define MOEC_ATTENTION_GRAD_CUH
+
+#include "attention_rounded.cuh"
+
+/* From the product of query and key to the weight of the pair and, from the product of the output's gradient and the value,
+ * to the derivative by the former product. normal: log2 of the normaliser; total: output times its gradient. */
+MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
+    const float score = moec_score<A>(s);
+    s = moec_exp2(score * MOEC_LOG2E - normal);
+    through = s * (through - total) * moec_score_slope<A>(score);
+}
+
+/* dq for a block of queries, keys in parts; for dk and dv, the totals. */
+template <class A, class Shape> struct MoecGradQuery {
+    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
+    enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
+    enum { VALUE = Shape::part * moec_stride(E), STAGE = VALUE + Shape::part * moec_stride(C) };
+    static_assert(2 * (KEY + 2 * STAGE) <= Shape::bytes, "shared memory");
+    float out[M][moec_padded(E) / 8][4], normal[M][2], total[M][2];
+
+    /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need it. */
+    template <class O, class D>
+    __device__ __forceinline__ void add_up(const O *o, const D *output_grad, const float *lse, float *totals, long b, int h,
+                                           int row) {
+        const int lane = threadIdx.x % 32;
+        float own = 0.0f;
+        for (int i = 0; i < 16 * M; i++) {
+            const long at = (b * A::queries + moec_least(row + i, A::queries - 1)) * A::heads + h;
+            float x = 0.0f;
+            for (int c = lane; c < C; c += 32) x += moec_load(o[at * C + c]) * moec_load(output_grad[at * C + c]);
+            x = moec_warp_sum(x);
+            if (lane == i) own = x;
+        }
+        const bool there = lane < 16 * M && row + lane < A::queries;
+        const long at = (b * A::queries + row + lane) * A::heads + h;
+        if (there) totals[at] = own;
+        const float norm = there ? lse[at] * MOEC_LOG2E : INFINITY; /* a row that is not there weighs nothing */
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                total[m][r] = __shfl_sync(0xffffffffu, own, moec_result_row(m, 2 * r));
+                normal[m][r] = __shfl_sync(0xffffffffu, norm, moec_result_row(m, 2 * r));
+            }
+    }
+
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key, const float *documents, int row,
+                                         int at) {
+        float s[M][N][4], through[M][N][4];
+        const bool partial = moec_hides_some<A>(row, 16 * M, at, Shape::part);
+        moec_multiply<E, M, N>(s, shared, key);
+        moec_multiply<C, M, N>(through, shared + GRAD, key + VALUE);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
+                    if (partial && !moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
+                        through[m][n][i] = 0.0f;
+                }
+        moec_multiply_add<E, M, N>(out, through, key);
+    }
+
+    template <class In, class D>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, long b, int h, int from) {
+        const int row = from + threadIdx.x / 32 * 16 * M;
+        const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
+        const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
+        const float *documents = in.documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
+        const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
+        const auto fetch = [&](int turn, int at) {
+            moec_fetch<E, A::key_heads, Shape::part>(shared + KEY + turn * STAGE, k, at, A::keys);
+            moec_fetch<C, A::value_heads, Shape::part>(shared + KEY + turn * STAGE + VALUE, v, at, A::keys);
+        };
+        moec_barrier();
+        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
+        moec_fetch<C, A::heads, Shape::rows>(shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
+        int at = moec_next_part<A>(span, documents, moec_visible<A>(from).first / Shape::part * Shape::part, end, Shape::part);
+        fetch(0, at);
+        moec_copy_commit();
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < moec_padded(E) / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
+        for (int turn = 0; at < end; turn ^= 1) {
+            const int next = moec_next_part<A>(span, documents, at + Shape::part, end, Shape::part);
+            moec_copy_wait<0>();
+            moec_barrier();
+            if (next < end) fetch(turn ^ 1, next);
+            moec_copy_commit();
+            if (!moec_hides_all<A>(row, 16 * M, at, Shape::part)) part(shared, shared + KEY + turn * STAGE, documents, row, at);
+            at = next;
+        }
+    }
+};
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DQ>
+MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V *v, const float *sink,
+                                                const float *documents, const O *o, const float *lse, const D *output_grad,
+                                                float *totals, DQ *dq) {
+    MOEC_SHARED(uint16_t, shared);
+    typedef MoecGradQuery<A, Shape> Grad;
+    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    constexpr long blocks = (A::queries + Shape::rows - 1) / Shape::rows;
+    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
+        const long b = task / A::heads / blocks;
+        const int h = task % A::heads;
+        const int from = (blocks - 1 - task / A::heads % blocks) * Shape::rows;
+        const int row = from + threadIdx.x / 32 * 16 * Grad::M;
+        Grad grad;
+        float one[Grad::M][2];
+        for (int m = 0; m < Grad::M; m++) one[m][0] = one[m][1] = 1.0f;
+        grad.add_up(o, output_grad, lse, totals, b, h, row);
+        grad.run(shared, in, output_grad, b, h, from);
+        moec_store_rows<Grad::E, Grad::M>(MoecPlainRows<DQ>{dq, A::heads * Grad::E}, grad.out, one, b * A::queries, row,
+                                          A::queries, h * Grad::E);
+    }
+}
+
+/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it; queries in parts. */
+template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
+    enum { N = Shape::part / 8, E = A::width, C = A::value_width };
+    enum { VALUE = Shape::rows * moec_stride(E), QUERY = VALUE + Shape::rows * moec_stride(C) };
+    enum { GRAD = Shape::part * moec_stride(E), STAGE = GRAD + Shape::part * moec_stride(C) };
+    static_assert(2 * (QUERY + 2 * STAGE) <= Shape::bytes && Shape::tiles == 1, "shared memory");
+    float keys[1][KEYS ? moec_padded(E) / 8 : 1][4], values[1][VALUES ? moec_padded(C) / 8 : 1][4];
+
+    __device__ __forceinline__ void begin() {
+#pragma unroll
+        for (int n = 0; n < (KEYS ? moec_padded(E) / 8 : 1); n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) keys[0][n][i] = 0.0f;
+#pragma unroll
+        for (int n = 0; n < (VALUES ? moec_padded(C) / 8 : 1); n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) values[0][n][i] = 0.0f;
+    }
+
+    /* lse, totals: those of the first query. */
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query, const float *documents,
+                                         const float *lse, const float *totals, int row, int from) {
+        float s[1][N][4], through[1][N][4];
+        const bool partial = moec_hides_some<A>(from, Shape::part, row, 16) || from + Shape::part > A::queries;
+        moec_multiply<E, 1, N>(s, shared, query);
+        if constexpr (KEYS) moec_multiply<C, 1, N>(through, shared + VALUE, query + GRAD);
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int column = moec_result_column(n, j);
+                const bool there = from + column < A::queries;
+                /* volatile: read here, not registers ahead of the products */
+                const float normal = there ? *(volatile const float *)(lse + column * A::heads) * MOEC_LOG2E : INFINITY;
+                const float total = KEYS && there ? *(volatile const float *)(totals + column * A::heads) : 0.0f;
+#pragma unroll
+                for (int i = j; i < 4; i += 2) {
+                    if (!KEYS) through[0][n][i] = 0.0f;
+                    moec_weigh<A>(s[0][n][i], through[0][n][i], normal, total);
+                    if (partial && !moec_sees<A>(documents, from + column, row + moec_result_row(0, i)))
+                        s[0][n][i] = through[0][n][i] = 0.0f;
+                }
+            }
+        if constexpr (VALUES) moec_multiply_add<C, 1, N>(values, s, query + GRAD);
+        if constexpr (KEYS) moec_multiply_add<E, 1, N>(keys, through, query);
+    }
+
+    /* The keys and values that head h reads. */
+    template <class In> static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h, int at) {
+        const int hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        moec_fetch<E, A::key_heads, Shape::rows>(shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
+        moec_fetch<C, A::value_heads, Shape::rows>(shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at,
+                                                   A::keys);
+    }
+
+    /* All queries of head h that see some of the keys; those of the first head are there. */
+    template <class In, class D>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, const float *lse,
+                                        const float *totals, int b, int h, int at, bool first) {
+        const int row = at + threadIdx.x / 32 * 16;
+        const long place = (long)b * A::queries * A::heads + h;
+        const auto *q = moec_head<E>(in.q, b, A::queries, A::heads, h);
+        const auto *d = moec_head<C>(output_grad, b, A::queries, A::heads, h);
+        const float *documents = in.documents + (long)b * A::keys;
+        const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
+        int end = A::queries, from = A::mask == MOEC_MASK_NONE ? 0 : at / Shape::part * Shape::part;
+        if (A::mask == MOEC_MASK_WINDOW) end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
+        const auto fetch = [&](int turn, int first) {
+            moec_fetch<E, A::heads, Shape::part>(shared + QUERY + turn * STAGE, q, first, A::queries);
+            moec_fetch<C, A::heads, Shape::part>(shared + QUERY + turn * STAGE + GRAD, d, first, A::queries);
+        };
+        moec_barrier(); /* all are done with the head before */
+        if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
+        from = moec_next_part<A>(span, documents, from, end, Shape::part);
+        fetch(0, from);
+        moec_copy_commit();
+        for (int turn = 0; from < end; turn ^= 1) {
+            const int next = moec_next_part<A>(span, documents, from + Shape::part, end, Shape::part);
+            moec_copy_wait<0>();
+            moec_barrier();
+            if (next < end) fetch(turn ^ 1, next);
+            moec_copy_commit();
+            if (!moec_hides_all<A>(from, Shape::part, row, 16))
+                part(shared, shared + QUERY + turn * STAGE, documents, lse + place + (long)from * A::heads,
+                     totals + place + (long)from * A::heads, row, from);
+            from = next;
+        }
+    }
+};
+
+template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
+                                               const float *totals, DK *dk, DV *dv) {
+    MOEC_SHARED(uint16_t, shared);
+    typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
+    constexpr long blocks = (A::keys + Shape::rows - 1) / Shape::rows, owners = KEYS ? A::key_heads : A::value_heads;
+    const float one[1][2] = {{1.0f, 1.0f}};
+    for (int task = blockIdx.x; task < A::batch * owners * blocks; task += gridDim.x) {
+        const int b = task / (int)(owners * blocks), owner = task % (int)owners;
+        const int at = task / (int)owners % (int)blocks * Shape::rows, row = at + threadIdx.x / 32 * 16;
+        const int first = (owner * A::heads + owners - 1) / owners; /* of the heads that read the owner */
+        Grad grad;
+        moec_barrier(); /* all are done with the block before */
+        Grad::fetch_keys(shared, in, b, first, at);
+        grad.begin();
+        for (int h = first; h < A::heads && h * owners / A::heads == owner; h++)
+            grad.run(shared, in, output_grad, lse, totals, b, h, at, h == first);
+        if constexpr (KEYS)
+            moec_store_rows<Grad::E, 1>(MoecPlainRows<DK>{dk, A::key_heads * Grad::E}, grad.keys, one, (long)b * A::keys, row,
+                                        A::keys, owner * Grad::E);
+        if constexpr (VALUES)
+            moec_store_rows<Grad::C, 1>(MoecPlainRows<DV>{dv, A::value_heads * Grad::C}, grad.values, one, (long)b * A::keys, row,
+                                        A::keys, owner * Grad::C);
+    }
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_both_rounded(const Q *q, const K *k, const V *v, const float *sink,
+                                               const float *documents, const O *, const float *lse, const D *output_grad,
+                                               const float *totals, DK *dk, DV *dv) {
+    moec_attend_grad_keys_rounded<A, Shape, true, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                        totals, dk, dv);
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
+MOEC_DEVICE void moec_attend_grad_key_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                              const O *, const float *lse, const D *output_grad, const float *totals,
+                                              DK *dk) {
+    moec_attend_grad_keys_rounded<A, Shape, true, false>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                         totals, dk, (float *)NULL);
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
+MOEC_DEVICE void moec_attend_grad_value_rounded(const Q *q, const K *k, const V *v, const float *sink,
+                                                const float *documents, const O *, const float *lse, const D *output_grad,
+                                                const float *totals, DV *dv) {
+    moec_attend_grad_keys_rounded<A, Shape, false, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                         totals, (float *)NULL, dv);
+}
+
+#endif

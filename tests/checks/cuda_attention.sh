@@ -1,0 +1,17 @@
+#!/bin/sh
+# Attention on the simulated device against its meaning, forward, backward and a step: every mask, numbers of heads, widths
+# (tests/attention.moe), with one and with two tiles a warp, exact and rounded.
+set -eu
+check() {
+    printf '%s: ' "$*"
+    "$BUILD/tests/unit/test_emit_cuda" tests/attention.moe "$@"
+}
+check masks train train.precision=bf16
+check masks train train.precision=f32
+MOEC_SIM=unchecked
+export MOEC_SIM
+check masks train train.precision=bf16 train.context=33
+check masks train train.precision=bf16 train.context=150 train.batch=1
+check widths train train.precision=bf16 train.context=33
+check widths train train.precision=bf16 train.context=90 train.batch=1
+check widths train train.precision=f32 train.batch=1
