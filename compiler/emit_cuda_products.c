@@ -155,7 +155,9 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     const char *names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
     int bindings = emitter->binding_count;
     for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
-    Functor functor = emit_functor(emitter, epilogue, 1);
+    /* A loop of one turn is not written: a single row leaves all loops to the column. */
+    int rows = contraction->relation->rows->size > 1;
+    Functor functor = emit_functor(emitter, epilogue, rows);
     emitter->binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",

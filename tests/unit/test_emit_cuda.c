@@ -405,6 +405,7 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top=1"}}, /* a single packed row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
