@@ -23,7 +23,7 @@ typedef struct Folding {
     Program *program;
     const List *statements;
     Contraction *const *products; /* by place in statements, NULL when it is none */
-    int *touched;           /* by tensor->id: statements of the program that touch it */
+    int *touched;                 /* by tensor->id: statements of the program that touch it */
     bool *taken;                  /* by place: in an epilogue */
     int *when;                    /* by place: where it is computed */
 
@@ -31,6 +31,8 @@ typedef struct Folding {
     Member **inside; /* by place: what is in its epilogue */
     int *order;      /* the places of those, as they went in */
     int count;
+    int *lifted, *was; /* places of what goes before it, and where they were computed */
+    int lifted_count;
 } Folding;
 
 static Statement *at_place(const Folding *folding, int place) {
@@ -109,7 +111,7 @@ static bool is_pointwise(const Folding *folding, int place) {
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
         statement_is_scatter(statement) || statement->target->tensor->type == TYPE_INT ||
         statement->once != at_place(folding, folding->product)->once || folding->taken[place] ||
-        folding->products[place])
+        folding->products[place] || folding->when[place] != place)
         return false;
     bool random = false;
     expr_walk(statement->value, notice_random, &random);
@@ -152,6 +154,29 @@ static Member *as_member(Folding *folding, int place) {
 
 static bool join(Folding *folding, int place);
 
+/* Whether a statement can go before the product, with those that it needs. */
+static bool lift(Folding *folding, int place) {
+    Arena *arena = folding->program->arena;
+    const Statement *statement = at_place(folding, place);
+    if (statement->kind != STATEMENT_LOOP || folding->products[place] || folding->when[place] != place ||
+        folding->lifted_count == MOST_INSIDE)
+        return false;
+    for (int i = 0; i < folding->statements->count; i++) {
+        const Statement *between = at_place(folding, i);
+        int when = folding->inside[i] ? folding->product : folding->when[i];
+        bool passes =
+            folding->inside[i] ? i < place : when > folding->product && when < folding->when[place];
+        if (!passes || !statements_meet(arena, between, statement)) continue;
+        if (folding->inside[i] || between->kind != STATEMENT_LOOP ||
+            !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
+            return false;
+    }
+    folding->lifted[folding->lifted_count] = place;
+    folding->was[folding->lifted_count++] = folding->when[place];
+    folding->when[place] = folding->product;
+    return true;
+}
+
 /* Everything between the product and a later statement lets it pass. */
 static bool moves_up(Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);
@@ -163,7 +188,7 @@ static bool moves_up(Folding *folding, int place) {
         if (!statements_meet(folding->program->arena, between, statement)) continue;
         bool wanted = between->kind == STATEMENT_LOOP &&
                       expr_reads(statement->value, between->target->tensor);
-        if (!wanted || !join(folding, i)) return false;
+        if (!wanted || !(join(folding, i) || lift(folding, i))) return false;
     }
     return true;
 }
@@ -190,12 +215,16 @@ static bool join(Folding *folding, int place) {
         const Member *other = folding->inside[folding->order[i]];
         if (!in_step(folding, member, other) || !in_step(folding, other, member)) return false;
     }
-    int before = folding->count;
+    int before = folding->count, lifted = folding->lifted_count;
     folding->inside[place] = member;
     folding->order[folding->count++] = place;
     if (place > folding->product ? moves_up(folding, place) : moves_down(folding, place))
         return true;
     while (folding->count > before) folding->inside[folding->order[--folding->count]] = NULL;
+    while (folding->lifted_count > lifted) {
+        folding->lifted_count--;
+        folding->when[folding->lifted[folding->lifted_count]] = folding->was[folding->lifted_count];
+    }
     return false;
 }
 
@@ -298,6 +327,7 @@ static void begin(Folding *folding, int product) {
     folding->inside[product] = member;
     folding->order[0] = product;
     folding->count = 1;
+    folding->lifted_count = 0;
 }
 
 static void count_touches(Statement *statement, void *data) {
@@ -322,14 +352,16 @@ int *touches_of(Program *program) {
 
 /* The last product first: what lies between two of them waits for the second, so that the memory
  * between is that of the first result alone. */
-void epilogue(Program *program, const List *statements, Contraction *const *products,
-              int *touched, Kernel **epilogues) {
+void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
+              Kernel **epilogues, int *when) {
     size_t count = (size_t)statements->count + 1;
     Folding folding = {
         .program = program, .statements = statements, .products = products, .touched = touched};
     folding.taken = arena_alloc(program->arena, count * sizeof *folding.taken);
-    folding.when = arena_alloc(program->arena, count * sizeof *folding.when);
-    for (int i = 0; i < statements->count; i++) folding.when[i] = i;
+    folding.when = when;
+    for (int i = 0; i < statements->count; i++) when[i] = i;
+    folding.lifted = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.lifted);
+    folding.was = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.was);
     folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
     folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {

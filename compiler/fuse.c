@@ -83,10 +83,9 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
                           Kernel *epilogue);
 
-static bool is_taken(const Statement *statement, Kernel *const *epilogues, int count) {
-    for (int i = 0; i < count; i++)
-        for (int j = 1; epilogues[i] && j < epilogues[i]->members.count; j++)
-            if (((Member *)epilogues[i]->members.items[j])->statement == statement) return true;
+static bool is_taken(const Statement *statement, const Kernel *epilogue) {
+    for (int i = 1; epilogue && i < epilogue->members.count; i++)
+        if (((Member *)epilogue->members.items[i])->statement == statement) return true;
     return false;
 }
 
@@ -97,11 +96,17 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     Kernel **epilogues = arena_alloc(fusion->program->arena, count * sizeof *epilogues);
     for (int i = 0; i < statements->count; i++)
         products[i] = unit_product(fusion->program, statements->items[i]);
+    int *when = arena_alloc(fusion->program->arena, count * sizeof *when);
+    for (int i = 0; i < statements->count; i++) when[i] = i;
     if (fusion->touched)
-        epilogue(fusion->program, statements, products, fusion->touched, epilogues);
-    for (int i = 0; i < statements->count; i++)
-        if (!is_taken(statements->items[i], epilogues, statements->count))
+        epilogue(fusion->program, statements, products, fusion->touched, epilogues, when);
+    for (int i = 0; i < statements->count; i++) {
+        for (int j = 0; j < statements->count; j++)
+            if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]))
+                add_statement(fusion, units, statements->items[j], products[j], epilogues[j]);
+        if (when[i] == i)
             add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
+    }
 }
 
 /* A product goes before kernels that it has nothing to do with: so what works on its result can join what those made for

@@ -39,9 +39,10 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 /* By tensor->id: how many statements touch it. */
 int *touches_of(Program *program);
 /* For each product of a block, by place, the kernel of what its store computes; nothing is written
- * where there is nothing. */
+ * where there is nothing. when: the place of each statement, or that of the product in whose store
+ * or before which it is computed now. */
 void epilogue(Program *program, const List *statements, Contraction *const *products,
-              int *touched, Kernel **epilogues);
+              int *touched, Kernel **epilogues, int *when);
 
 /* ---- locals.c ---- */
 

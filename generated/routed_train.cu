@@ -572,17 +572,11 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
         1)   -- std/moe.moe:65
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
-        const float *__restrict__ ffn_hidden_3, const float *__restrict__ ffn_hidden_4,
-        const float *__restrict__ ffn_load, const float *__restrict__ ffn_total,
-        const float *__restrict__ d_balance_3, float *__restrict__ d_ffn_hidden_8,
-        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
-        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again,
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35 */
+extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ ffn_hidden_3,
+        const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
+        const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
+        float *__restrict__ d_ffn_hidden_8, float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
 {
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
@@ -610,81 +604,113 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3
         for (long d = 0; d < 32; d++) {
             d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
         }
-        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                + 1e-06f));
-        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
-                    + d];
-        }
     }
 }
 
-/* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
+/* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
+        * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36
+   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
    expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
         * expert_h_again[r,f]   -- std/moe.moe:72
-   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
-extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ expert_hidden,
-        const float *__restrict__ expert_hidden_2, const float *__restrict__ d_expert_h_weighed,
-        float *__restrict__ d_ffn_weight, float *__restrict__ d_expert_hidden_2,
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_16(MoecGroupedOnDevice grouped,
+        const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
+        const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
+        float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_hidden_2,
         float *__restrict__ d_expert_hidden_3, const float *__restrict__ ffn_weight_again,
-        float *__restrict__ expert_h_weighed_again, const int32_t *__restrict__ chosen_batch_2,
-        const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_n_2)
+        float *__restrict__ expert_h_again, float *__restrict__ expert_h_weighed_again,
+        const int32_t *__restrict__ chosen_batch_2, const int32_t *__restrict__ chosen_s_2,
+        const int32_t *__restrict__ chosen_n_2)
+{
+    moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
+        const long r = row;
+        const long f = column;
+        float d_expert_h_weighed_now = sum;
+        d_expert_h_weighed[r * 48 + f] = d_expert_h_weighed_now;
+        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
+        float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+        float expert_h_again_now = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
+        expert_h_again[r * 48 + f] = expert_h_again_now;
+        expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(((long)chosen_batch_2[r]) * 32
+                + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]] * expert_h_again_now;
+        float d_expert_h = d_expert_h_weighed_now * ffn_weight_again[(((long)chosen_batch_2[r]) * 32
+                + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]];
+        d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
+        float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
+        const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
+        const float part = moec_sigmoid(expert_hidden_at_2);
+        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
+    });
+}
+
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const int32_t *b_gather, const float *a, const float *b, float *c)
+{
+    moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
+}
+
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_17(const float *__restrict__ d_expert_h_weighed,
+        float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
     for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
         const long r = turn;
-        const long chosen_batch_2_at = (long)chosen_batch_2[r];
-        const long chosen_s_2_at = (long)chosen_s_2[r];
-        const long chosen_n_2_at = (long)chosen_n_2[r];
         float d_ffn_weight_sum = 0.0f;
         for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
-            float expert_hidden_lanes[4];
-            moec_read(expert_hidden_lanes, &expert_hidden[(i * 128 + r) * 48 + f_from]);
-            float expert_hidden_2_lanes[4];
-            moec_read(expert_hidden_2_lanes, &expert_hidden_2[(i * 128 + r) * 48 + f_from]);
-            float expert_h_weighed_again_lanes[4];
             float d_expert_h_weighed_lanes[4];
             moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * 48 + f_from]);
-            float d_expert_hidden_2_lanes[4];
-            float d_expert_hidden_3_lanes[4];
+            float expert_h_again_lanes[4];
+            moec_read(expert_h_again_lanes, &expert_h_again[r * 48 + f_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                const float expert_hidden_at = expert_hidden_lanes[lane];
-                float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-                float expert_h_again = act_y_again * expert_hidden_2_lanes[lane];
-                expert_h_weighed_again_lanes[lane] = ffn_weight_again[(chosen_batch_2_at * 32
-                        + chosen_s_2_at) * 4 + chosen_n_2_at] * expert_h_again;
-                d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again;
-                float d_expert_h = d_expert_h_weighed_lanes[lane] * ffn_weight_again[(chosen_batch_2_at * 32
-                        + chosen_s_2_at) * 4 + chosen_n_2_at];
-                d_expert_hidden_2_lanes[lane] = d_expert_h * act_y_again;
-                float d_act_y = d_expert_h * expert_hidden_2_lanes[lane];
-                const float expert_hidden_at_2 = expert_hidden_lanes[lane];
-                const float part = moec_sigmoid(expert_hidden_at_2);
-                d_expert_hidden_3_lanes[lane] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f
-                        - part))));
+                d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again_lanes[lane];
             }
-            moec_write(&expert_h_weighed_again[r * 48 + f_from], expert_h_weighed_again_lanes);
-            moec_write(&d_expert_hidden_2[r * 48 + f_from], d_expert_hidden_2_lanes);
-            moec_write(&d_expert_hidden_3[r * 48 + f_from], d_expert_hidden_3_lanes);
         }
         d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
         if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
     }
 }
 
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const int32_t *b_gather, const float *a, const float *b, float *c)
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        float *__restrict__ ffn_norm_root_again, float *__restrict__ ffn_norm_y_again,
+        float *__restrict__ ffn_norm_y_2_again)
 {
-    moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
+                + 1e-06f));
+        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float ffn_norm_y_again_lanes[4];
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float ffn_norm_y_2_again_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float ffn_norm_y_again_now = x_3_lanes[lane] * ffn_norm_root_again_now;
+                ffn_norm_y_again_lanes[lane] = ffn_norm_y_again_now;
+                ffn_norm_y_2_again_lanes[lane] = ffn_norm_y_again_now * block_ffn_norm_weight_lanes[lane];
+            }
+            moec_write(&ffn_norm_y_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_again_lanes);
+            moec_write(&ffn_norm_y_2_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_again_lanes);
+        }
+    }
 }
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
@@ -699,7 +725,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
@@ -763,7 +789,7 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ ffn
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ d_ffn_norm_y_2,
+extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -796,7 +822,7 @@ extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ d_f
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
@@ -867,7 +893,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ x_2
     }
 }
 
-struct options_train_20 {
+struct options_train_22 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
@@ -875,20 +901,20 @@ struct options_train_20 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dq)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dq)
 {
-    moec_attend_grad_query<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, dq);
+    moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_20(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dk, float *dv)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dk, float *dv)
 {
-    moec_attend_grad_both<options_train_20>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
+    moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-extern "C" __global__ void kernel_train_21(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
@@ -934,7 +960,7 @@ extern "C" __global__ void kernel_train_21(const float *__restrict__ query_rotar
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ d_attention_norm_y_2,
+extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
     for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
@@ -964,7 +990,7 @@ extern "C" __global__ void kernel_train_22(long i, const float *__restrict__ d_a
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
         const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
@@ -1016,7 +1042,7 @@ extern "C" __global__ void kernel_train_23(long i, const float *__restrict__ x_2
 }
 
 /* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_24(long i, float *__restrict__ d_balance_3)
+extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
 {
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
@@ -1024,7 +1050,7 @@ extern "C" __global__ void kernel_train_24(long i, float *__restrict__ d_balance
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_25(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_barrier();
@@ -1127,18 +1153,20 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_13,
     (const void *)kernel_train_14,
     (const void *)kernel_train_15,
-    (const void *)kernel_train_16,
+    (const void *)product_train_16,
     (const void *)rows_by_rows_exact,
     (const void *)kernel_train_17,
     (const void *)kernel_train_18,
     (const void *)kernel_train_19,
-    (const void *)attend_grad_query_train_20,
-    (const void *)attend_grad_both_train_20,
+    (const void *)kernel_train_20,
     (const void *)kernel_train_21,
-    (const void *)kernel_train_22,
+    (const void *)attend_grad_query_train_22,
+    (const void *)attend_grad_both_train_22,
     (const void *)kernel_train_23,
     (const void *)kernel_train_24,
     (const void *)kernel_train_25,
+    (const void *)kernel_train_26,
+    (const void *)kernel_train_27,
     (const void *)update_step,
     (const void *)moec_product_exact,
     (const void *)moec_product_rounded,

@@ -1,0 +1,70 @@
+#!/bin/sh
+# What may be computed in the store of a product over packed rows, and what may not: layers of which the simulated device
+# must make the same numbers as the definition, forward and backward, in f32 and with rounded operands.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+model() {
+    cat <<MODEL
+use decoder
+use activations
+
+layer inner(x[s,d]) -> y[s,d] {
+  axis f = 24
+  param up[d,f], side[d,f], down[f,d], bias[f] ~ 0.3
+$1
+  y[s,d] = sum[f] h[s,f] * down[f,d]
+}
+
+model small = decoder {
+  vocab = 19, dim = 16, layers = 2
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn = moe { experts = 3, top = 2, expert = inner }
+  train = { batch = 2, context = 20 }
+}
+MODEL
+}
+number=0
+# same EQUATIONS COUNT: the numbers are right, and that many stores compute at least.
+same() {
+    number=$((number + 1))
+    model "$1" >"$work/$number.moe"
+    moec emit "$work/$number.moe" --target cuda --graph train --out "$work/$number" >/dev/null
+    count=$(grep -c '__global__.* product_train_' "$work/$number/kernels.cu" || true)
+    [ "$count" -ge "$2" ] || { echo "$count stores compute instead of $2: $1"; exit 1; }
+    for precision in f32 bf16; do
+        "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small train "train.precision=$precision" >"$work/log" 2>&1 ||
+            { echo "$precision: $1"; tail -5 "$work/log"; exit 1; }
+    done
+}
+a='  a[s,f] = sum[d] x[s,d] * up[d,f]'
+b='  b[s,f] = sum[d] x[s,d] * side[d,f]'
+# a value of the row or of the column; a chain; a result wanted raw as well
+same "$a
+  h[s,f] = tanh(a[s,f] + bias[f])" 2
+same "$a
+  t[s,f] = tanh(a[s,f])
+  u[s,f] = t[s,f] * t[s,f] + a[s,f]
+  h[s,f] = u[s,f] * sigmoid(a[s,f])" 2
+# two products that meet, in either order
+same "$a
+$b
+  h[s,f] = a[s,f] * sigmoid(b[s,f])" 2
+same "$a
+  t[s,f] = sigmoid(a[s,f])
+$b
+  h[s,f] = t[s,f] * b[s,f] + t[s,f]" 2
+# another place of the same row: the result must be there as a whole
+same "$a
+  h[s,f] = a[s,f] * sigmoid(a[s,(f + 1) % 24])" 0
+# a sum over the row between
+same "$a
+  m[s] = mean[f] a[s,f] * a[s,f]
+  h[s,f] = a[s,f] * (m[s] + 0.1)^-0.5" 0
+# what one product makes the next one reads whole
+same "$a
+  param mix[f,f]
+  t[s,f] = tanh(a[s,f])
+  c[s,j] = sum[f] t[s,f] * mix[f,j]
+  h[s,f] = c[s,f] * t[s,f] + a[s,f]" 2
