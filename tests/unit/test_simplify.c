@@ -108,6 +108,23 @@ static void test_common(void **state) {
     arena_free(pair.arena);
 }
 
+/* Equal terms are counted; of equal values one is as large as all. */
+static void test_equal_terms(void **state) {
+    (void)state;
+    Pair pair = pair_new();
+    Maker *maker = &pair.maker;
+    Index *b = make_index(maker, make_axis(maker, "b", 3)), *c = make_index(maker, make_axis(maker, "c", 5));
+    Expr *w = AT(maker, MAKE(maker, "w", ROLE_PARAMETER, b->axis), at_index(maker, b));
+    Expr *sum = temp(&pair, "sum"), *most = temp(&pair, "most");
+    reduce(maker, sum, REDUCE_SUM, b, c, plus(maker, pair.x, w));
+    reduce(maker, most, REDUCE_MAX, b, c, apply(maker, OP_EXP, pair.x, NULL));
+    set(maker, pair.y, times(maker, sum, most));
+    expect(maker, "  sum[a] = sum[b] 5 * (x[a] + w[b])\n"
+                  "  most[a] = exp(x[a])\n"
+                  "  y[a] = sum[a] * most[a]\n");
+    arena_free(pair.arena);
+}
+
 static void test_contraction(void **state) {
     (void)state;
     Pair pair = pair_new();
@@ -162,6 +179,7 @@ int main(void) {
         cmocka_unit_test(test_copies),         cmocka_unit_test(test_changed_copy),
         cmocka_unit_test(test_number_outside), cmocka_unit_test(test_common),
         cmocka_unit_test(test_contraction),    cmocka_unit_test(test_repeat),
+        cmocka_unit_test(test_equal_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
