@@ -13,9 +13,11 @@
  *     backwards
  *     z[i,b,s,f] = sum[d] x * up, read exactly         what such a product made is no better than its operands were: kept
  *                                                      for the way back, it is kept as bf16 (this alone rounds more)
+ *     q, k, v                                          an attention with tensor cores rounds them as a product does
  *     wq                                               a parameter has a copy beside all weights, made by the host whenever
  *                                                      the weights have changed, not by the program
  */
+#include "attend.h"
 #include "gradient.h"
 #include "kernel.h"
 #include "nest.h"
@@ -34,6 +36,7 @@ typedef struct Use {
     Scope *scope;
     Expr *access;
     bool write, stores; /* stores: sets elements and never looks at them */
+    bool takes;         /* reads: rounds it, but takes it as it comes */
     bool result;        /* stores what a product made that rounds */
     int operand;        /* reads: number of the operand that the statement rounds, or -1 */
 } Use;
@@ -84,13 +87,33 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
                            .result = stores && rounds, .operand = -1});
 }
 
+/* Queries, keys, values; on the way back also the output and its gradient. */
+static bool is_attended(const Statement *statement, const Expr *read) {
+    int own = attend_operands(&statement->attention);
+    bool back = statement->call == CALL_ATTEND_GRAD;
+    for (int i = 0; i < statement->inputs.count; i++)
+        if (statement->inputs.items[i] == read)
+            return i < 3 || (back && (i == own || i == own + 2));
+    return false;
+}
+
+/* An attention with tensor cores takes f32 and bf16 as they come: what it multiplies is rounded either way. Its output and
+ * the gradient of that meet once more, in a sum that is f32: there the kept ones are good enough. */
 static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
+    bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
+    bool rounds = (attend || grad) && !statement->attention.position &&
+                  attend_rounds(storage->program, statement);
     List reads = {0};
     reads_of(storage->program->arena, statement, &reads);
-    for (int i = 0; i < reads.count; i++)
-        add_use(storage, (Use){statement, scope, reads.items[i], .operand = -1});
-    for (int i = 0; i < statement->outputs.count; i++)
-        add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true, .operand = -1});
+    for (int i = 0; i < reads.count; i++) {
+        bool takes = rounds && is_attended(statement, reads.items[i]);
+        add_use(storage, (Use){statement, scope, reads.items[i], .takes = takes, .operand = -1});
+    }
+    for (int i = 0; i < statement->outputs.count; i++) {
+        bool stores = rounds && i < (attend ? 1 : 3);
+        add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true,
+                               .stores = stores, .operand = -1});
+    }
 }
 
 static void find_in_block(Storage *storage, Scope *outer, Block *block, Statement *repeat) {
@@ -116,11 +139,15 @@ static void find_uses(Storage *storage) {
 
 /* ---- tensors that become bf16 ---- */
 
+static bool is_rounded(const Use *use) {
+    return use->operand >= 0 || use->takes;
+}
+
 static bool is_only_rounded(const List *uses) {
     bool read = false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        if (use->write ? !use->stores : use->operand < 0) return false;
+        if (use->write ? !use->stores : !is_rounded(use)) return false;
         read |= !use->write;
     }
     return read;
@@ -131,8 +158,8 @@ static bool is_kept_result(const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        if (use->write ? !use->result : use->statement->exact || use->statement->kind != STATEMENT_LOOP)
-            return false;
+        bool exact = use->statement->exact || use->statement->kind != STATEMENT_LOOP;
+        if (use->write ? !use->result : exact && !is_rounded(use)) return false;
     }
     return true;
 }
@@ -152,7 +179,7 @@ static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
         const Expr *turn = use->access->args[0];
         bool here = use->scope->block == scope->block && turn->kind == EXPR_INDEX &&
                     turn->index == scope->repeat->index;
-        if (!here && (use->write || use->operand < 0)) return NULL;
+        if (!here && (use->write || !is_rounded(use))) return NULL;
         rounded |= !here;
     }
     return rounded ? scope : NULL;
@@ -212,7 +239,7 @@ static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     }
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        bool behind = use->operand >= 0 && place_of(scope->block, use->statement) > last;
+        bool behind = is_rounded(use) && place_of(scope->block, use->statement) > last;
         if (use->scope->block == scope->block && !behind)
             rewrite_statement(program, use->statement, true, unstacked, &unstack);
     }
