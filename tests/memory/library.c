@@ -1,0 +1,62 @@
+/* library: libmoec used again and again from one process: good specs, wrong ones, bundles, every graph. Run by
+ * tests/valgrind.sh, which sees what stays behind. */
+#include "moec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TURNS = 5 };
+
+static int use(MoecCompiler *compiler) {
+    MoecProgram *programs[4];
+    int count = 0, passes = 0;
+    for (MoecGraph graph = MOEC_FORWARD; graph <= MOEC_UPDATE; graph++) {
+        programs[count] = moec_compile(compiler, graph, 0, 0, 0);
+        if (programs[count]) count++;
+    }
+    const char *device = NULL, *text = moec_emit_c(compiler, programs, count, true);
+    int good = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
+    const char *const *names = moec_passes(&passes);
+    for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i]);
+    MoecProgram *again = moec_compile(compiler, MOEC_FORWARD, 1, 4, 0);
+    MoecEval *eval = again ? moec_eval_new(compiler, again) : NULL;
+    good = good && eval;
+    moec_eval_free(eval);
+    return good && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device;
+}
+
+static int use_bundle(MoecCompiler *compiler) {
+    const char *bundle = moec_bundle(compiler);
+    MoecCompiler *other = moec_open_bundle(bundle, strlen(bundle), NULL, 0);
+    int good = !moec_failed(other) && moec_compile(other, MOEC_FORWARD, 0, 0, 0);
+    moec_close(other);
+    other = moec_open_bundle(bundle, strlen(bundle) / 2, NULL, 0);
+    good = good && moec_failed(other) && *moec_reports(other);
+    moec_close(other);
+    return good;
+}
+
+/* A setting that is not there: an error and its reports. */
+static int use_wrong(const char *file) {
+    const char *const sets[] = {"attention.heads.q = 3 +", "no.such.thing = 1"};
+    MoecCompiler *compiler = moec_open(file, NULL, sets, 2, NULL);
+    int good = moec_failed(compiler) && *moec_reports(compiler) && *moec_reports_json(compiler) &&
+               !moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
+    moec_close(compiler);
+    compiler = moec_open("no/such/file.moe", NULL, NULL, 0, NULL);
+    good = good && moec_failed(compiler);
+    moec_close(compiler);
+    return good;
+}
+
+int main(int count, char **arguments) {
+    for (int turn = 0; turn < TURNS * (count - 1); turn++) {
+        const char *file = arguments[1 + turn % (count - 1)];
+        MoecCompiler *compiler = moec_open(file, NULL, NULL, 0, NULL);
+        int good = !moec_failed(compiler) && use(compiler) && use_bundle(compiler) && use_wrong(file);
+        if (!good) fprintf(stderr, "%s: turn %d is not as it should be: %s\n", file, turn, moec_reports(compiler));
+        moec_close(compiler);
+        if (!good) return 1;
+    }
+    return 0;
+}
