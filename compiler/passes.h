@@ -47,6 +47,7 @@ void weigh(Program *program);                    /* factors on what a product ma
 void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
 void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
 void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
+void absorb(Program *program); /* on a device: what is added at one place of a row goes into the row's equation */
 /* Programs for a device, when products may round: */
 void precision(Program *program); /* products that decide a choice stay exact */
 void storage(Program *program);   /* what is only ever rounded is stored rounded */

@@ -456,33 +456,29 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
+/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s])) + where(v == targets[b,s],
+        -d_hidden_4, 0)   -- std/decoder.moe:65 */
 extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
 {
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        const long targets_at = (long)targets[b * 32 + s];
+    for (long turn = 4 * moec_first(); turn < 4096; turn += 4 * moec_step()) {
+        const long b = (unsigned)turn / 2048u;
+        const long s = (unsigned)turn / 64u % 32u;
+        const long v_from = (unsigned)turn % 64u;
         const float d_hidden_4_at = d_hidden_4[0];
-        moec_barrier();
-        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
-            float logits_lanes[4];
-            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
-            float d_logits_lanes[4];
+        float logits_lanes[4];
+        moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
+        float d_logits_lanes[4];
 #pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_logits_lanes[lane] = d_hidden_3[b * 32 + s] * moec_exp((logits_lanes[lane] - (hidden_2[b
-                        * 32 + s])));
-            }
-            moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
+        for (int lane = 0; lane < 4; lane++) {
+            const long v = v_from + lane;
+            d_logits_lanes[lane] = (d_hidden_3[b * 32 + s] * moec_exp((logits_lanes[lane] - (hidden_2[b * 32
+                    + s])))) + moec_where(((v == (long)targets[b * 32 + s]) ? 1.0f : 0.0f), (-d_hidden_4_at),
+                    0.0f);
         }
-        moec_barrier();
-        if (moec_thread() == 0) d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4_at;
-        moec_barrier();
+        moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
     }
 }
 
