@@ -41,6 +41,7 @@ typedef struct Spec {
     size_t length;
     Random random;
     int causal; /* may be decoded */
+    int images; /* reads those instead of tokens */
     long context, vocabulary, batch, dim;
 } Spec;
 
@@ -294,13 +295,28 @@ static void add_stack(Spec *spec) {
 
 static void add_training(Spec *spec) {
     Random *random = &spec->random;
-    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch, spec->context, PICK(random, "none", "layer"));
+    add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch, spec->images ? 1 : spec->context,
+        PICK(random, "none", "layer"));
     switch (between(random, 0, 3)) {
     case 0: add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }", PICK(random, "true", "false")); break;
     case 1: add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }"); break;
     default: break;
     }
     add(spec, " }\n}\n");
+}
+
+/* A model of images instead of tokens. */
+static void add_images(Spec *spec) {
+    Random *random = &spec->random;
+    spec->images = 1;
+    spec->causal = 0;
+    add(spec, "model random = diffusion {\n  patches = %ld\n  numbers = %ld\n  classes = %ld\n  dim = %ld\n  draws = %s\n",
+        spec->context, between(random, 1, 5), between(random, 2, 5), spec->dim, PICK(random, "inside", "given"));
+    add(spec, "  layers = %ld\n  attention = { heads.q = %ld, head_dim = 4, qk_norm = %s }\n  ffn = ", between(random, 1, 3),
+        between(random, 1, 3), PICK(random, "true", "false"));
+    add_block(spec, 0);
+    add(spec, "\n");
+    add_training(spec);
 }
 
 static void make_spec(Spec *spec, uint64_t seed) {
@@ -314,8 +330,14 @@ static void make_spec(Spec *spec, uint64_t seed) {
     spec->vocabulary = wide ? between(random, 100, 400) : between(random, 11, 30);
     spec->batch = between(random, 1, 3);
     spec->dim = wide ? between(random, 16, 48) : between(random, 3, 14);
-    add(spec, "use decoder\n\n");
+    int images = chance(random, 7);
+    if (images) spec->causal = 0;
+    add(spec, "use decoder\nuse diffusion\n\n");
     add_layer(spec);
+    if (images) {
+        add_images(spec);
+        return;
+    }
     int stack = chance(random, 25);
     if (stack) add_stack(spec);
     add(spec, "model random = %s {\n", stack ? "stack" : "decoder");

@@ -99,6 +99,43 @@ static void set_tokens(const Trial *trial, MoecEval *eval, int part) {
     free(targets);
 }
 
+/* What a model reads beside tokens: numbers in -1 .. 1, classes. */
+static double input_value(const MoecTensor *input, int part, size_t place) {
+    Random random = {(uint64_t)part * 1000003 + place};
+    draw(&random);
+    if (input->is_int) return (double)between(&random, 0, input->vocabulary - 1);
+    return (double)(float)spread(&random);
+}
+
+static int is_example(const MoecTensor *input) {
+    return input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS;
+}
+
+static void set_examples(MoecEval *eval, const MoecGraphEntry *graph, int part) {
+    for (int i = 0; i < graph->input_count; i++) {
+        const MoecTensor *input = &graph->inputs[i];
+        size_t count = tensor_count(input);
+        if (!is_example(input)) continue;
+        double *values = memory_new(sizeof *values * count);
+        for (size_t j = 0; j < count; j++) values[j] = input_value(input, part, j);
+        moec_eval_set(eval, input->name, values, count);
+        free(values);
+    }
+}
+
+static void set_call(const Trial *trial, Call *call, int part) {
+    if (!trial->spec->images) call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (!is_example(input)) continue;
+        for (size_t j = 0; j < tensor_count(input); j++)
+            if (input->is_int)
+                ((int32_t *)call->inputs[i])[j] = (int32_t)input_value(input, part, j);
+            else
+                ((float *)call->inputs[i])[j] = (float)input_value(input, part, j);
+    }
+}
+
 /* A run over all micro-batches, of which the last one of a step moves states; seed 0: without noise. */
 static MoecEval *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed) {
     MoecEval *eval = moec_eval_new(trial->compiler, meaning->program);
@@ -108,7 +145,10 @@ static MoecEval *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed
     moec_eval_set(eval, "loss_scale", &scale, 1);
     moec_eval_noise(eval, seed ? noise : 0, seed);
     for (int part = 0; part < meaning->parts; part++) {
-        set_tokens(trial, eval, part);
+        if (trial->spec->images)
+            set_examples(eval, trial->model->table->graphs, part);
+        else
+            set_tokens(trial, eval, part);
         const char *problem = moec_eval_run(eval, (uint64_t)part, part == PARTS - 1);
         if (problem) fail(trial, "%s", problem);
     }
@@ -117,7 +157,7 @@ static MoecEval *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed
 
 static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
     *meaning = (Meaning){.parts = graph == MOEC_TRAIN ? PARTS : 1};
-    meaning->program = moec_compile(trial->compiler, graph, trial->spec->batch, trial->spec->context, 0);
+    meaning->program = moec_compile(trial->compiler, graph, 0, 0, 0);
     if (!meaning->program) return fail(trial, "it has no meaning: %s", moec_reports(trial->compiler));
     meaning->exact = run_meaning(trial, meaning, 0);
     return 1;
@@ -240,7 +280,7 @@ static Call *open_call(const Trial *trial, MoecGraphKind kind) {
 
 static int check_forward(Trial *trial, Meaning *forward) {
     Call *call = open_call(trial, MOEC_GRAPH_FORWARD);
-    call_set_windows(call, trial->windows);
+    set_call(trial, call, 0);
     call_run(call, 0, false);
     int good = compare_outputs(trial, forward, call);
     call_close(call);
@@ -256,7 +296,7 @@ static int check_training(Trial *trial) {
     Call *call = open_call(trial, MOEC_GRAPH_TRAIN);
     call_set_scalar(call, "loss_scale", 1.0 / PARTS);
     for (int part = 0; part < PARTS; part++) {
-        call_set_windows(call, trial->windows + (size_t)part * window_tokens(trial->spec));
+        set_call(trial, call, part);
         call_run(call, (uint64_t)part, part == PARTS - 1);
     }
     model_get_gradients(model);
