@@ -76,6 +76,19 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span)
     return NULL;
 }
 
+/* What the layer at hand calls an axis: its formals may have other names for those of the arguments. */
+static const char *name_here(const Elaborator *e, const Axis *axis)
+{
+    const Binding *own = scope_find(e->scope, axis->name);
+    if (own && own->value->kind == KIND_AXIS && own->value->axis == axis) return axis->name;
+    for (const Scope *scope = e->scope; scope; scope = scope->parent)
+        for (int i = 0; i < scope->bindings.count; i++) {
+            const Binding *binding = scope->bindings.items[i];
+            if (binding->value->kind == KIND_AXIS && binding->value->axis == axis) return binding->name;
+        }
+    return axis->name;
+}
+
 Index *equation_canonical(Elaborator *e, Axis *axis, Span span)
 {
     for (int pass = 0; pass < 3; pass++)
@@ -87,7 +100,7 @@ Index *equation_canonical(Elaborator *e, Axis *axis, Span span)
             if (pass == 1 && same) return entry->index;
             if (pass == 2 && axes_match(e, entry->index->axis, axis)) return entry->index;
         }
-    return add_index(e, axis->name, axis, span)->index;
+    return add_index(e, name_here(e, axis), axis, span)->index;
 }
 
 typedef struct Found {
