@@ -109,7 +109,7 @@ class Report:
                 cells.append(f"{one['error']:.1e} of {one['limit']:.1e}" if one else "")
             verdict = {True: "", False: "DISAGREES ", None: "not run: "}[row["agrees"]] + row.get("why", "")
             self.say(f"| {row['model']} | {row['precision']} | {' | '.join(cells)} | {verdict} |")
-        self.say("", f"Two runs of 20 steps: {text('twice', 'not run')}.", "")
+        self.say("", f"Two runs: {text('twice', 'not run')}.", "")
 
     def targets(self):
         dense, mixture = self.speed("GPT-2 124M, training", "bf16"), self.speed("mixture of experts", "bf16")
@@ -216,7 +216,7 @@ class Report:
             json.dump({"device": device, "commit": text("commit"), "comparisons": self.comparisons, "twice": text("twice"),
                        "targets": rows, "speeds": told, "torch": self.torch}, file, indent=1)
         print("\n".join(self.lines))
-        return bad or text("twice") != "the same bits"
+        return bad or not text("twice").startswith("the same bits")
 
 
 sys.exit(1 if Report().write() else 0)

@@ -13,6 +13,7 @@ cd "$(dirname "$0")/../.." || exit 2
 BUILD=${BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 PATH=$BUILD:$PATH
+JOBS=${JOBS:-$(nproc)} # before OMP_NUM_THREADS, which it would heed
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 XDG_CACHE_HOME=$work
@@ -38,5 +39,5 @@ cat "$work/$$"
 END
 export work
 while read -r model; do printf 'f32 %s\nbf16 %s\n' "$model" "$model"; done <"$work/models" |
-    xargs -P "${JOBS:-$(nproc)}" -I '{}' sh -c "sh '$work/one' {}"
+    xargs -P "$JOBS" -I '{}' sh -c "sh '$work/one' {}"
 [ ! -e "$work/failed" ]

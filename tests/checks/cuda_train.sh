@@ -60,6 +60,10 @@ train again cuda 4 --resume
 grep -q 'kernels found' "$work/again.out" || wrong "the second start compiled the kernels"
 cmp "$work/cuda/last.safetensors" "$work/again/last.safetensors" || wrong "a run that was stopped ends in other weights"
 
+# Two runs give the same bits.
+train twice cuda 4
+cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end in other weights"
+
 # Checkpoints move between devices.
 train cpu_on_cuda cpu 2
 train cpu_on_cuda cuda 4 --resume
@@ -74,3 +78,17 @@ prompt="a specification of a sequence model, compiled"
 moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
 moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
 cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the devices"
+
+# Examples out of noise, by a model of velocities.
+"${CC:-cc}" -O1 -o "$work/shapes" examples/shapes.c -lm
+"$work/shapes" draw 8 "$work/images" >/dev/null
+moec train models/dit.moe:dit_small --device cuda --data "$work/images" --out "$work/dit" --steps 2 --set train.batch=2 \
+    --set layers=1 >"$work/dit.out" 2>&1 || { cat "$work/dit.out"; wrong "training on images failed"; }
+for device in cpu cuda; do
+    moec draw "$work/dit" --out "$work/$device.drawn" --count 2 --steps 3 --seed 5 --device "$device"
+    header=$(od -An -tu8 -N8 "$work/$device.drawn")
+    tail -c +$((header + 9)) "$work/$device.drawn" | od -An -v -w4 -tfF >"$work/$device.numbers"
+done
+paste "$work/cpu.numbers" "$work/cuda.numbers" | awk '
+    { gap = $1 - $2; if (gap < 0) gap = -gap; if (NF != 2 || gap > 1e-5 * (1 + ($1 < 0 ? -$1 : $1))) bad = 1 }
+    END { exit bad || NR != 2 * 65 }' || wrong "draw differs between the devices"

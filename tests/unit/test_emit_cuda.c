@@ -1,5 +1,6 @@
 /* What a program means and what its CUDA text computes, on the simulated device: every output, gradient, state and cache
  * compared, tensor by tensor. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
+#include "../../runtime/embedded.h"
 #include "abi.h"
 #include "kernel.h"
 #include "moec.h"
@@ -79,18 +80,6 @@ typedef struct Loaded {
     void *inputs[MOST], *outputs[MOST];
 } Loaded;
 
-static char *file_text(const char *path) {
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    fseek(file, 0, SEEK_END);
-    size_t length = (size_t)ftell(file);
-    rewind(file);
-    char *text = calloc(1, length + 1);
-    assert_int_equal(fread(text, 1, length, file), length);
-    fclose(file);
-    return text;
-}
-
 static void load_host(const char *text, Loaded *loaded) {
     char folder[] = "/tmp/moec-test-emit-cuda-XXXXXX", command[1024];
     assert_non_null(mkdtemp(folder));
@@ -116,19 +105,18 @@ static void load_host(const char *text, Loaded *loaded) {
 }
 
 static void load_device(const char *text, Loaded *loaded) {
-    static const char *const names[] = {"kernels.cuh",   "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "attention_grad.cuh",
-                                        "product_stored.cuh", "rounding.cuh", "abi.h"};
-    enum { COUNT = sizeof names / sizeof *names };
-    const char *headers[COUNT];
-    char path[256];
-    for (int i = 0; i < COUNT; i++) {
-        snprintf(path, sizeof path, "runtime/%s%s", i == COUNT - 1 ? "" : "kernels/", names[i]);
-        headers[i] = file_text(path);
+    enum { HEADERS = 64 };
+    const char *names[HEADERS], *headers[HEADERS];
+    int count = 0;
+    for (const EmbeddedFile *file = embedded_files; file->name; file++) {
+        if (!embedded_is_header(file)) continue;
+        assert_true(count < HEADERS);
+        names[count] = embedded_base(file);
+        headers[count++] = file->text;
     }
     void *program;
     size_t bytes;
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", COUNT, headers, names), 0);
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names), 0);
     int result = cuda.nvrtcCompileProgram(program, 0, NULL);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
@@ -141,7 +129,6 @@ static void load_device(const char *text, Loaded *loaded) {
     cuda.nvrtcDestroyProgram(&program);
     free(image);
     free(log);
-    for (int i = 0; i < COUNT; i++) free((void *)(uintptr_t)headers[i]);
     assert_true(loaded->table->kernel_count <= 512);
     for (int i = 0; i < loaded->table->kernel_count; i++)
         if (cuda.cuModuleGetFunction(&loaded->functions[i], loaded->module, loaded->table->kernels[i]))

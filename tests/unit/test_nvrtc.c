@@ -1,9 +1,19 @@
-/* Every kernel of small and of published models through NVRTC for three architectures. Says how many registers, how much
- * shared memory the templates take; a template that spills registers is a failure. Needs no GPU; without NVRTC there is
- * nothing to do. Runs in the root of the project; `all` as an argument takes every model below, and minutes. */
+/* Every kernel of small and of published models through NVRTC for three architectures. Says how many registers and how much
+ * shared memory they take, and which spill; one that spills is a failure. Needs no GPU; without NVRTC there is nothing to do.
+ * Runs in the root of the project.
+ *
+ *     test_nvrtc          a few of the published models
+ *     test_nvrtc all      all of those below and every model of tests/small_models.sh; an hour of one processor
+ *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
+ *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
+ */
+#include "../../runtime/cuda_compile.h"
+#include "../../runtime/cuda_parts.h"
+#include "../../runtime/embedded.h"
 #include "moec.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,18 +22,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-static struct {
-    int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *,
-                              const char *const *);
-    int (*nvrtcCompileProgram)(void *, int, const char *const *);
-    int (*nvrtcGetProgramLogSize)(void *, size_t *);
-    int (*nvrtcGetProgramLog)(void *, char *);
-    int (*nvrtcDestroyProgram)(void **);
-} nvrtc;
+enum { HEADERS = 64, LINE = 512, SETS = 8, WORKERS = 16, PARTS = 8 };
+
+static CudaCompiler nvrtc;
 
 static bool open_nvrtc(void) {
     static const char *const names[] = {"libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12",
@@ -32,31 +39,15 @@ static bool open_nvrtc(void) {
     for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) return false;
-#define FIND(name)                                                                                 \
+#define FIND(member, name, arguments)                                                              \
     do {                                                                                           \
-        void *symbol = dlsym(library, #name);                                                      \
+        void *symbol = dlsym(library, name);                                                       \
         assert_non_null(symbol);                                                                   \
-        memcpy(&nvrtc.name, &symbol, sizeof symbol);                                               \
-    } while (0)
-    FIND(nvrtcCreateProgram);
-    FIND(nvrtcCompileProgram);
-    FIND(nvrtcGetProgramLogSize);
-    FIND(nvrtcGetProgramLog);
-    FIND(nvrtcDestroyProgram);
+        memcpy(&nvrtc.member, &symbol, sizeof symbol);                                             \
+    } while (0);
+    CUDA_COMPILER_CALLS(FIND)
 #undef FIND
     return true;
-}
-
-static char *file_text(const char *path) {
-    FILE *file = fopen(path, "rb");
-    if (!file) fail_msg("cannot read %s", path);
-    fseek(file, 0, SEEK_END);
-    size_t length = (size_t)ftell(file);
-    rewind(file);
-    char *text = calloc(1, length + 1);
-    assert_int_equal(fread(text, 1, length, file), length);
-    fclose(file);
-    return text;
 }
 
 /* ---- what the assembler says ---- */
@@ -84,7 +75,7 @@ static Figures read_log(char *log) {
         }
         int spills = number_before(line, "bytes spill stores");
         if (spills > 0) {
-            print_message("    %s spills %d bytes\n", name, spills);
+            printf("    %s spills %d bytes\n", name, spills);
             figures.spilling++;
         }
         int registers = number_before(line, "registers"), shared = number_before(line, "bytes smem");
@@ -105,96 +96,230 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void compile(const char *text, const char *architecture, const char *what) {
-    static const char *const names[] = {"kernels.cuh", "prelude.cuh", "product.cuh", "attention.cuh",
-                                        "routing.cuh", "shapes.h", "attention_rounded.cuh", "attention_grad.cuh",
-                                        "product_stored.cuh", "rounding.cuh", "abi.h"};
-    enum { COUNT = sizeof names / sizeof *names };
-    const char *headers[COUNT];
-    char path[256], option[64];
-    for (int i = 0; i < COUNT; i++) {
-        snprintf(path, sizeof path, "runtime/%s%s", i == COUNT - 1 ? "" : "kernels/", names[i]);
-        headers[i] = file_text(path);
+/* bare: without the kernels that stand in the headers and are the same for every model. False when something spills. */
+static bool compile(const char *text, const char *architecture, const char *what, bool bare) {
+    const char *names[HEADERS];
+    char *headers[HEADERS], option[64];
+    int count = 0;
+    for (const EmbeddedFile *file = embedded_files; file->name; file++) {
+        if (!embedded_is_header(file)) continue;
+        assert_true(count < HEADERS);
+        names[count] = embedded_base(file);
+        headers[count++] = bare ? cuda_part(file->text, -1, 1) : strdup(file->text);
     }
     snprintf(option, sizeof option, "--gpu-architecture=%s", architecture);
     const char *options[] = {option, "--std=c++17", "--ptxas-options=-v"};
-    void *program;
+    CudaCompilation *program;
     size_t bytes;
     double start = seconds();
-    assert_int_equal(nvrtc.nvrtcCreateProgram(&program, text, "program.cu", COUNT, headers, names), 0);
-    int result = nvrtc.nvrtcCompileProgram(program, 3, options);
+    assert_int_equal(
+        nvrtc.create(&program, text, "program.cu", count, (const char *const *)headers, names), 0);
+    int result = nvrtc.compile(program, 3, options);
     double taken = seconds() - start;
-    nvrtc.nvrtcGetProgramLogSize(program, &bytes);
+    nvrtc.log_bytes(program, &bytes);
     char *log = calloc(1, bytes + 1);
-    nvrtc.nvrtcGetProgramLog(program, log);
-    if (result) fail_msg("%s for %s:\n%s", what, architecture, log);
+    nvrtc.log(program, log);
+    if (result) printf("%s for %s:\n%s", what, architecture, log);
     Figures figures = read_log(log);
-    print_message("  %-40s %-8s %3d kernels, %5.2f s, at most %3d registers (%s), %5d bytes shared\n", what,
-                  architecture, figures.kernels, taken, figures.registers, figures.most,
-                  figures.shared);
-    assert_true(figures.kernels > 0);
-    assert_int_equal(figures.spilling, 0);
-    nvrtc.nvrtcDestroyProgram(&program);
+    if (!result)
+        printf("  %-40s %-7s %3d kernels, %5.2f s, at most %3d registers (%s), %6d bytes shared, "
+               "%d spill\n",
+               what, architecture, figures.kernels, taken, figures.registers, figures.most,
+               figures.shared, figures.spilling);
+    fflush(stdout);
+    nvrtc.destroy(&program);
     free(log);
-    for (int i = 0; i < COUNT; i++) free((void *)(uintptr_t)headers[i]);
+    for (int i = 0; i < count; i++) free(headers[i]);
+    return !result && figures.kernels > 0 && !figures.spilling;
 }
 
+/* ---- models ---- */
+
+/* FILE:MODEL, then options. */
 typedef struct Case {
-    const char *file, *model;
-    MoecGraph graph;
+    char line[LINE];
     bool always;
-    const char *set;
 } Case;
+
+static const char *const published[] = {
+    "+models/tiny.moe:tiny_lore",
+    "models/gated_attention.moe:moe_15b_sdpa",
+    "+models/gated_attention.moe:moe_15b_sdpa train.precision=bf16",
+    "+tests/attention.moe:widths train.precision=bf16",
+    "models/sigma.moe:mha_best",
+    "models/gpt2.moe:gpt2 train.precision=bf16",
+    "models/sigma.moe:sigma_1b5",
+    "models/sigma.moe:sigma_1b5 train.precision=bf16",
+    "models/tiny.moe:tiny_uneven train.precision=bf16",
+    "models/structmoe.moe:structmoe_410m train.precision=bf16",
+    "models/complete_mue.moe:mue_e128a8g4s1 train.precision=bf16",
+    "tests/gpu.moe:moe_layer",
+    "tests/gpu.moe:diff_heads",
+};
+
+static Case *cases;
+static int case_count;
+static const char *wanted; /* part of a line; NULL: all */
+
+static void add_case(const char *line, bool always) {
+    if (wanted && !strstr(line, wanted)) return;
+    cases = realloc(cases, sizeof *cases * (size_t)(case_count + 1));
+    snprintf(cases[case_count].line, LINE, "%s", line);
+    cases[case_count++].always = always;
+}
+
+static void list_cases(bool all) {
+    char line[LINE], more[2 * LINE];
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        if (all || published[i][0] == '+')
+            add_case(published[i] + (published[i][0] == '+'), published[i][0] == '+');
+    FILE *pipe = all ? popen("tests/small_models.sh | sed 's/--set//g'", "r") : NULL;
+    while (pipe && fgets(line, sizeof line, pipe)) {
+        snprintf(more, sizeof more, "%s train.precision=bf16", strtok(line, "\n"));
+        add_case(more, false);
+    }
+    if (pipe) assert_int_equal(pclose(pipe), 0);
+}
+
+static MoecCompiler *open_case(const Case *one) {
+    char line[LINE], *rest = NULL;
+    const char *sets[SETS];
+    int count = 0;
+    snprintf(line, sizeof line, "%s", one->line);
+    const char *file = strtok_r(line, ":", &rest), *model = strtok_r(NULL, " ", &rest);
+    for (char *set; count < SETS && (set = strtok_r(NULL, " ", &rest));) sets[count++] = set;
+    MoecCompiler *compiler = moec_open(file, model, sets, count, NULL);
+    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
+    return compiler;
+}
+
+/* The kernels of training, of the optimizer and, where the model decodes, of a step. */
+static const char *kernels_of(MoecCompiler *compiler) {
+    MoecProgram *programs[3] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
+                                moec_compile(compiler, MOEC_UPDATE, 0, 0, 0)};
+    int count = 2;
+    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
+    const char *cost = strstr(moec_cost_json(compiler), "\"cache_bytes_per_token\":"), *device;
+    if (cost && atof(strchr(cost, ':') + 1) > 0)
+        programs[count++] = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
+    moec_emit_cuda(compiler, programs, count, false, &device);
+    return device;
+}
+
+static bool compile_case(int number) {
+    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+    MoecCompiler *compiler = open_case(&cases[number]);
+    const char *device = kernels_of(compiler);
+    bool good = true;
+    for (int i = 0; i < 3; i++)
+        good &= compile(device, architectures[i], strchr(cases[number].line, ':') + 1, number > 0);
+    moec_close(compiler);
+    return good;
+}
 
 static bool all;
 
-static const Case cases[] = {
-    {"models/tiny.moe", "tiny", MOEC_TRAIN, false, NULL},
-    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, false, NULL},
-    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, true, NULL},
-    {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, false, NULL},
-    {"models/gpt2.moe", "gpt2", MOEC_TRAIN, false, NULL},
-    {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true, NULL},
-    {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false, NULL},
-    {"models/gated_attention.moe", "moe_15b_sdpa", MOEC_TRAIN, true, "train.precision=bf16"},
-    {"models/sigma.moe", "sigma_1b5", MOEC_TRAIN, false, "train.precision=bf16"},
-    {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, false, "train.precision=bf16"},
-    {"tests/attention.moe", "widths", MOEC_TRAIN, true, "train.precision=bf16"},
-    {"models/sigma.moe", "mha_best", MOEC_DECODE, true, NULL},
-    {"models/structmoe.moe", "structmoe_410m", MOEC_TRAIN, false, NULL},
-    {"models/complete_mue.moe", "mue_e128a8g4s1", MOEC_TRAIN, false, NULL},
-};
-
+/* A process for each processor. */
 static void test_architectures(void **state) {
     (void)state;
-    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
     if (!open_nvrtc()) {
         print_message("  no NVRTC here\n");
         skip();
     }
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const Case *one = &cases[i];
-        if (!all && !one->always) continue;
-        MoecCompiler *compiler = moec_open(one->file, one->model, &one->set, one->set != NULL, NULL);
-        if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-        MoecProgram *programs[2] = {
-            moec_compile(compiler, one->graph, 0, 0, one->graph == MOEC_DECODE ? 1 : 0), NULL};
-        int count = 1;
-        if (one->graph == MOEC_TRAIN)
-            programs[count++] = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0);
-        if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-        const char *device;
-        moec_emit_cuda(compiler, programs, count, false, &device);
-        char what[128];
-        snprintf(what, sizeof what, "%s %s%s", one->model,
-                 one->graph == MOEC_DECODE ? "decode" : "train", one->set ? " bf16" : "");
-        for (int j = 0; j < 3; j++) compile(device, architectures[j], what);
+    list_cases(all);
+    assert_true(case_count > 0);
+    long workers = sysconf(_SC_NPROCESSORS_ONLN);
+    if (workers > WORKERS) workers = WORKERS;
+    fflush(stdout);
+    for (long worker = 0; worker < workers; worker++) {
+        if (fork() != 0) continue;
+        bool good = true;
+        for (int i = (int)worker; i < case_count; i += (int)workers) good &= compile_case(i);
+        fflush(stdout);
+        _exit(!good);
+    }
+    int status, failed = 0;
+    while (wait(&status) > 0) failed += status != 0;
+    assert_int_equal(failed, 0);
+}
+
+/* ---- the part of starting that needs no GPU ---- */
+
+typedef struct Part {
+    CudaText text;
+    CudaImage image;
+    bool good;
+} Part;
+
+static CudaLibrary library;
+
+static void *make_part(void *data) {
+    Part *part = data;
+    part->good = cuda_compile(&library, &part->text, &part->image);
+    return NULL;
+}
+
+static double make_all(const char *device, int parts, bool *cached) {
+    Part made[PARTS];
+    pthread_t threads[PARTS];
+    double start = seconds();
+    for (int i = 0; i < parts; i++) {
+        made[i] = (Part){.text = {.name = "program.cu", .text = cuda_part(device, i, parts),
+                                  .major = 9, .minor = 0, .bare = i > 0, .keep = true}};
+        assert_int_equal(pthread_create(&threads[i], NULL, make_part, &made[i]), 0);
+    }
+    *cached = true;
+    for (int i = 0; i < parts; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(made[i].good);
+        *cached &= made[i].image.cached;
+        free(made[i].image.bytes);
+        free((void *)(uintptr_t)made[i].text.text);
+    }
+    return seconds() - start;
+}
+
+static void measure_start(void **state) {
+    static const char *const models[] = {"models/gpt2.moe:gpt2 train.precision=bf16",
+                                         "models/gpt2.moe:gpt2_small train.precision=bf16",
+                                         "models/gated_attention.moe:moe_15b_sdpa train.precision=bf16"};
+    (void)state;
+    if (!open_nvrtc()) skip();
+    library.compiler = nvrtc;
+    library.place = "";
+    char folder[] = "/tmp/moec-start-XXXXXX", command[64];
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        Case one;
+        snprintf(one.line, LINE, "%s", models[i]);
+        double start = seconds();
+        MoecCompiler *compiler = open_case(&one);
+        const char *device = kernels_of(compiler);
+        double text = seconds() - start;
+        for (int parts = 1; parts <= PARTS; parts *= 2) {
+            bool cached;
+            double cold = make_all(device, parts, &cached);
+            assert_false(cached);
+            double warm = make_all(device, parts, &cached);
+            assert_true(cached);
+            printf("%s: text %.2f s, %d parts: images %.2f s, from the cache %.3f s\n", models[i], text,
+                   parts, cold, warm);
+            fflush(stdout);
+        }
         moec_close(compiler);
     }
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
 }
 
 int main(int count, char **arguments) {
-    all = count > 1 && strcmp(arguments[1], "all") == 0;
+    bool start_only = count > 1 && strcmp(arguments[1], "start") == 0;
+    all = count > 1;
+    wanted = all && strcmp(arguments[1], "all") != 0 ? arguments[1] : NULL;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_architectures)};
+    const struct CMUnitTest start[] = {cmocka_unit_test(measure_start)};
+    if (start_only) return cmocka_run_group_tests(start, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
