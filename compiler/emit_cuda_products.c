@@ -15,8 +15,6 @@
 
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
 enum { THREADS = 256, MOST_GRID = 1 << 20 };
-/* What copies of 16 bytes need: lines of so many elements of bf16. */
-enum { PIECE = 8 };
 
 static long pieces(long count, long size) {
     return (count + size - 1) / size;
@@ -73,15 +71,6 @@ typedef struct Tile {
     long height, breadth;
 } Tile;
 
-/* Every line of an operand begins at a multiple of 16 bytes, wherever the others begin. */
-static bool has_pieces(const Expr *read) {
-    const Tensor *tensor = read->tensor;
-    if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
-    const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % PIECE == 0 && last->kind == EXPR_INDEX &&
-           !last->index->turn;
-}
-
 /* Tiles are as large as what they have to do, so that little of them stands idle. */
 static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
@@ -99,7 +88,7 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
     if (!contraction->product.rounded)
         return (Tile){"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64};
-    if (has_pieces(contraction->a) && has_pieces(contraction->b))
+    if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
         return stored_tile(emitter, contraction);
     return (Tile){"MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128};
 }
@@ -112,16 +101,23 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
     Text *out = emitter->out, tables = {.arena = emitter->arena};
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
+    bool second = contraction->second != NULL;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
     emit_line(emitter,
               "extern \"C\" __global__ void __launch_bounds__(%s) "
-              "%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s)",
+              "%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s)",
               tile->bounds, name, names[0], tables.text, type_name(contraction->a->tensor),
-              names[4], type_name(contraction->b->tensor), names[5], parameters->text);
-    text_add(&emitter->functions, "{\n    moec_by_%s<%s>(%s, %s, %s, %s%s%s, %s, %s);\n}\n\n",
-             weight ? "weight" : "rows", tile->text, names[0], names[1], names[2],
-             weight ? "" : names[3], weight ? "" : ", ", names[4], names[5], store);
+              names[4], type_name(contraction->b->tensor), names[5],
+              second
+                  ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
+                    "const MoecBf16 *more_b, "
+                  : "",
+              parameters->text);
+    text_add(&emitter->functions, "{\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n\n",
+             weight ? "weight" : "rows", second ? "_twice" : "", tile->text, names[0], names[1],
+             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5],
+             second ? "more, more_gather, more_a, more_b, " : "", store);
     emitter->out = out;
     emitter->indent = indent;
 }
@@ -137,6 +133,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
              contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
     for (int i = 0; i < 3; i++)
         if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
+    if (contraction->second) text_add(&name, "_twice");
     text_add(&parameters, "%s *c", type_name(tensors[2]));
     text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(emitter, contraction->c));
     int count = emitter->device_kernels->count;
@@ -178,21 +175,31 @@ static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
     text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->names[table->id] : "NULL");
 }
 
+/* Sizes, rows and operands of a product; the groups once. */
+static void put_product(Emitter *emitter, const Contraction *contraction, bool groups,
+                        Text *arguments) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    text_add(arguments,
+             "%s&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
+             arguments->length ? ", " : "", product->batch[0], product->n, product->k, product->a_m,
+             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+             product->c_m, product->accumulate);
+    if (groups) put_table(emitter, arguments, contraction->relation->group);
+    put_table(emitter, arguments, contraction->gather);
+    if (!weight) put_table(emitter, arguments, contraction->gather_b);
+    text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
+             pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
+}
+
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     Text arguments = {.arena = emitter->arena};
     const Tile tile = tile_of(emitter, contraction);
     long groups = product->batch[0], rows = contraction->relation->rows->size;
-    text_add(&arguments, "&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
-             groups, product->n, product->k, product->a_m,
-             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-             product->c_m, product->accumulate);
-    put_table(emitter, &arguments, contraction->relation->group);
-    put_table(emitter, &arguments, contraction->gather);
-    if (!weight) put_table(emitter, &arguments, contraction->gather_b);
-    text_add(&arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
-             pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
+    put_product(emitter, contraction, true, &arguments);
+    if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
     const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
                                   : plain_kernel(emitter, contraction, &tile, &arguments);
     /* As many as moec_by_weight, moec_by_rows give numbers to. */

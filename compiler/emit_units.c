@@ -79,9 +79,10 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
 void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
+    if (contraction->second) emit_equation(emitter, contraction->second->statement);
     emit_equation(emitter, unit->statement);
-    double flops =
-        2.0 * (double)product->m * (double)product->n * (double)product->k * emitter->turns;
+    double depth = (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+    double flops = 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
     if (contraction->kind != CONTRACTION_PRODUCT) {
         emitter->target->grouped(emitter, contraction, unit->epilogue);
     } else {

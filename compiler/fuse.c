@@ -35,7 +35,9 @@ static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statem
 
 static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement) {
     const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+    const Contraction *second = unit->contraction ? unit->contraction->second : NULL;
     if (unit->kind == UNIT_REPEAT) return true;
+    if (second && statements_meet(fusion->program->arena, second->statement, statement)) return true;
     if (!kernel) return statements_meet(fusion->program->arena, unit->statement, statement);
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
@@ -100,9 +102,18 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     for (int i = 0; i < statements->count; i++) when[i] = i;
     if (fusion->touched)
         epilogue(fusion->program, statements, products, fusion->touched, epilogues, when);
+    for (int i = 0; i < statements->count && fusion->touched; i++) {
+        int first = find_pair(fusion->program, statements, products, epilogues, when, i);
+        if (first < 0) continue;
+        when[first] = i;
+        products[first]->statement = statements->items[first];
+        products[i]->second = products[first];
+        products[i]->product.accumulate = products[first]->product.accumulate;
+    }
     for (int i = 0; i < statements->count; i++) {
         for (int j = 0; j < statements->count; j++)
-            if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]))
+            if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]) &&
+                !(products[i]->second && products[i]->second == products[j]))
                 add_statement(fusion, units, statements->items[j], products[j], epilogues[j]);
         if (when[i] == i)
             add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
@@ -121,6 +132,14 @@ static void move_up(Fusion *fusion, List *units) {
     }
 }
 
+/* The later statement of two that are one product: it adds only when the first one does. */
+static Statement *as_one(Fusion *fusion, const Statement *statement, const Contraction *product) {
+    Statement *one = arena_alloc(fusion->program->arena, sizeof *one);
+    *one = *statement;
+    one->accumulate = product->product.accumulate;
+    return one;
+}
+
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
                           Kernel *epilogue) {
     if (statement->kind == STATEMENT_CALL) {
@@ -129,6 +148,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
         add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body,
                   &statement->body);
     } else if (product) {
+        if (product->second) statement = as_one(fusion, statement, product);
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
         unit->contraction = product;
         unit->epilogue = epilogue;
@@ -157,8 +177,11 @@ static void note_units(Fusion *fusion, const List *units) {
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT)
             note_units(fusion, &unit->body);
-        else if (!kernel)
+        else if (!kernel) {
             note_users(fusion, unit->statement, NULL);
+            if (unit->contraction && unit->contraction->second)
+                note_users(fusion, unit->contraction->second->statement, NULL);
+        }
         else
             for (int j = 0; j < kernel->members.count; j++)
                 note_users(fusion, ((Member *)kernel->members.items[j])->statement, kernel);

@@ -46,7 +46,12 @@ typedef struct Contraction {
     OuterLoop outer[MAX_LOOPS];
     Relation *relation;        /* grouped */
     Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each packed row, or NULL */
+    struct Contraction *second; /* another one of the same rows that adds to the same result in the same tiles, or NULL */
+    const Statement *statement; /* of a second one */
 } Contraction;
+
+/* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */
+bool lies_in_pieces(const Expr *read);
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);

@@ -44,6 +44,12 @@ int *touches_of(Program *program);
 void epilogue(Program *program, const List *statements, Contraction *const *products,
               int *touched, Kernel **epilogues, int *when);
 
+/* ---- pairs.c ---- */
+
+/* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */
+int find_pair(Program *program, const List *statements, Contraction *const *products,
+              Kernel *const *epilogues, const int *when, int place);
+
 /* ---- locals.c ---- */
 
 /* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that

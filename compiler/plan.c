@@ -94,6 +94,12 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
         } else {
             touch_statement(planning, unit->statement, NULL, base);
         }
+        if (unit->contraction && unit->contraction->second) {
+            const Contraction *second = unit->contraction->second;
+            touch(planning, second->a, NULL, base);
+            touch(planning, second->b, NULL, base);
+            touch_table(planning, second->gather, base);
+        }
         if (unit->contraction) {
             touch_table(planning, unit->contraction->gather, base);
             touch_table(planning, unit->contraction->gather_b, base);

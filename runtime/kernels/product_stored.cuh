@@ -119,32 +119,35 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         }
     }
 
-    template <class LeftLine, class RightLine, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left, RightLine right, Store store) {
+    /* The sum goes on with `more` terms of a second pair of operands. */
+    template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
+    MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right, long more, MoreLeft more_left,
+                                  MoreRight more_right, Store store) {
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
         const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN, column = warp % ACROSS * 32;
-        const int turns = (int)moec_pieces(depth, DEPTH);
+        const int first = (int)moec_pieces(depth, DEPTH), turns = first + (int)moec_pieces(more, DEPTH);
         float sum[DOWN][4][4] = {};
         Left x;
         Right y;
-        x.begin(m, left);
-        y.begin(n, right);
-        for (int i = 0; i < STAGES - 1; i++) {
-            if (i < turns) {
-                x.copy(stages[i], m, (long)i * DEPTH, depth, left);
-                y.copy(stages[i] + Left::ELEMENTS, n, (long)i * DEPTH, depth, right);
+        const auto copy = [&](int turn, MoecBf16 *to) {
+            if (turn < first) {
+                x.copy(to, m, (long)turn * DEPTH, depth, left);
+                y.copy(to + Left::ELEMENTS, n, (long)turn * DEPTH, depth, right);
+            } else if (turn < turns) {
+                if (turn == first) x.begin(m, more_left), y.begin(n, more_right);
+                x.copy(to, m, (long)(turn - first) * DEPTH, more, more_left);
+                y.copy(to + Left::ELEMENTS, n, (long)(turn - first) * DEPTH, more, more_right);
             }
             moec_copy_commit();
-        }
+        };
+        x.begin(m, left);
+        y.begin(n, right);
+        for (int i = 0; i < STAGES - 1; i++) copy(i, stages[i]);
         int now = 0, next = STAGES - 1;
         for (int i = 0; i < turns; i++) {
             moec_copy_wait<STAGES - 2>();
             moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
-            if (i + STAGES - 1 < turns) {
-                x.copy(stages[next], m, (long)(i + STAGES - 1) * DEPTH, depth, left);
-                y.copy(stages[next] + Left::ELEMENTS, n, (long)(i + STAGES - 1) * DEPTH, depth, right);
-            }
-            moec_copy_commit();
+            copy(i + STAGES - 1, stages[next]);
             multiply_stage(sum, stages[now], row, column);
             now = now + 1 == STAGES ? 0 : now + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
@@ -154,6 +157,36 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, m, n, store);
         moec_barrier();
     }
+
+    template <class LeftLine, class RightLine, class Store>
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left, RightLine right, Store store) {
+        multiply_two(m, n, depth, left, right, 0, left, right, store);
+    }
 };
+
+/* Two products over the same packed rows that add up, as moec_by_weight: `more` has the sizes of the second pair. */
+template <class Tile, class Store>
+MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                      const MoecBf16 *a, const MoecBf16 *b, const MoecGroupedOnDevice &more,
+                                      const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *more_b,
+                                      Store store) {
+    const long columns = moec_pieces(grouped.n, Tile::BREADTH);
+    const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
+    const bool along = grouped.b_k == 1;
+    for (long task = moec_block(); task < tasks; task += moec_blocks()) {
+        const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        if (tile.rows == 0) continue;
+        const long first = tile.first, n = task % columns * Tile::BREADTH;
+        const MoecBf16 *y = b + tile.group * grouped.b_group + n * grouped.b_n;
+        const MoecBf16 *z = more_b + tile.group * more.b_group + n * more.b_n;
+        Tile::multiply_two(
+            tile.rows, grouped.n - n, grouped.k,
+            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
+            [&](long line) { return y + line * (along ? grouped.b_n : grouped.b_k); }, more.k,
+            [&](long row) { return more_a + (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row; },
+            [&](long line) { return z + line * (along ? more.b_n : more.b_k); },
+            [&](long row, long column, float sum) { store(first + row, n + column, sum); });
+    }
+}
 
 #endif
