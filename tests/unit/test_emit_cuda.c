@@ -292,11 +292,26 @@ static double length(const double *values, long count) {
 /* The definition, then as many equally good ways to round what products multiply. */
 enum { WAYS = 4 };
 
+static void find_attention(Statement *statement, void *data) {
+    bool attends = statement->kind == STATEMENT_CALL &&
+                   (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD);
+    if (attends && !statement->attention.position) *(bool *)data = true;
+}
+
+/* An attention rounds weights that are never stored. All else that a device rounds it stores, and so does the definition of
+ * the program as it is emitted: the two differ where a number lies so near the middle of two of bf16 that f32 cannot tell. */
+static bool rounds_inside(Program *program) {
+    bool attends = false;
+    block_walk(&program->body, find_attention, &attends);
+    return attends;
+}
+
 /* As `moec compare` has it: f32 within 1e-5, gradients within 1e-4 of themselves or of a share of the largest; bf16 within
  * twice what rounding alone costs, and one rounding is let pass. */
 static double limit_of(const Program *program, Eval *const *evals, const Tensor *tensor,
                        double scale) {
     if (!program->rounded) return tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
+    if (program->device) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
     double reference = 0;
     for (int way = 1; way <= WAYS; way++)
         reference = fmax(reference, distance(eval_real(evals[way], tensor), eval_real(evals[0], tensor),
@@ -350,7 +365,8 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     for (int i = 0; i < graph->output_count; i++)
         loaded->outputs[i] = block(bytes_of(&graph->outputs[i]), 0xff);
     Eval *evals[WAYS + 1];
-    for (int way = 0; way <= (program->rounded ? WAYS : 0); way++) {
+    int ways = program->rounded && !program->device ? WAYS : 0;
+    for (int way = 0; way <= ways; way++) {
         evals[way] = eval_new(program);
         fill(program, evals[way], loaded);
         if (way) eval_rounded(evals[way], way), eval_follow(evals[way], evals[0]);
@@ -373,7 +389,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     graph->run(&run);
     assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
     compare(program, evals, loaded, what);
-    for (int way = 0; way <= (program->rounded ? WAYS : 0); way++) eval_free(evals[way]);
+    for (int way = 0; way <= ways; way++) eval_free(evals[way]);
     free_memory(loaded);
 }
 
@@ -395,6 +411,8 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top=1"}}, /* a single packed row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
+    {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16", "attention=swiglu"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
@@ -433,6 +451,7 @@ static void run_case(const Case *one) {
     load_device(device, &loaded);
     loaded.graph = &loaded.table->graphs[0];
     run_one(meaning, &loaded, one->model);
+    if (program->rounded && !rounds_inside(program)) run_one(program, &loaded, one->model);
     cuda.cuModuleUnload(loaded.module);
     dlclose(loaded.library);
     moec_close(compiler);
