@@ -52,8 +52,8 @@ static bool count_equal_terms(Program *program, Statement *statement) {
     if (kept == count) return false;
     statement->loop_count = kept;
     if (statement->reduction == REDUCE_SUM)
-        statement->value = expr_apply(program, OP_MUL, expr_number(program, times),
-                                      statement->value, NULL);
+        statement->value =
+            expr_apply(program, OP_MUL, expr_number(program, times), statement->value, NULL);
     bool reduces = false;
     for (int i = 0; i < kept; i++)
         reduces |= !expr_uses_index(statement->target, statement->loops[i]);

@@ -1,9 +1,10 @@
 /* eval_noise: the same program with every value a little off.
  *
- * Whoever computes with rounded numbers changes each value that he makes by a share of at most half a unit in the
- * last place. How far that moves a result is a property of the program and its data: a sum that cancels, a
- * normaliser next to zero. Runs with noise of that size measure it, and rounding may then be held against it.
- * Whole numbers stay as they are: they have no rounding, and subscripts are made of them.
+ * Whoever computes with rounded numbers changes each value that he makes by a share of at most half
+ * a unit in the last place. How far that moves a result is a property of the program and its data:
+ * a sum that cancels, a normaliser next to zero. Runs with noise of that size measure it, and
+ * rounding may then be held against it. Whole numbers stay as they are: they have no rounding, and
+ * subscripts are made of them.
  */
 #include "eval.h"
 
@@ -55,7 +56,8 @@ void eval_disturb_results(Eval *eval, const Statement *call) {
     }
 }
 
-/* eval_noise: from now on values are off by up to `share` of themselves, others with each seed; 0: exact again. */
+/* eval_noise: from now on values are off by up to `share` of themselves, others with each seed; 0:
+ * exact again. */
 void eval_noise(Eval *eval, double share, uint64_t seed) {
     eval->noise = share;
     eval->noise_state = seed * 0x2545F4914F6CDD1Du;

@@ -322,7 +322,8 @@ static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **lo
     return expr_read_indices(program, tensor, loops);
 }
 
-/* `like` with one element more along its last dimension: first, then what `rest` holds, or zeros. */
+/* `like` with one element more along its last dimension: first, then what `rest` holds, or zeros.
+ */
 static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const Expr *rest,
                         Axis *wide) {
     Program *program = backward->program;

@@ -316,8 +316,8 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
 
 /* ---- a choice within the rows ---- */
 
-/* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops of
- * the result, but perhaps not its turns. */
+/* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops
+ * of the result, but perhaps not its turns. */
 static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     Program *program = rewrite->routing->program;
     if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);

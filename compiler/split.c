@@ -67,7 +67,8 @@ static Tensor *add_twin(const Routing *routing, const Place *place) {
     List *statements = &block->statements;
     list_push(program->arena, statements, NULL);
     int at = statements->count - 1;
-    for (; statements->items[at - 1] != top; at--) statements->items[at] = statements->items[at - 1];
+    for (; statements->items[at - 1] != top; at--)
+        statements->items[at] = statements->items[at - 1];
     statements->items[at] = again;
     return twin;
 }
