@@ -1,7 +1,8 @@
 /* emit_cuda_lanes: neighbours in memory read and written together.
  *
- * A thread takes several turns of an innermost loop at once. What the loop's index subscripts last is read before them and
- * written after them, 16 bytes at a time; in between each turn, a lane, has its own.
+ * A thread takes several turns of an innermost loop at once. What the loop's index subscripts last
+ * is read before them and written after them, 16 bytes at a time; in between each turn, a lane, has
+ * its own.
  *
  *     for (long d_from = 4 * moec_thread(); d_from < 1024; d_from += 4 * moec_threads()) {
  *         float x_lanes[4], y_lanes[4];
@@ -11,8 +12,8 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over. What is subscripted in any
- * other way is read and written lane by lane.
+ * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over.
+ * What is subscripted in any other way is read and written lane by lane.
  */
 #include "emit.h"
 #include "nest.h"
@@ -58,7 +59,8 @@ static bool goes_along(const Emitter *emitter, const Nest *nest, const Expr *sub
     if (sub->kind == EXPR_INDEX) return index_in(emitter, nest, sub) != NULL;
     if (sub->kind != EXPR_APPLY) return false;
     bool shifts = sub->op == OP_ADD || sub->op == OP_SUB || sub->op == OP_MOD;
-    return shifts && goes_along(emitter, nest, sub->args[0], width) && is_multiple(sub->args[1], width);
+    return shifts && goes_along(emitter, nest, sub->args[0], width) &&
+           is_multiple(sub->args[1], width);
 }
 
 static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *access, int width) {
@@ -82,7 +84,8 @@ static bool is_in_variable(const Emitter *emitter, const Tensor *tensor, bool kn
 }
 
 /* Where the first of the lanes has it, NULL when that is not certain to be there. */
-static const char *address_of(Emitter *emitter, const Nest *nest, const char *from, const Expr *access) {
+static const char *address_of(Emitter *emitter, const Nest *nest, const char *from,
+                              const Expr *access) {
     int bindings = emitter->binding_count;
     const char *inside, *address;
     bind_alias(emitter, index_in(emitter, nest, access->args[access->count - 1]), from);
@@ -110,7 +113,8 @@ static void survey_access(Survey *survey, const Expr *access, bool write) {
     if (is_along(survey->emitter, lanes->nest, access, lanes->width))
         address = address_of(survey->emitter, lanes->nest, lanes->from, access);
     *used = was; /* looking is no use */
-    bool same = address && (survey->count == 0 || (survey->address && strcmp(address, survey->address) == 0));
+    bool same = address &&
+                (survey->count == 0 || (survey->address && strcmp(address, survey->address) == 0));
     survey->apart |= !same;
     survey->written |= write;
     survey->address = address;
@@ -126,7 +130,8 @@ static bool stays_apart(Emitter *emitter, const Lanes *lanes, const Tensor *tens
         if (!is_inside(member, lanes->nest)) continue;
         reads_of(emitter->arena, member->statement, &reads);
         for (int i = 0; i < reads.count; i++) survey_access(&survey, reads.items[i], false);
-        if (!reduces_at(member, lanes->nest)) survey_access(&survey, member->statement->target, true);
+        if (!reduces_at(member, lanes->nest))
+            survey_access(&survey, member->statement->target, true);
     }
     return survey.written && survey.apart;
 }
@@ -143,7 +148,8 @@ static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halve
         writes_of(emitter->arena, member->statement, &list);
         for (int i = 0; i < list.count; i++) {
             const Expr *access = list.items[i];
-            if (is_in_variable(emitter, access->tensor, false) || !is_along(emitter, nest, access, width))
+            if (is_in_variable(emitter, access->tensor, false) ||
+                !is_along(emitter, nest, access, width))
                 continue;
             found = true;
             *halves |= access->tensor->type == TYPE_BF16;
@@ -155,15 +161,17 @@ static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halve
 Lanes *lanes_of(Emitter *emitter, const Nest *nest) {
     bool halves;
     int width = LANES;
-    if (nest->index->axis->kind == AXIS_ELEMENTS || nest->step > 1 || nest->block || nest->size % width != 0 ||
-        !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
+    if (nest->index->axis->kind == AXIS_ELEMENTS || nest->step > 1 || nest->block ||
+        nest->size % width != 0 || !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
         return NULL;
-    if (halves && nest->size % MOST_LANES == 0 && has_lanes(emitter, nest, MOST_LANES, &halves) && halves)
+    if (halves && nest->size % MOST_LANES == 0 && has_lanes(emitter, nest, MOST_LANES, &halves) &&
+        halves)
         width = MOST_LANES;
     Lanes *lanes = arena_alloc(emitter->arena, sizeof *lanes);
     size_t tensors = (size_t)emitter->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
-    lanes->from = bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_from", nest->text));
+    lanes->from =
+        bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_from", nest->text));
     lanes->lane = bind_name(emitter, NULL, NULL, "lane");
     lanes->apart = arena_alloc(emitter->arena, tensors * sizeof *lanes->apart);
     for (int i = 0; i < emitter->program->tensors.count; i++)
@@ -183,7 +191,8 @@ const char *lanes_from(const Lanes *lanes) {
 
 const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write) {
     Lanes *lanes = emitter->lanes;
-    if (!lanes || lanes->apart[access->tensor->id] || is_in_variable(emitter, access->tensor, true) ||
+    if (!lanes || lanes->apart[access->tensor->id] ||
+        is_in_variable(emitter, access->tensor, true) ||
         !is_along(emitter, lanes->nest, access, lanes->width))
         return NULL;
     const char *address = address_of(emitter, lanes->nest, lanes->from, access);
@@ -196,7 +205,8 @@ const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool writ
     if (!found) {
         found = arena_alloc(emitter->arena, sizeof *found);
         const char *wanted = arena_format(emitter->arena, "%s_lanes", access->tensor->name);
-        *found = (LaneAccess){access->tensor, address, bind_name(emitter, NULL, NULL, wanted), false, false};
+        *found = (LaneAccess){access->tensor, address, bind_name(emitter, NULL, NULL, wanted),
+                              false, false};
         list_push(emitter->arena, &lanes->accesses, found);
     }
     if (read && !found->written) found->read = true;
@@ -233,7 +243,8 @@ void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
     text_add(emitter->out, "#pragma unroll\n");
-    emit_line(emitter, "for (int %s = 0; %s < %d; %s++) {", lanes->lane, lanes->lane, lanes->width, lanes->lane);
+    emit_line(emitter, "for (int %s = 0; %s < %d; %s++) {", lanes->lane, lanes->lane, lanes->width,
+              lanes->lane);
     emitter->indent++;
     if (body.text && occurs(body.text, nest->text))
         emit_line(emitter, "const long %s = %s + %s;", nest->text, lanes->from, lanes->lane);

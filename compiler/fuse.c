@@ -120,13 +120,15 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     }
 }
 
-/* A product goes before kernels that it has nothing to do with: so what works on its result can join what those made for
- * it, and that need not go through memory. */
+/* A product goes before kernels that it has nothing to do with: so what works on its result can
+ * join what those made for it, and that need not go through memory. */
 static void move_up(Fusion *fusion, List *units) {
     ScheduleUnit *unit = units->items[units->count - 1];
     for (int i = units->count - 1; i > 0 && i >= units->count - MOST_BACK; i--) {
         ScheduleUnit *before = units->items[i - 1];
-        if (before->kind != UNIT_KERNEL || before->once || unit_meets(fusion, before, unit->statement)) return;
+        if (before->kind != UNIT_KERNEL || before->once ||
+            unit_meets(fusion, before, unit->statement))
+            return;
         units->items[i - 1] = unit;
         units->items[i] = before;
     }

@@ -1,21 +1,32 @@
 /* storage: what is only ever rounded is stored rounded.
  *
  * Needs:   precision: which products of a device round what they multiply.
- * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that: the product would have
- *          rounded the same element to the same value, but reads half the bytes.
+ * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that:
+ *          the product would have rounded the same element to the same value, but it reads half
+ *          the bytes.
  *
- *     h[b,s,f] = ...; y = sum[f] h * down              only products read h: h itself is bf16, and where it is kept for the
- *                                                      way back, the stack of it
- *     x[b,s,d] = ...; q = sum[d] x * wq; ... x + q     x is also read exactly: a copy, x_rounded[b,s,d] = x[b,s,d], made
- *                                                      once behind what wrote x
- *     d_h[i,b,s,f] = ..., read exactly in turn i and   the stack is bf16, the turn has a tensor of its own
- *     only by products when the turns are followed
- *     backwards
- *     z[i,b,s,f] = sum[d] x * up, read exactly         what such a product made is no better than its operands were: kept
- *                                                      for the way back, it is kept as bf16 (this alone rounds more)
- *     q, k, v                                          an attention with tensor cores rounds them as a product does
- *     wq                                               a parameter has a copy beside all weights, made by the host whenever
- *                                                      the weights have changed, not by the program
+ * Only products read a tensor: it is bf16 itself, and so is the stack of it that is kept for the
+ * way back. An attention with tensor cores rounds queries, keys and values as a product does.
+ *
+ *     h[b,s,f] = ...                      h: bf16
+ *     y[b,s,d] = sum[f] h * down
+ *
+ * Others read it exactly besides: it has a copy, made once behind what wrote it.
+ *
+ *     x[b,s,d] = ...                      x_rounded[b,s,d] = x[b,s,d]
+ *     q = sum[d] x * wq; ... x + q        q = sum[d] x_rounded * wq; ... x + q
+ *
+ * The others do so in the turn that writes it, and when the turns are followed backwards only
+ * products are left: the stack is bf16, the turn has a tensor of its own.
+ *
+ *     t[i,b,f] = ...                      t_turn[b,f] = ...; t[i,b,f] = t_turn[b,f]
+ *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
+ *
+ * A product that rounds made it, and it is kept for the way back: it is no better than the operands
+ * were, and kept as bf16, too. This alone rounds more.
+ *
+ * A parameter has a copy beside all weights, made by the host whenever the weights have changed and
+ * not by the program.
  */
 #include "attend.h"
 #include "gradient.h"
@@ -97,8 +108,9 @@ static bool is_attended(const Statement *statement, const Expr *read) {
     return false;
 }
 
-/* An attention with tensor cores takes f32 and bf16 as they come: what it multiplies is rounded either way. Its output and
- * the gradient of that meet once more, in a sum that is f32: there the kept ones are good enough. */
+/* An attention with tensor cores takes f32 and bf16 as they come: what it multiplies is rounded
+ * either way. Its output and the gradient of that meet once more, in a sum that is f32: there the
+ * kept ones are good enough. */
 static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
     bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
     bool rounds = (attend || grad) && !statement->attention.position &&
@@ -166,7 +178,8 @@ static bool is_kept_result(const Tensor *tensor, const List *uses) {
 
 /* ---- stacks that only the turn itself reads exactly ---- */
 
-/* The repeat that writes the stack, one turn of it at a time: all else is done with it in the same turn, or rounds it. */
+/* The repeat that writes the stack, one turn of it at a time: all else is done with it in the same
+ * turn, or rounds it. */
 static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
     const Scope *scope = NULL;
     bool rounded = false;
@@ -211,8 +224,8 @@ static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Exp
         all[i] = free[count++] = expr_index(program, index);
     }
     Block block = {{0}};
-    return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free), false,
-                          REDUCE_NONE, NULL, 0,
+    return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free),
+                          false, REDUCE_NONE, NULL, 0,
                           expr_read(program, from, fixed_in_target ? free : all), from->span);
 }
 
@@ -222,14 +235,16 @@ typedef struct Unstack {
 
 static Expr *unstacked(Program *program, Expr *read, void *data) {
     const Unstack *unstack = data;
-    return read->tensor == unstack->stack ? expr_read(program, unstack->turn, read->args + 1) : NULL;
+    return read->tensor == unstack->stack ? expr_read(program, unstack->turn, read->args + 1)
+                                          : NULL;
 }
 
-/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_turn[b,f] = ...; s[i,b,f] = s_turn[b,f]; t = exp(s_turn[b,f]) */
+/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_turn[b,f] = ...; s[i,b,f] = s_turn[b,f]; t =
+ * exp(s_turn[b,f]) */
 static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     Program *program = storage->program;
-    Tensor *turn = tensor_new(program, arena_format(program->arena, "%s_turn", stack->name), ROLE_TEMP,
-                              TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
+    Tensor *turn = tensor_new(program, arena_format(program->arena, "%s_turn", stack->name),
+                              ROLE_TEMP, TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
     const List *uses = &storage->uses[stack->id];
     Unstack unstack = {stack, turn};
     int last = 0;
@@ -285,13 +300,15 @@ static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *
         else
             axes[rank++] = read->tensor->axes[i];
     }
-    Tensor *copy = tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
-                              ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
+    Tensor *copy =
+        tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
+                   ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
     insert(program, scope->block, place, copy_statement(program, copy, read->tensor, fixed, false));
     return copy;
 }
 
-/* A copy of what `use` reads, made behind what wrote it, outside of repeats that do not change it. */
+/* A copy of what `use` reads, made behind what wrote it, outside of repeats that do not change it.
+ */
 static Tensor *copy_for(Storage *storage, const Use *use) {
     Program *program = storage->program;
     Expr *read = use->access;
@@ -324,8 +341,9 @@ static Tensor *rounded_parameter(Program *program, Tensor *parameter) {
         Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
     }
-    Tensor *copy = tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
-                              ROLE_ROUNDED, TYPE_BF16, parameter->rank, parameter->axes, parameter->span);
+    Tensor *copy =
+        tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
+                   ROLE_ROUNDED, TYPE_BF16, parameter->rank, parameter->axes, parameter->span);
     copy->of = parameter;
     copy->path = parameter->path;
     return copy;
@@ -341,7 +359,8 @@ static void read_copy(Storage *storage, const Use *use) {
     for (int i = 0; i < read->count; i++) {
         const Index *turn;
         double offset;
-        if (parameter || !turn_and_offset(read->args[i], &turn, &offset)) subs[rank++] = read->args[i];
+        if (parameter || !turn_and_offset(read->args[i], &turn, &offset))
+            subs[rank++] = read->args[i];
     }
     Statement *statement = use->statement;
     for (int i = 0; i < 2; i++) both[i] = statement->value->args[i];
