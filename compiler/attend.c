@@ -7,7 +7,7 @@
 
 /* Floats of a thread for results and scores, so that all of it stays in registers (tests/unit/test_nvrtc.c looks); bytes of
  * shared memory that every device from compute capability 8.0 on has for a block. */
-enum { MOST_KEPT = 168, MOST_SHARED = 99 * 1024, WARPS = 4, LEAST_PART = 16, MOST_PART = 64, WIDE = 64 };
+enum { MOST_KEPT = 168, MOST_SHARED = 99 * 1024, WARPS = 4, LEAST_PART = 16, MOST_PART = 64, MOST_RING = 4, WIDE = 64 };
 
 static long padded(long width) {
     return (width + 15) / 16 * 16;
@@ -64,8 +64,31 @@ AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values)
     return shape_that_fits((Need){kept, 2, both, both, 1, MOST_PART / 2});
 }
 
+static long common(long a, long b) {
+    return b == 0 ? a : common(b, a % b);
+}
+
+long attend_groups(const Statement *statement) {
+    long heads = common(size_from_end(statement, 0, 2), size_from_end(statement, 1, 2));
+    return common(heads, size_from_end(statement, 2, 2));
+}
+
+AttendShape attend_step(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long wide = row_bytes(e > c ? e : c);
+    long rows = size_from_end(statement, 0, 3) * size_from_end(statement, 0, 2) / attend_groups(statement);
+    for (int tiles = rows > 16 ? 2 : 1; tiles > 0; tiles--)
+        for (int ring = MOST_RING; ring > 1; ring--) {
+            long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
+            long states = 4L * WARPS * 16 * tiles * (c + 2), bytes = keys > states ? keys : states;
+            if (tiles * padded(c) / 2 <= MOST_KEPT && bytes <= MOST_SHARED)
+                return (AttendShape){tiles, ring, bytes};
+        }
+    return (AttendShape){0, 0, 0};
+}
+
 bool attend_rounds(const Program *program, const Statement *statement) {
     return program->rounded && attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
            attend_grad_keys(statement, true, false).tiles &&
-           attend_grad_keys(statement, false, true).tiles;
+           attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }

@@ -14,6 +14,10 @@ AttendShape attend_forward(const Statement *statement);
 /* For the gradient of queries; of keys, values or both. */
 AttendShape attend_grad_query(const Statement *statement);
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);
+/* For new tokens against a cache; part: how many heads of 16 keys a warp has on their way. */
+AttendShape attend_step(const Statement *statement);
+/* How many sets of query heads share no key head and no value head. */
+long attend_groups(const Statement *statement);
 
 /* Whether an attention on a device multiplies by tensor cores: queries, keys, values and the gradient of the output may be
  * stored as bf16, and its results too. */

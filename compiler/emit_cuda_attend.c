@@ -16,7 +16,8 @@
 /* Threads of a block, as the templates want them. */
 enum { THREADS = 128 };
 /* Queries or keys of a block of the exact templates at least. */
-enum { LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096 };
+enum { LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096,
+       STEP_BLOCKS = 384, STEP_PARTS = 128, STEP_KEYS = 64 /* keys of a part at least */ };
 
 /* One attention on its way. */
 typedef struct Attend {
@@ -41,14 +42,32 @@ static Launch launch_of(Emitter *emitter, long blocks) {
     return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};
 }
 
+/* The best values are chosen among exact scores. */
+static bool steps_in_tiles(const Attend *attend) {
+    const AttendOptions *options = &attend->statement->attention;
+    return options->position && attend->rounds && !options->best;
+}
+
 static long leading(const Shape *shape, int own) {
     long product = 1;
     for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
     return product;
 }
 
+/* Blocks of a step in tiles for each part of the keys. */
+static long step_tasks(const Attend *attend) {
+    long groups = attend_groups(attend->statement), rows = 16L * attend_step(attend->statement).tiles;
+    long heads = dimension(&attend->q, 2) / groups;
+    return attend->batch * groups * pieces(heads * dimension(&attend->q, 3), rows);
+}
+
 /* In how many parts the keys of a step are read: enough for all of a device. */
 static long parts_of(const Attend *attend) {
+    if (steps_in_tiles(attend)) {
+        long parts = STEP_BLOCKS / step_tasks(attend), most = pieces(dimension(&attend->k, 3), STEP_KEYS);
+        most = most < STEP_PARTS ? most : STEP_PARTS;
+        return parts < 1 ? 1 : parts < most ? parts : most;
+    }
     long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
     long parts = MOST_TASKS / tasks;
     return parts < 1 ? 1 : parts < MOST_PARTS ? parts : MOST_PARTS;
@@ -156,14 +175,17 @@ static void launch(const Attend *attend, const Call *call, long blocks) {
                 call->arguments.text);
 }
 
-static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
-                          long others) {
+static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
     const char *name =
         add_kernel(attend, call, arena_format(emitter->arena, ", MoecShape<%d, %d, %ld>", shape.tiles,
                                               shape.part, shape.bytes));
-    emit_launch_with(emitter, name, launch_of(emitter, others * pieces(rows, 64L * shape.tiles)),
-                     shape.bytes, call->arguments.text);
+    emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
+}
+
+static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
+                          long others) {
+    launch_as(attend, call, shape, others * pieces(rows, 64L * shape.tiles));
 }
 
 /* ---- forward ---- */
@@ -203,7 +225,8 @@ static void emit_step(const Attend *attend) {
     long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
     long parts = options->best ? 1 : parts_of(attend);
     long each = options->best ? dimension(&attend->k, 3) : parts * (dimension(&attend->v, 1) + 2);
-    Call step = call_of(attend, "attend_step"), join = call_of(attend, "attend_join");
+    bool tiles = steps_in_tiles(attend);
+    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step"), join = call_of(attend, "attend_join");
     give_attended(attend, &step);
     give_perhaps(emitter, &join, options->sink ? in->items[3] : NULL, "sink");
     give_operand(emitter, &step, out->items[0], true, "o");
@@ -213,7 +236,10 @@ static void emit_step(const Attend *attend) {
     give_operand(emitter, &step, in->items[attend_operands(options)], false, "position");
     give_scratch(attend, &step, (size_t)(rows * each), "float *", "scratch");
     give_scratch(attend, &join, (size_t)(rows * each), "const float *", "scratch");
-    launch(attend, &step, rows * parts);
+    if (tiles)
+        launch_as(attend, &step, attend_step(attend->statement), step_tasks(attend) * parts);
+    else
+        launch(attend, &step, rows * parts);
     if (!options->best) launch(attend, &join, rows);
 }
 

@@ -56,9 +56,9 @@ template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
         }
     }
 
-    /* Not unrolled: registers for what is on its way would be missing elsewhere. */
+    /* A whole block does not unroll it: registers for what is on its way would be missing elsewhere. */
     static __device__ __forceinline__ void fours(uint16_t *to, const float *from, int there) {
-#pragma unroll 1
+#pragma unroll (THREADS == 32 ? 8 : 1)
         for (int i = threadIdx.x % THREADS; i < COUNT * (P / 4); i += THREADS) {
             const int row = i / (P / 4), column = i % (P / 4) * 4;
             float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);

@@ -6,7 +6,7 @@
  *                product_stored.cuh: those of operands that lie in memory as bf16
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
- *                attention_rounded.cuh, attention_grad.cuh: the first two with tensor cores
+ *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with tensor cores
  * routing.cuh    top, pack
  *
  * Nothing here adds up in an order that depends on chance: two runs give the same bits.
@@ -23,6 +23,7 @@
 #include "attention.cuh"
 #include "attention_rounded.cuh"
 #include "attention_grad.cuh"
+#include "attention_step.cuh"
 #include "routing.cuh"
 
 #endif

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Attention on the simulated device against its meaning, forward, backward and a step: every mask, numbers of heads, widths
-# (tests/attention.moe), with one and with two tiles a warp, exact and rounded.
+# (tests/attention.moe), with one and with two tiles a warp, exact and rounded; a step at several places.
 set -eu
 check() {
     printf '%s: ' "$*"
@@ -15,3 +15,8 @@ check masks train train.precision=bf16 train.context=150 train.batch=1
 check widths train train.precision=bf16 train.context=33
 check widths train train.precision=bf16 train.context=90 train.batch=1
 check widths train train.precision=f32 train.batch=1
+for POSITION in 0 77 299; do
+    export POSITION
+    check steps decode train.precision=bf16
+done
+check steps decode train.precision=f32
