@@ -58,7 +58,7 @@ for model in dense routed; do
     make -s -C "$work/$model.train" CFLAGS="$flags"
     (cd "$work/$model.train" && ./train --help 2>&1 | head -3) >"$work/usage" || true
     checked "emitted train $model" "$work/$model.train/train" --weights "$work/$model.train/weights.bin" \
-        --data "$work/text" --steps 2
+        --data "$work/text" --steps 2 --out "$work/trained.bin"
 done
 ${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$build/libmoec.a" -lm -ljansson -o "$work/library"
 checked "library" "$work/library" generated/routed.moe generated/dense.moe
