@@ -82,7 +82,7 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
         arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
                      weight ? "true" : "false", across ? "true" : "false"),
         arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
-        "MOEC_STORED_BOUNDS", height, breadth};
+        contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS", height, breadth};
 }
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {

@@ -17,6 +17,8 @@
 
 /* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other stores. */
 #define MOEC_STORED_BOUNDS MOEC_TILE_THREADS, 2
+/* The same with two pairs of operands, which take more registers than two blocks have. */
+#define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
 /* One operand in shared memory: SIZE rows (or columns) by DEPTH terms. */
 template <int SIZE, bool ALONG> struct MoecStoredPart {
@@ -39,7 +41,7 @@ template <int SIZE, bool ALONG> struct MoecStoredPart {
     /* The lines of this thread where they lie along the sum: they stay the same from stage to stage. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
 
-    template <class Line> __device__ __forceinline__ void begin(long size, Line line) {
+    template <class Line> __device__ __forceinline__ void begin(int size, Line line) {
         if (!ALONG) return;
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
@@ -50,13 +52,13 @@ template <int SIZE, bool ALONG> struct MoecStoredPart {
 
     /* Asks for the terms from `from` on. */
     template <class Line>
-    __device__ __forceinline__ void copy(MoecBf16 *to, long size, long from, long depth, Line line) const {
+    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth, Line line) const {
         const int piece = (int)threadIdx.x % PIECES;
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             const int number = (int)threadIdx.x / PIECES + i * STEP;
             const MoecBf16 *at = NULL;
-            long left = 0;
+            int left = 0;
             if (ALONG) {
                 at = lines[ALONG ? i : 0];
                 left = at != NULL ? depth - from - piece * PIECE : 0;
@@ -66,7 +68,7 @@ template <int SIZE, bool ALONG> struct MoecStoredPart {
                 if (left > 0) at = line(from + number) + piece * PIECE;
             }
             left = left < 0 ? 0 : left > PIECE ? PIECE : left;
-            moec_copy_async(to + place(number, piece), at, (int)left * 2);
+            moec_copy_async(to + place(number, piece), at, left * 2);
         }
     }
 
@@ -126,22 +128,25 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
         const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN, column = warp % ACROSS * 32;
         const int first = (int)moec_pieces(depth, DEPTH), turns = first + (int)moec_pieces(more, DEPTH);
+        /* Registers are short: what fits in 32 bits has no more. */
+        const int height = m < ROWS ? (int)m : ROWS, breadth = n < WIDTH ? (int)n : WIDTH;
+        const int terms = (int)depth, more_terms = (int)more;
         float sum[DOWN][4][4] = {};
         Left x;
         Right y;
         const auto copy = [&](int turn, MoecBf16 *to) {
             if (turn < first) {
-                x.copy(to, m, (long)turn * DEPTH, depth, left);
-                y.copy(to + Left::ELEMENTS, n, (long)turn * DEPTH, depth, right);
+                x.copy(to, height, turn * DEPTH, terms, left);
+                y.copy(to + Left::ELEMENTS, breadth, turn * DEPTH, terms, right);
             } else if (turn < turns) {
-                if (turn == first) x.begin(m, more_left), y.begin(n, more_right);
-                x.copy(to, m, (long)(turn - first) * DEPTH, more, more_left);
-                y.copy(to + Left::ELEMENTS, n, (long)(turn - first) * DEPTH, more, more_right);
+                if (turn == first) x.begin(height, more_left), y.begin(breadth, more_right);
+                x.copy(to, height, (turn - first) * DEPTH, more_terms, more_left);
+                y.copy(to + Left::ELEMENTS, breadth, (turn - first) * DEPTH, more_terms, more_right);
             }
             moec_copy_commit();
         };
-        x.begin(m, left);
-        y.begin(n, right);
+        x.begin(height, left);
+        y.begin(breadth, right);
         for (int i = 0; i < STAGES - 1; i++) copy(i, stages[i]);
         int now = 0, next = STAGES - 1;
         for (int i = 0; i < turns; i++) {
@@ -154,7 +159,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         }
         moec_copy_wait<0>();
         moec_barrier();
-        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, m, n, store);
+        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, height, breadth, store);
         moec_barrier();
     }
 
