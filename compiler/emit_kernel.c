@@ -80,8 +80,9 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     if (*known) {
         emit_line(emitter, "%s %s %s;", name, statement->accumulate ? "+=" : "=", value);
     } else if (statement->accumulate) {
-        emit_line(emitter, "%s %s = %s + %s;", type_name(local->tensor), name,
-                  memory_text(emitter, statement->target), value);
+        /* A choice binds looser than the sum. */
+        emit_line(emitter, strchr(value, '?') ? "%s %s = %s + (%s);" : "%s %s = %s + %s;",
+                  type_name(local->tensor), name, memory_text(emitter, statement->target), value);
     } else {
         emit_line(emitter, "%s %s = %s;", type_name(local->tensor), name, value);
     }
