@@ -186,6 +186,11 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)
     return print_plan(compiler->arena, schedule);
 }
 
+void moec_for_device(MoecCompiler *compiler, MoecProgram *program)
+{
+    for_device(compiler, program, NULL);
+}
+
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone)
 {
     return emit_c(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED);

@@ -43,6 +43,8 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 /* The program as text after a pass ("elaborate", "gradient", ..., "plan"); NULL when there is no such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass);
 const char *const *moec_passes(int *count);
+/* The program as it is for a device, with what that keeps as bf16. */
+void moec_for_device(MoecCompiler *compiler, MoecProgram *program);
 /* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone);
 /* The same for a device: C text that launches kernels, and in *device the CUDA text of those kernels, which includes
