@@ -2,8 +2,9 @@
  * every output, every gradient, every state after the step, and decoding token by token against the
  * whole window.
  *
- * f32 is held to fixed limits. Where products round to bf16 the definition is evaluated a second
- * time with products that round, the choices held equal: its distance to the exact one is the
+ * f32 is held to fixed limits. Where products round to bf16 the device's program is evaluated
+ * in double precision with products that round and with what it stores as bf16, the choices held
+ * equal: its distance to the exact one is the
  * reference, the most of some equally good ways to round, and a device may be twice as far off.
  * Outputs are held to 2e-2 besides, unless rounding alone costs that; gradients are not, because
  * rounding alone can cost more where they are differences of large terms. A choice that rounding
