@@ -31,6 +31,9 @@
 enum { DEFAULT_MODELS = 300, PARTS = 2, NOISES = 6, WORKERS_MOST = 16, ATTEMPTS = 3 };
 
 static const double result_limit = 1e-5, gradient_limit = 1e-4, noise = 4 * 0x1p-24;
+/* A result that is next to nothing beside those compared together is held against this share of the largest: the gradient of
+ * a key's bias is 0 and leaves nothing but roundings of its terms. */
+static const double least_share = 1e-3;
 /* Noise that moves a result further than this has turned a choice of the largest around: nothing can be said then. */
 static const double undecided_limit = 1e-2;
 
@@ -213,7 +216,8 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
     if (!expected) return 1;
     double *wide = memory_new(sizeof *wide * (result.total + 1));
     for (size_t i = 0; i < result.count; i++) wide[result.start + i] = (double)actual[i];
-    double error = distance(wide, expected, &result), norm = norm_of(expected, &result), allowed = limit * norm;
+    double error = distance(wide, expected, &result), norm = norm_of(expected, &result),
+           allowed = limit * fmax(norm, least_share * meaning->largest);
     int good = error <= allowed;
     if (!good && isfinite(error)) {
         double moved = amplified(trial, meaning, &result, expected);
