@@ -1,13 +1,23 @@
 /* attend: how much of an attention a block of a device works on at a time, and what it rounds.
  *
- * The templates of runtime/kernels keep the results of 16 * tiles rows of a warp in registers, and in shared memory the rows
- * of four warps and two parts of the other side. What they take decides how large tiles and parts may be.
+ * The templates of runtime/kernels keep the results of 16 * tiles rows of a warp in registers, and
+ * in shared memory the rows of four warps and two parts of the other side. What they take decides
+ * how large tiles and parts may be.
  */
 #include "attend.h"
 
-/* Floats of a thread for results and scores, so that all of it stays in registers (tests/unit/test_nvrtc.c looks); bytes of
- * shared memory that every device from compute capability 8.0 on has for a block. */
-enum { MOST_KEPT = 160, MOST_SHARED = 99 * 1024, WARPS = 4, LEAST_PART = 16, MOST_PART = 64, MOST_RING = 4, WIDE = 64 };
+/* Floats of a thread for results and scores, so that all of it stays in registers
+ * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute
+ * capability 8.0 on has for a block. */
+enum {
+    MOST_KEPT = 160,
+    MOST_SHARED = 99 * 1024,
+    WARPS = 4,
+    LEAST_PART = 16,
+    MOST_PART = 64,
+    MOST_RING = 4,
+    WIDE = 64
+};
 
 static long padded(long width) {
     return (width + 15) / 16 * 16;
@@ -24,10 +34,10 @@ static long size_from_end(const Statement *statement, int operand, int back) {
 }
 
 typedef struct Need {
-    long kept;   /* widths of what a row of a warp adds up */
-    int scores;  /* products of pairs that are kept at a time */
-    long own;    /* bytes of a row */
-    long other;  /* bytes of a row of a part */
+    long kept;       /* widths of what a row of a warp adds up */
+    int scores;      /* products of pairs that are kept at a time */
+    long own;        /* bytes of a row */
+    long other;      /* bytes of a row of a part */
     int tiles, part; /* at most */
 } Need;
 
@@ -36,7 +46,8 @@ static AttendShape shape_that_fits(Need need) {
         for (int part = need.part; part >= LEAST_PART; part /= 2) {
             long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
             long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
-            if (floats <= MOST_KEPT && bytes <= MOST_SHARED) return (AttendShape){tiles, part, bytes};
+            if (floats <= MOST_KEPT && bytes <= MOST_SHARED)
+                return (AttendShape){tiles, part, bytes};
         }
     return (AttendShape){0, 0, 0};
 }
@@ -60,7 +71,8 @@ AttendShape attend_grad_query(const Statement *statement) {
 
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
-    long both = row_bytes(e) + row_bytes(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    long both = row_bytes(e) + row_bytes(c),
+         kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
     return shape_that_fits((Need){kept, 2, both, both, 1, MOST_PART / 2});
 }
 
@@ -76,7 +88,8 @@ long attend_groups(const Statement *statement) {
 AttendShape attend_step(const Statement *statement) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long wide = row_bytes(e > c ? e : c);
-    long rows = size_from_end(statement, 0, 3) * size_from_end(statement, 0, 2) / attend_groups(statement);
+    long rows =
+        size_from_end(statement, 0, 3) * size_from_end(statement, 0, 2) / attend_groups(statement);
     for (int tiles = rows > 16 ? 2 : 1; tiles > 0; tiles--)
         for (int ring = MOST_RING; ring > 1; ring--) {
             long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
@@ -88,7 +101,7 @@ AttendShape attend_step(const Statement *statement) {
 }
 
 bool attend_rounds(const Program *program, const Statement *statement) {
-    return program->rounded && attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
-           attend_grad_keys(statement, true, false).tiles &&
+    return program->rounded && attend_forward(statement).tiles &&
+           attend_grad_query(statement).tiles && attend_grad_keys(statement, true, false).tiles &&
            attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }

@@ -4,7 +4,8 @@
 
 #include "ir.h"
 
-/* Tiles of 16 rows a warp, rows of a part, bytes of shared memory; no tiles: the heads are too wide. */
+/* Tiles of 16 rows a warp, rows of a part, bytes of shared memory; no tiles: the heads are too
+ * wide. */
 typedef struct AttendShape {
     int tiles, part;
     long bytes;
@@ -19,8 +20,8 @@ AttendShape attend_step(const Statement *statement);
 /* How many sets of query heads share no key head and no value head. */
 long attend_groups(const Statement *statement);
 
-/* Whether an attention on a device multiplies by tensor cores: queries, keys, values and the gradient of the output may be
- * stored as bf16, and its results too. */
+/* Whether an attention on a device multiplies by tensor cores: queries, keys, values and the
+ * gradient of the output may be stored as bf16, and its results too. */
 bool attend_rounds(const Program *program, const Statement *statement);
 
 #endif

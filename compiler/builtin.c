@@ -1,10 +1,11 @@
 /* builtin: the functions that are neither pointwise nor layers.
  *
- *     sum[d] e   mean[d] e   max[d] e   min[d] e   logsumexp[d] e      reductions, each a statement of its own
- *     softmax[n](e)                  exp(e - max e) / sum exp(e - max e) along n, or along several indices
- *     top[n](p, k)                   1 for the k largest of p along n, ties to the lowest index, else 0
+ *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
+ *                       reductions, each a statement of its own
+ *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
+ *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0
  *     attend(q, k, v; mask, window, scale, cap, sink, documents, best)
- *     size(axis)   uniform()   normal()
+ *     size(axis)  uniform()  normal()
  */
 #include "elaborate.h"
 
@@ -13,41 +14,40 @@
 
 enum { MOST_BEST = 4096 }; /* what the kernels keep in order for one query */
 
-static Index *fresh(Elaborator *e, const Index *index)
-{
+static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
 }
 
-static bool holds(Index *const *indices, int count, const Index *index)
-{
+static bool holds(Index *const *indices, int count, const Index *index) {
     for (int i = 0; i < count; i++)
         if (indices[i] == index) return true;
     return false;
 }
 
-static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count)
-{
+static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count) {
     Value *result = value_new(e, KIND_TENSOR, value->span);
     for (int i = 0; i < value->rank; i++)
         if (!holds(indices, count, value->dims[i])) result->dims[result->rank++] = value->dims[i];
     return result;
 }
 
-/* The dimensions a hoisted statement needs: those of the value, and before them indices bound further out. */
-static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *const *reduced, int reduced_count, Index **dims)
-{
+/* The dimensions a hoisted statement needs: those of the value, and before them indices bound
+ * further out. */
+static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *const *reduced,
+                        int reduced_count, Index **dims) {
     Index *all[MAX_LOOPS];
     int found = free_indices(e, expr, all), count = 0;
     for (int i = 0; i < found && count < MAX_RANK; i++)
-        if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i])) dims[count++] = all[i];
+        if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i]))
+            dims[count++] = all[i];
     for (int i = 0; i < value->rank && count < MAX_RANK; i++)
         if (expr_uses_index(expr, value->dims[i]) && !holds(reduced, reduced_count, value->dims[i]))
             dims[count++] = value->dims[i];
     return count;
 }
 
-static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, int count, Value *value, Span span)
-{
+static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, int count,
+                    Value *value, Span span) {
     Index *dims[MAX_RANK];
     int rank = hoisted_dims(e, value, value->expr, reduced, count, dims);
     Value *defined = define(e, "hidden", dims, rank, reduction, reduced, count, value->expr, span);
@@ -59,25 +59,24 @@ static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, i
 }
 
 /* The value as a tensor over every index it depends on, so that it may be read again. */
-static Value *held(Elaborator *e, Value *value)
-{
+static Value *held(Elaborator *e, Value *value) {
     if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
     Value *result = hoist(e, REDUCE_NONE, NULL, 0, value, value->span);
     return result;
 }
 
-static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span)
-{
+static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {
     value = held(e, value);
     Value *largest = hoist(e, REDUCE_MAX, indices, count, value, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *shifted = apply_op(e, OP_SUB, value, stopped, NULL, span);
-    Value *total = hoist(e, REDUCE_SUM, indices, count, apply_op(e, OP_EXP, shifted, NULL, NULL, span), span);
+    Value *total =
+        hoist(e, REDUCE_SUM, indices, count, apply_op(e, OP_EXP, shifted, NULL, NULL, span), span);
     return apply_op(e, OP_ADD, stopped, apply_op(e, OP_LOG, total, NULL, NULL, span), NULL, span);
 }
 
-Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value, Span span)
-{
+Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
+              Span span) {
     if (value->kind != KIND_TENSOR) {
         Expr *expr = value_expr(e, value);
         if (!expr) return value_error(e, span);
@@ -88,15 +87,20 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     double all = 1, absent = 1;
     for (int i = 0; i < count; i++) {
         all *= (double)indices[i]->axis->size;
-        if (expr_uses_index(value->expr, indices[i])) used[used_count++] = indices[i];
-        else if (indices[i] == e->batch) absent *= (double)indices[i]->axis->size;
+        if (expr_uses_index(value->expr, indices[i]))
+            used[used_count++] = indices[i];
+        else if (indices[i] == e->batch)
+            absent *= (double)indices[i]->axis->size;
         else {
-            report_error(e->reports, span, "what is reduced does not depend on index '%s'", indices[i]->name);
-            report_help(e->reports, "leave '%s' out, or multiply by size(%s)", indices[i]->name, indices[i]->axis->name);
+            report_error(e->reports, span, "what is reduced does not depend on index '%s'",
+                         indices[i]->name);
+            report_help(e->reports, "leave '%s' out, or multiply by size(%s)", indices[i]->name,
+                        indices[i]->axis->name);
             return value_error(e, span);
         }
     }
-    if (!strcmp(kind, "logsumexp") && used_count == count) return logsumexp(e, indices, count, value, span);
+    if (!strcmp(kind, "logsumexp") && used_count == count)
+        return logsumexp(e, indices, count, value, span);
     bool sum = !strcmp(kind, "sum"), mean = !strcmp(kind, "mean");
     if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min")) {
         report_error(e->reports, span, "what is reduced does not depend on every index named");
@@ -109,10 +113,11 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     return apply_op(e, OP_MUL, result, value_number(e, factor, span), NULL, span);
 }
 
-static Index *along(Elaborator *e, const Node *subs, const Value *value, Span span, const char *name)
-{
+static Index *along(Elaborator *e, const Node *subs, const Value *value, Span span,
+                    const char *name) {
     if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
-        report_error(e->reports, span, "'%s' needs the index it works along: %s[n](...)", name, name);
+        report_error(e->reports, span, "'%s' needs the index it works along: %s[n](...)", name,
+                     name);
         return NULL;
     }
     const Node *sub = subs->kids[0];
@@ -125,15 +130,16 @@ static Index *along(Elaborator *e, const Node *subs, const Value *value, Span sp
 }
 
 /* The indices that softmax keeps: names of indices of the value, and axis lists. */
-static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span, Index **kept)
-{
+static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
+                        Index **kept) {
     int count = 0;
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
         if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
             for (int j = 0; j < binding->value->list.count && count < MAX_RANK; j++)
-                kept[count++] = equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+                kept[count++] = equation_canonical(
+                    e, ((Value *)binding->value->list.items[j])->axis, sub->span);
             continue;
         }
         Node one = *subs;
@@ -146,8 +152,7 @@ static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Spa
     return count ? count : along(e, subs, value, span, "softmax") != NULL;
 }
 
-static Value *softmax(Elaborator *e, const Node *node, const Node *subs)
-{
+static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     if (node->kids[1]->count != 1) {
         report_error(e->reports, node->span, "softmax[n](e) takes one argument");
         return value_error(e, node->span);
@@ -165,21 +170,23 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs)
         inner[i] = fresh(e, kept[i]);
         to[i] = expr_index(e->program, inner[i]);
     }
-    Value *again = value_tensor(e, expr_substitute(e->program, value->expr, kept, to, count), value->dims, value->rank, span);
+    Value *again = value_tensor(e, expr_substitute(e->program, value->expr, kept, to, count),
+                                value->dims, value->rank, span);
     for (int i = 0; i < again->rank; i++)
         for (int j = 0; j < count; j++)
             if (again->dims[i] == kept[j]) again->dims[i] = inner[j];
     Value *largest = hoist(e, REDUCE_MAX, inner, count, again, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
-    Value *powers = held(e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
+    Value *powers = held(
+        e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
     Value *inner_powers =
-        value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims, again->rank, span);
+        value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims,
+                     again->rank, span);
     Value *total = hoist(e, REDUCE_SUM, inner, count, inner_powers, span);
     return apply_op(e, OP_DIV, powers, total, NULL, span);
 }
 
-static Value *top(Elaborator *e, const Node *node, const Node *subs)
-{
+static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     const Node *args = node->kids[1];
     if (args->count != 2) {
         report_error(e->reports, node->span, "top[n](p, k) takes two arguments");
@@ -192,8 +199,8 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs)
     Index *index = along(e, subs, value, node->span, "top");
     if (!index) return value_error(e, node->span);
     if (k != floor(k) || k < 1 || k > (double)index->axis->size) {
-        report_error(e->reports, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld", k, index->axis->name,
-                     index->axis->size);
+        report_error(e->reports, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld",
+                     k, index->axis->name, index->axis->size);
         report_help(e->reports, "choose from 1 to %ld", index->axis->size);
         return value_error(e, node->span);
     }
@@ -220,22 +227,25 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs)
 }
 
 /* One operand of attend as a tensor of its own over [leading..., place, heads, width]. */
-static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place, const char *name)
-{
+static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place,
+                     const char *name) {
     Index *dims[MAX_RANK];
     int rank = 0;
     for (int i = 0; i < count; i++) dims[rank++] = leading[i];
     for (int i = 0; i < value->rank; i++) dims[rank++] = value->dims[i];
     Expr *expr = value->expr;
-    bool in_order = expr->kind == EXPR_READ && expr->count == rank && expr->tensor->type == TYPE_REAL;
+    bool in_order =
+        expr->kind == EXPR_READ && expr->count == rank && expr->tensor->type == TYPE_REAL;
     for (int i = 0; in_order && i < rank; i++)
         if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index != dims[i]) in_order = false;
     if (!in_order) {
         Axis *axes[MAX_RANK];
         for (int i = 0; i < rank; i++) axes[i] = dims[i]->axis;
-        Tensor *tensor = tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, value->span);
+        Tensor *tensor =
+            tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, value->span);
         Expr *target = expr_read_indices(e->program, tensor, dims);
-        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, value->span);
+        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr,
+                       value->span);
         expr = target;
     }
     if (!place) return expr;
@@ -249,18 +259,18 @@ typedef struct Given {
 } Given;
 
 /* An option that is a tensor or none. */
-static bool given_tensor(Elaborator *e, const Node *entry, Value **given)
-{
+static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
     Value *value = evaluate(e, entry->kids[0]);
-    if (value->kind == KIND_TENSOR) *given = value;
+    if (value->kind == KIND_TENSOR)
+        *given = value;
     else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
-        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s", entry->name,
-                     value_kind_text(value));
+        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s",
+                     entry->name, value_kind_text(value));
     return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
 }
 
-static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width, Given *given)
-{
+static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width,
+                           Given *given) {
     *options = (AttendOptions){.mask = MASK_CAUSAL, .scale = 1 / sqrt(width)};
     const Node *record = node->kids[2];
     bool fine = true;
@@ -270,19 +280,23 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
         Value *value;
         if (!strcmp(entry->name, "mask")) {
             value = evaluate(e, entry->kids[0]);
-            if (value->kind == KIND_WORD && !strcmp(value->word, "causal")) options->mask = MASK_CAUSAL;
-            else if (value->kind == KIND_NONE) options->mask = MASK_NONE;
-            else if (value->kind == KIND_WORD && !strcmp(value->word, "window")) options->mask = MASK_WINDOW;
+            if (value->kind == KIND_WORD && !strcmp(value->word, "causal"))
+                options->mask = MASK_CAUSAL;
+            else if (value->kind == KIND_NONE)
+                options->mask = MASK_NONE;
+            else if (value->kind == KIND_WORD && !strcmp(value->word, "window"))
+                options->mask = MASK_WINDOW;
             else if (value->kind != KIND_ERROR) {
-                report_error(e->reports, entry->kids[0]->span, "a mask is one of causal, window, none");
+                report_error(e->reports, entry->kids[0]->span,
+                             "a mask is one of causal, window, none");
                 fine = false;
             }
         } else if (!strcmp(entry->name, "sink")) {
             fine = given_tensor(e, entry, &given->sink) && fine;
         } else if (!strcmp(entry->name, "documents")) {
             fine = given_tensor(e, entry, &given->documents) && fine;
-        } else if (!strcmp(entry->name, "window") || !strcmp(entry->name, "scale") || !strcmp(entry->name, "cap") ||
-                   !strcmp(entry->name, "best")) {
+        } else if (!strcmp(entry->name, "window") || !strcmp(entry->name, "scale") ||
+                   !strcmp(entry->name, "cap") || !strcmp(entry->name, "best")) {
             fine = evaluate_number(e, entry->kids[0], entry->name, &number) && fine;
             if (entry->name[0] == 'w') options->window = (long)number;
             if (entry->name[0] == 's') options->scale = number;
@@ -290,12 +304,14 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
             if (entry->name[0] == 'b') options->best = (long)number;
         } else {
             report_error(e->reports, entry->name_span, "attend has no option '%s'", entry->name);
-            report_help(e->reports, "its options are mask, window, scale, cap, sink, documents, best");
+            report_help(e->reports,
+                        "its options are mask, window, scale, cap, sink, documents, best");
             fine = false;
         }
     }
     if (options->best < 0 || options->best > MOST_BEST) {
-        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best, (int)MOST_BEST);
+        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best,
+                     (int)MOST_BEST);
         fine = false;
     }
     if (options->mask == MASK_WINDOW && options->window < 1) {
@@ -305,8 +321,7 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
     return fine;
 }
 
-static bool check_attend(Elaborator *e, const Node *node, Value **values)
-{
+static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     static const char *const names[] = {"the query", "the key", "the value"};
     const Node *args = node->kids[1];
     if (args->count != 3) {
@@ -317,29 +332,34 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values)
         values[i] = evaluate(e, args->kids[i]);
         if (values[i]->kind == KIND_ERROR) return false;
         if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
-        report_error(e->reports, args->kids[i]->span, "%s must have three dimensions: place, heads, width", names[i]);
+        report_error(e->reports, args->kids[i]->span,
+                     "%s must have three dimensions: place, heads, width", names[i]);
         return false;
     }
     Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
     if (q->size != k->size) {
-        report_error(e->reports, args->kids[1]->span, "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size,
-                     k->name, q->size, q->name);
+        report_error(e->reports, args->kids[1]->span,
+                     "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size, k->name,
+                     q->size, q->name);
         report_help(e->reports, "queries and keys must have the same width");
         return false;
     }
     for (int i = 1; i < 3; i++) {
         Axis *heads = values[i]->dims[1]->axis, *queries = values[0]->dims[1]->axis;
         if (heads->size <= queries->size && queries->size % heads->size == 0) continue;
-        report_error(e->reports, args->kids[i]->span, "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
+        report_error(e->reports, args->kids[i]->span,
+                     "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
                      queries->size, queries->name, heads->size, names[i] + 4, heads->name);
         long below = heads->size < queries->size ? heads->size : queries->size;
         while (queries->size % below) below--;
-        report_help(e->reports, "the number of query heads must be a multiple: %ld would do", below);
+        report_help(e->reports, "the number of query heads must be a multiple: %ld would do",
+                    below);
         return false;
     }
     for (int i = 1; i < 3; i++)
         if (values[i]->dims[0]->axis->size != values[0]->dims[0]->axis->size) {
-            report_error(e->reports, args->kids[i]->span, "%s runs over axis '%s', the query over axis '%s'", names[i],
+            report_error(e->reports, args->kids[i]->span,
+                         "%s runs over axis '%s', the query over axis '%s'", names[i],
                          values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
             return false;
         }
@@ -347,16 +367,15 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values)
 }
 
 /* A number for each place of the queries. */
-static bool check_documents(Elaborator *e, const Value *documents, const Index *place)
-{
+static bool check_documents(Elaborator *e, const Value *documents, const Index *place) {
     if (!documents || (documents->rank == 1 && documents->dims[0] == place)) return true;
-    report_error(e->reports, documents->span, "'documents' must have one dimension, the places of the query: axis '%s'",
+    report_error(e->reports, documents->span,
+                 "'documents' must have one dimension, the places of the query: axis '%s'",
                  place->axis->name);
     return false;
 }
 
-static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading)
-{
+static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading) {
     int count = 0;
     for (int a = 0; a < e->frame->ambient_count; a++) {
         bool used = false;
@@ -367,20 +386,21 @@ static int leading_indices(Elaborator *e, Value **values, int value_count, Index
     return count;
 }
 
-static Value *attend(Elaborator *e, const Node *node)
-{
+static Value *attend(Elaborator *e, const Node *node) {
     Value *v[4];
     if (!check_attend(e, node, v)) return value_error(e, node->span);
     AttendOptions options;
     Given given = {0};
-    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given)) return value_error(e, node->span);
+    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given))
+        return value_error(e, node->span);
     if (!check_documents(e, given.documents, v[0]->dims[0])) return value_error(e, node->span);
     v[3] = given.documents;
     options.documents = given.documents != NULL;
     Index *leading[MAX_RANK];
     int count = leading_indices(e, v, 3 + options.documents, leading);
     Index *place = fresh(e, v[0]->dims[0]);
-    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"), operand(e, v[1], leading, count, place, "key"),
+    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
+                       operand(e, v[1], leading, count, place, "key"),
                        operand(e, v[2], leading, count, place, "value"), NULL, NULL};
     if (given.sink) {
         Value *logit = materialise(e, "sink", given.sink);
@@ -397,11 +417,13 @@ static Value *attend(Elaborator *e, const Node *node)
     out[rank++] = v[2]->dims[2];
     for (int i = 0; i < rank; i++) axes[i] = out[i]->axis;
     Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
-    Tensor *lse = tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
+    Tensor *lse =
+        tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
     Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, node->span);
     for (int i = 0; i < 5; i++)
         if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
-    Expr *read = expr_read_indices(e->program, o, out), *normaliser = expr_read_indices(e->program, lse, out);
+    Expr *read = expr_read_indices(e->program, o, out),
+         *normaliser = expr_read_indices(e->program, lse, out);
     list_push(e->arena, &statement->outputs, read);
     list_push(e->arena, &statement->outputs, normaliser);
     statement->attention = options;
@@ -410,8 +432,7 @@ static Value *attend(Elaborator *e, const Node *node)
     return result;
 }
 
-static Value *size(Elaborator *e, const Node *node)
-{
+static Value *size(Elaborator *e, const Node *node) {
     const Node *args = node->kids[1];
     double product = 1;
     for (int i = 0; i < args->count; i++) {
@@ -432,10 +453,10 @@ static Value *size(Elaborator *e, const Node *node)
 }
 
 /* The row-major number of the element on the left: turn, mapped indices, then the left side. */
-static Value *random_number(Elaborator *e, const Node *node, OpCode op)
-{
+static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     if (!e->equation || !e->equation->has_left) {
-        report_error(e->reports, node->span, "random numbers are drawn in an equation with subscripts on the left");
+        report_error(e->reports, node->span,
+                     "random numbers are drawn in an equation with subscripts on the left");
         return value_error(e, node->span);
     }
     Expr *place = expr_number(e->program, 0);
@@ -446,19 +467,20 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op)
     for (int i = 0; i < e->equation->left_count; i++) order[count++] = e->equation->left[i];
     for (int i = 0; i < count; i++) {
         if (!order[i]->axis) {
-            report_error(e->reports, node->span, "nothing tells which axis index '%s' runs over", order[i]->name);
+            report_error(e->reports, node->span, "nothing tells which axis index '%s' runs over",
+                         order[i]->name);
             return value_error(e, node->span);
         }
-        place = expr_apply(e->program, OP_MUL, place, expr_number(e->program, (double)order[i]->axis->size), NULL);
+        place = expr_apply(e->program, OP_MUL, place,
+                           expr_number(e->program, (double)order[i]->axis->size), NULL);
         place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, order[i]), NULL);
     }
     Expr *number = expr_number(e->program, ++e->random_places);
-    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), e->equation->left, e->equation->left_count,
-                        node->span);
+    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), e->equation->left,
+                        e->equation->left_count, node->span);
 }
 
-Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs)
-{
+Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
     if (!strcmp(name, "size")) return size(e, node);
     bool tensor = !strcmp(name, "softmax") || !strcmp(name, "top") || !strcmp(name, "attend");
     if (tensor && !e->equation) {
@@ -468,7 +490,8 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
     if (!strcmp(name, "softmax")) return softmax(e, node, subs);
     if (!strcmp(name, "top")) return top(e, node, subs);
     if (!strcmp(name, "attend")) return attend(e, node);
-    if (!strcmp(name, "uniform") && !node->kids[1]->count) return random_number(e, node, OP_UNIFORM);
+    if (!strcmp(name, "uniform") && !node->kids[1]->count)
+        return random_number(e, node, OP_UNIFORM);
     if (!strcmp(name, "normal") && !node->kids[1]->count) return random_number(e, node, OP_NORMAL);
     const Node *args = node->kids[1];
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
@@ -476,8 +499,8 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
     if (op < 0 || op == OP_UNIFORM || op == OP_NORMAL || !word) {
         for (int arity = 1; word && arity <= 3; arity++)
             if (op_find(name, arity) >= 0 && arity != args->count) {
-                report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name, arity,
-                             arity == 1 ? "" : "s", args->count);
+                report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name,
+                             arity, arity == 1 ? "" : "s", args->count);
                 return value_error(e, node->span);
             }
         return NULL;

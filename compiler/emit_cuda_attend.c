@@ -16,8 +16,15 @@
 /* Threads of a block, as the templates want them. */
 enum { THREADS = 128 };
 /* Queries or keys of a block of the exact templates at least. */
-enum { LEAST_PLACES = 8, MOST_GRID = 1 << 20, MOST_PARTS = 64, MOST_TASKS = 4096,
-       STEP_BLOCKS = 384, STEP_PARTS = 128, STEP_KEYS = 64 /* keys of a part at least */ };
+enum {
+    LEAST_PLACES = 8,
+    MOST_GRID = 1 << 20,
+    MOST_PARTS = 64,
+    MOST_TASKS = 4096,
+    STEP_BLOCKS = 384,
+    STEP_PARTS = 128,
+    STEP_KEYS = 64 /* keys of a part at least */
+};
 
 /* One attention on its way. */
 typedef struct Attend {
@@ -56,7 +63,8 @@ static long leading(const Shape *shape, int own) {
 
 /* Blocks of a step in tiles for each part of the keys. */
 static long step_tasks(const Attend *attend) {
-    long groups = attend_groups(attend->statement), rows = 16L * attend_step(attend->statement).tiles;
+    long groups = attend_groups(attend->statement),
+         rows = 16L * attend_step(attend->statement).tiles;
     long heads = dimension(&attend->q, 2) / groups;
     return attend->batch * groups * pieces(heads * dimension(&attend->q, 3), rows);
 }
@@ -64,7 +72,8 @@ static long step_tasks(const Attend *attend) {
 /* In how many parts the keys of a step are read: enough for all of a device. */
 static long parts_of(const Attend *attend) {
     if (steps_in_tiles(attend)) {
-        long parts = STEP_BLOCKS / step_tasks(attend), most = pieces(dimension(&attend->k, 3), STEP_KEYS);
+        long parts = STEP_BLOCKS / step_tasks(attend),
+             most = pieces(dimension(&attend->k, 3), STEP_KEYS);
         most = most < STEP_PARTS ? most : STEP_PARTS;
         return parts < 1 ? 1 : parts < most ? parts : most;
     }
@@ -141,8 +150,7 @@ static void give_attended(const Attend *attend, Call *call) {
     static const char *const names[] = {"q", "k", "v"};
     const AttendOptions *options = &attend->statement->attention;
     const List *in = &attend->statement->inputs;
-    for (int i = 0; i < 3; i++)
-        give_operand(attend->emitter, call, in->items[i], false, names[i]);
+    for (int i = 0; i < 3; i++) give_operand(attend->emitter, call, in->items[i], false, names[i]);
     give_perhaps(attend->emitter, call, options->sink ? in->items[3] : NULL, "sink");
     give_perhaps(attend->emitter, call,
                  options->documents ? in->items[attend_document(options)] : NULL, "documents");
@@ -177,9 +185,9 @@ static void launch(const Attend *attend, const Call *call, long blocks) {
 
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
-    const char *name =
-        add_kernel(attend, call, arena_format(emitter->arena, ", MoecShape<%d, %d, %ld>", shape.tiles,
-                                              shape.part, shape.bytes));
+    const char *name = add_kernel(attend, call,
+                                  arena_format(emitter->arena, ", MoecShape<%d, %d, %ld>",
+                                               shape.tiles, shape.part, shape.bytes));
     emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
 }
 
@@ -194,8 +202,9 @@ static void launch_shaped(const Attend *attend, const Call *call, AttendShape sh
 static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
-    const char *store = arena_format(emitter->arena, "MoecPlainRows<%s>{o, %ld}", type_name(o->tensor),
-                                     dimension(&attend->q, 2) * dimension(&attend->v, 1));
+    const char *store =
+        arena_format(emitter->arena, "MoecPlainRows<%s>{o, %ld}", type_name(o->tensor),
+                     dimension(&attend->q, 2) * dimension(&attend->v, 1));
     give_as(call, pointer_type(emitter, o, true), "o", store, pointer_text(emitter, o));
 }
 
@@ -226,7 +235,8 @@ static void emit_step(const Attend *attend) {
     long parts = options->best ? 1 : parts_of(attend);
     long each = options->best ? dimension(&attend->k, 3) : parts * (dimension(&attend->v, 1) + 2);
     bool tiles = steps_in_tiles(attend);
-    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step"), join = call_of(attend, "attend_join");
+    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step"),
+         join = call_of(attend, "attend_join");
     give_attended(attend, &step);
     give_perhaps(emitter, &join, options->sink ? in->items[3] : NULL, "sink");
     give_operand(emitter, &step, out->items[0], true, "o");
@@ -251,8 +261,8 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     Emitter *emitter = attend->emitter;
     const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
     int own = attend_operands(&attend->statement->attention);
-    const char *full = attend->rounds && first < 3 ? arena_format(emitter->arena, "%s_rounded", name)
-                                                   : name;
+    const char *full =
+        attend->rounds && first < 3 ? arena_format(emitter->arena, "%s_rounded", name) : name;
     Call call = call_of(attend, full);
     give_attended(attend, &call);
     give_operand(emitter, &call, in->items[own], false, "o");
@@ -307,7 +317,8 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement) {
                      .k = shape_of(in->items[1]),
                      .v = shape_of(in->items[2]),
                      .rounds = attend_rounds(emitter->program, statement)};
-    attend.options = arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
+    attend.options =
+        arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
     attend.batch = leading(&attend.q, 3);
     add_options(&attend);
     count_attend(emitter, statement);

@@ -81,7 +81,8 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Product *product = &contraction->product;
     if (contraction->second) emit_equation(emitter, contraction->second->statement);
     emit_equation(emitter, unit->statement);
-    double depth = (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+    double depth =
+        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
     double flops = 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
     if (contraction->kind != CONTRACTION_PRODUCT) {
         emitter->target->grouped(emitter, contraction, unit->epilogue);

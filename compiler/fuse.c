@@ -37,7 +37,8 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
     const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
     const Contraction *second = unit->contraction ? unit->contraction->second : NULL;
     if (unit->kind == UNIT_REPEAT) return true;
-    if (second && statements_meet(fusion->program->arena, second->statement, statement)) return true;
+    if (second && statements_meet(fusion->program->arena, second->statement, statement))
+        return true;
     if (!kernel) return statements_meet(fusion->program->arena, unit->statement, statement);
     for (int i = 0; i < kernel->members.count; i++) {
         const Member *member = kernel->members.items[i];
@@ -147,8 +148,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
     if (statement->kind == STATEMENT_CALL) {
         unit_new(fusion, units, UNIT_CALL, statement);
     } else if (statement->kind == STATEMENT_REPEAT) {
-        add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body,
-                  &statement->body);
+        add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
     } else if (product) {
         if (product->second) statement = as_one(fusion, statement, product);
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
@@ -183,8 +183,7 @@ static void note_units(Fusion *fusion, const List *units) {
             note_users(fusion, unit->statement, NULL);
             if (unit->contraction && unit->contraction->second)
                 note_users(fusion, unit->contraction->second->statement, NULL);
-        }
-        else
+        } else
             for (int j = 0; j < kernel->members.count; j++)
                 note_users(fusion, ((Member *)kernel->members.items[j])->statement, kernel);
     }

@@ -69,7 +69,8 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
 }
 
 /* On a device a scatter goes by the lists of its rows. */
-static void touch_member(Planning *planning, const Kernel *kernel, const Member *member, Touch base) {
+static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
+                         Touch base) {
     const Program *program = planning->schedule->program;
     const Relation *relation = program->device ? listed_rows(program, member->statement) : NULL;
     touch_statement(planning, member->statement, kernel, base);
@@ -267,7 +268,8 @@ static void assign(Schedule *schedule, Arena *arena) {
     }
     for (int i = 0; i < total; i++) {
         Place *place = &schedule->places[i];
-        if (place->bytes) place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
+        if (place->bytes)
+            place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
     }
 }
 
@@ -289,7 +291,8 @@ void plan(Schedule *schedule) {
         place->slots = !place->cleared && is_carried(tensor, touches);
         long elements = tensor_elements(tensor);
         if (place->slots) elements = elements / tensor->axes[0]->size * 2;
-        place->bytes = ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        place->bytes =
+            ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
     takeover(schedule);
     assign(schedule, program->arena);
