@@ -340,16 +340,22 @@ static inline void sim_mma_bf16(float *d, const unsigned *a, const unsigned *b, 
     SimOperands own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const SimLanes *lanes = sim_exchange(0xffffffffu, &own, sizeof own, 0, file, line);
     int group = sim_place->lane / 4, place = sim_place->lane % 4;
+    SimOperands row[4], even[4], odd[4];
     for (int i = 0; i < 4; i++) {
-        int row = group, column = place * 2 + i % 2;
-        float sum = d[i];
-        for (int k = 0; k < 16; k++) {
-            int part = k / 8 * 2 + i / 2;
-            SimOperands left = sim_take<SimOperands>(lanes, row * 4 + k % 8 / 2);
-            SimOperands right = sim_take<SimOperands>(lanes, column * 4 + k % 8 / 2);
-            sum = fmaf(sim_half_of(left.a[part], k % 2), sim_half_of(right.b[k / 8], k % 2), sum);
-        }
-        d[i] = sum;
+        row[i] = sim_take<SimOperands>(lanes, group * 4 + i);
+        even[i] = sim_take<SimOperands>(lanes, place * 8 + i);
+        odd[i] = sim_take<SimOperands>(lanes, place * 8 + 4 + i);
+    }
+    for (int k = 0; k < 16; k++) {
+        int half = k / 8, pair = k % 8 / 2, high = k % 2;
+        float upper = sim_half_of(row[pair].a[half * 2], high),
+              lower = sim_half_of(row[pair].a[half * 2 + 1], high),
+              first = sim_half_of(even[pair].b[half], high),
+              second = sim_half_of(odd[pair].b[half], high);
+        d[0] = fmaf(upper, first, d[0]);
+        d[1] = fmaf(upper, second, d[1]);
+        d[2] = fmaf(lower, first, d[2]);
+        d[3] = fmaf(lower, second, d[3]);
     }
 }
 
