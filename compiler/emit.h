@@ -21,6 +21,8 @@ typedef struct EmitTarget {
     /* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     void (*call)(Emitter *emitter, const Statement *statement);
+    /* A dense product; number: its number in the table, as C text. */
+    void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
     /* epilogue: see ScheduleUnit. */
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 } EmitTarget;
@@ -105,6 +107,7 @@ bool is_computed(const Expr *sub);
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
 void emit_call(Emitter *emitter, const Statement *statement);
+void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* Makes the kernel the one that is being written. */
 /* No other tensor that the kernel uses lies in the same memory. */
@@ -210,6 +213,7 @@ void emit_table(Module *module, Text *text, const char *model);
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
 void emit_cuda_call(Emitter *emitter, const Statement *statement);
 void emit_cuda_attend(Emitter *emitter, const Statement *statement);
+void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
  * calls the template needs for it, with the arguments of its launch. A template of another operation hands over the row

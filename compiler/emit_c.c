@@ -68,7 +68,8 @@ Module *emit_module(Arena *arena, Program *const *programs, int count, const Emi
     return module;
 }
 
-const EmitTarget target_c = {.kernel = emit_kernel, .call = emit_call, .grouped = emit_grouped};
+const EmitTarget target_c = {
+    .kernel = emit_kernel, .call = emit_call, .product = emit_dense, .grouped = emit_grouped};
 
 char *emit_c(Arena *arena, Program *const *programs, int count, Target target) {
     Text text = {.arena = arena};

@@ -11,7 +11,7 @@
 #include <string.h>
 
 const EmitTarget target_cuda = {
-    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .grouped = emit_cuda_grouped};
+    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense, .grouped = emit_cuda_grouped};
 
 /* The numbers of the kernels, and their names by number. */
 static void add_kernels(Text *text, const List *kernels) {
@@ -50,18 +50,12 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
     Module *module = emit_module(arena, programs, count, &target_cuda);
-    list_push(arena, &module->device_kernels, "moec_product_exact");
-    list_push(arena, &module->device_kernels, "moec_product_rounded");
-    list_push(arena, &module->device_kernels, "moec_product_bf16");
-    list_push(arena, &module->device_kernels, "moec_product_bf16_to_bf16");
     module->rounded = has_rounded(programs, count);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
-    text_add(&text, "#define moec_product(run, index, product, a, b, c) \\\n"
-                    "    moec_product_or(run, moec_product_exact, index, product, a, b, c)\n\n");
     text_add_bytes(&text, module->functions.text, module->functions.length);
     if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? programs[0]->name : "");

@@ -1,5 +1,5 @@
-/* emit_cuda_products: products over packed rows as launches of the templates in
- * runtime/kernels/product.cuh, with what their stores compute.
+/* emit_cuda_products: products as launches of the templates in runtime/kernels/product.cuh; those
+ * over packed rows with what their stores compute.
  *
  *     (* a[r,f] = sum[d] x[r,d] * up[n[r],d,f]
  *        h[r,f] = silu(g[r,f]) * a[r,f] *)
@@ -63,7 +63,7 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
     return functor;
 }
 
-/* ---- products over packed rows ---- */
+/* ---- tiles ---- */
 
 /* The template of a tile: its text, a part of the name of a kernel, its size. */
 typedef struct Tile {
@@ -85,13 +85,77 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
         contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS", height, breadth};
 }
 
+static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64};
+static const Tile rounded_tile = {"MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128};
+
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
-    if (!contraction->product.rounded)
-        return (Tile){"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64};
+    if (!contraction->product.rounded) return exact_tile;
     if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
         return stored_tile(emitter, contraction);
-    return (Tile){"MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128};
+    return rounded_tile;
 }
+
+/* ---- dense products ---- */
+
+/* Every line of the operand of a dense product begins at a multiple of 16 bytes; across: the stride
+ * between its lines. */
+static bool begins_in_pieces(const Contraction *contraction, const Expr *read, long across,
+                             const long batch[2]) {
+    enum { PIECE = 8 };
+    return lies_in_pieces(read) && !contraction->outer_count && across % PIECE == 0 &&
+           batch[0] % PIECE == 0 && batch[1] % PIECE == 0;
+}
+
+static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool along[2] = {product->a_k == 1, product->b_k == 1};
+    if (!product->rounded) return exact_tile;
+    if (!begins_in_pieces(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
+                          product->a_batch) ||
+        !begins_in_pieces(contraction, contraction->b, along[1] ? product->b_n : product->b_k,
+                          product->b_batch))
+        return rounded_tile;
+    long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    return (Tile){arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
+                               along[0] ? "true" : "false", along[1] ? "true" : "false"),
+                  arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
+                               along[0] ? "" : "_down", along[1] ? "_across" : ""),
+                  "MOEC_STORED_BOUNDS", height, breadth};
+}
+
+/* The kernel of all dense products of one sort, for hosts that have none. */
+static const char *dense_kernel(Emitter *emitter, const Contraction *contraction,
+                                const Tile *tile) {
+    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
+                                contraction->c->tensor};
+    Text name = {.arena = emitter->arena};
+    text_add(&name, "dense_%s", tile->name);
+    for (int i = 0; i < 3; i++)
+        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
+    int count = emitter->device_kernels->count;
+    device_kernel(emitter, name.text);
+    if (emitter->device_kernels->count == count) return name.text;
+    text_add(&emitter->functions,
+             "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
+             "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
+             "{\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
+             tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
+             type_name(tensors[2]), tile->text);
+    return name.text;
+}
+
+void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+    const Product *product = &contraction->product;
+    const Tile tile = dense_tile(emitter, contraction);
+    long tiles = pieces(product->m, tile.height) * pieces(product->n, tile.breadth) *
+                 product->batch[0] * product->batch[1];
+    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
+              number, number, pointer_text(emitter, contraction->a),
+              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c), "NULL",
+              dense_kernel(emitter, contraction, &tile), tiles < MOST_GRID ? tiles : MOST_GRID);
+}
+
+/* ---- products over packed rows ---- */
 
 /* A kernel that calls a template with `store`. */
 static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,

@@ -30,21 +30,22 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
               place);
 }
 
-static void emit_product(Emitter *emitter, const Contraction *contraction) {
+static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
-    const char *a = pointer_text(emitter, contraction->a),
-               *b = pointer_text(emitter, contraction->b);
-    const char *c = pointer_text(emitter, contraction->c);
-    int number = add_product(emitter, product, product->accumulate);
-    if (!first) {
-        emit_line(emitter, "moec_product(run, %d, &moec_products[%d], %s, %s, %s);", number, number,
-                  a, b, c);
-        return;
-    }
-    int adding = add_product(emitter, product, true);
-    emit_line(emitter, "moec_product(run, %s ? %d : %d, &moec_products[%s ? %d : %d], %s, %s, %s);",
-              first, number, adding, first, number, adding, a, b, c);
+    const char *number =
+        arena_format(emitter->arena, "%d", add_product(emitter, product, product->accumulate));
+    if (first)
+        number = arena_format(emitter->arena, "%s ? %s : %d", first, number,
+                              add_product(emitter, product, true));
+    emitter->target->product(emitter, contraction, number);
+}
+
+/* The processor's own product, or that of the host. */
+void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
+              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b),
+              pointer_text(emitter, contraction->c));
 }
 
 /* A processor has no epilogues: its result stays in the cache. */
@@ -97,7 +98,7 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
                       name, i < contraction->outer_count - 1 ? "" : " {");
         }
         emitter->indent += contraction->outer_count > 0;
-        emit_product(emitter, contraction);
+        add_dense(emitter, contraction);
         emitter->indent -= contraction->outer_count > 0;
         if (contraction->outer_count) emit_line(emitter, "}");
         emitter->binding_count = bindings;

@@ -76,6 +76,12 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
     }
 }
 
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(MoecProduct product, MoecEpilogue epilogue,
+        const float *a, const float *b, float *c)
+{
+    moec_dense<MoecTileExact>(product, epilogue, a, b, c);
+}
+
 /* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
@@ -1127,6 +1133,7 @@ extern "C" {
 extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_0,
     (const void *)kernel_train_1,
+    (const void *)dense_exact,
     (const void *)kernel_train_2,
     (const void *)attend_train_3,
     (const void *)kernel_train_4,
@@ -1164,9 +1171,5 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_26,
     (const void *)kernel_train_27,
     (const void *)update_step,
-    (const void *)moec_product_exact,
-    (const void *)moec_product_rounded,
-    (const void *)moec_product_bf16,
-    (const void *)moec_product_bf16_to_bf16,
 };
 }

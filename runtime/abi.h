@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 3, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 4, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -67,15 +67,33 @@ typedef struct MoecProduct {
     int accumulate;
     int rounded; /* on a device: a and b are rounded to bf16, sums stay f32 */
     MoecType a_type, b_type, c_type;
+    /* On a device, where nothing is batched: what else is done before a result is stored, a sum of MoecEnding, in this order.
+     * c then is what comes out of it; nothing accumulates. */
+    int endings;
+    long add_m, kept_m; /* strides of the rows of what is added and of what is kept */
 } MoecProduct;
+
+typedef enum MoecEnding {
+    MOEC_ADD = 1,  /* add[m,n], of the type of c, goes to the sum */
+    MOEC_BIAS = 2, /* bias[n], of the type of c, too */
+    MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
+    MOEC_GELU = 8  /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+} MoecEnding;
+
+/* The operands of endings; NULL where there is none. */
+typedef struct MoecEpilogue {
+    const void *add, *bias;
+    void *kept;
+} MoecEpilogue;
 
 typedef struct MoecRun MoecRun;
 
 /* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
 typedef struct MoecHost {
     void *self;
-    /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself */
-    int (*product)(void *self, int index, const void *a, const void *b, void *c);
+    /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself. epilogue: NULL when the
+     * product has no endings */
+    int (*product)(void *self, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue);
     /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes` zeros */
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments);

@@ -23,7 +23,7 @@ static double trial_seconds(const Trial *trial, double patience) {
         double start = seconds_now();
         if (!trial->library)
             moec_multiply(&trial->product, trial->a, trial->b, trial->c);
-        else if (products_run(trial->library, 0, trial->a, trial->b, trial->c) != 0)
+        else if (products_run(trial->library, 0, trial->a, trial->b, trial->c, NULL) != 0)
             return -1;
         double seconds = seconds_now() - start;
         if (best < 0 || seconds < best) best = seconds;

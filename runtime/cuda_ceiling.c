@@ -17,7 +17,7 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
         double began = seconds_now();
         for (int turn = 0; turn < TURNS; turn++)
             if (cuda_products_run(products, 0, block, block + matrix,
-                                  (float *)(uintptr_t)(block + 2 * matrix)))
+                                  (float *)(uintptr_t)(block + 2 * matrix), NULL))
                 return NAN;
         if (device->library->driver.stream_wait(device->stream)) return NAN;
         double seconds = (seconds_now() - began) / TURNS;

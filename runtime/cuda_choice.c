@@ -16,15 +16,29 @@ enum { CANDIDATES = 8, TRIES = 3, MOST_RUNS = 20, VERSION_PARTS = 3 };
 /* What one measurement shall take: longer than the clock and the launches make it uncertain. */
 static const double LEAST_SECONDS = 3e-4;
 
+bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                 const BlasOperands *operands) {
+    const CudaBlas *blas = work->blas;
+    const void *bias = (const void *)(uintptr_t)operands->bias;
+    const void *kept = (const void *)(uintptr_t)operands->kept;
+    return (!(product->endings & MOEC_BIAS) ||
+            !blas->product_set(task->product, BLAS_BIAS_POINTER, &bias, sizeof bias)) &&
+           (!(product->endings & MOEC_KEEP) ||
+            !blas->product_set(task->product, BLAS_KEPT_POINTER, &kept, sizeof kept));
+}
+
 bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
-                   const MoecProduct *product, CudaPointer a, CudaPointer b, CudaPointer c) {
-    const float one = 1, start = product->accumulate ? 1 : 0;
+                   const MoecProduct *product, const BlasOperands *operands) {
+    const bool adds = product->endings & MOEC_ADD;
+    const float one = 1, start = adds || product->accumulate ? 1 : 0;
+    if (!cuda_ending(work, task, product, operands)) return false;
     for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
-        CudaPointer result = c + turn * task->c_turn;
-        if (work->blas->run(work->handle, task->product, &one, b + turn * task->b_turn, task->left,
-                            a + turn * task->a_turn, task->right, &start, result, task->result,
-                            result, task->result, choice->algorithm, work->workspace,
-                            BLAS_WORKSPACE, work->device->stream))
+        CudaPointer result = operands->c + turn * task->c_turn;
+        if (work->blas->run(work->handle, task->product, &one, operands->b + turn * task->b_turn,
+                            task->left, operands->a + turn * task->a_turn, task->right, &start,
+                            adds ? operands->add : result, task->added, result, task->result,
+                            choice->algorithm, work->workspace, BLAS_WORKSPACE,
+                            work->device->stream))
             return false;
     }
     return true;
@@ -38,11 +52,12 @@ static char *describe(const BlasWork *work, const MoecProduct *p, int alignment)
     for (int i = 0; i < VERSION_PARTS; i++) work->blas->property(i, &version[i]);
     return memory_format(
         "%s; cuBLASLt %d.%d.%d; %d bytes; %ld %ld %ld; %ld %ld %ld %ld %ld; %ld %ld; "
-        "%ld %ld; %ld %ld; %ld %ld; %d %d %d %d %d\n",
+        "%ld %ld; %ld %ld; %ld %ld; %d %d %d %d %d; %d %ld %ld\n",
         work->device->base.name, version[0], version[1], version[2], alignment, p->m, p->n, p->k,
         p->a_m, p->a_k, p->b_k, p->b_n, p->c_m, p->batch[0], p->batch[1], p->a_batch[0],
         p->a_batch[1], p->b_batch[0], p->b_batch[1], p->c_batch[0], p->c_batch[1], p->accumulate,
-        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type);
+        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type, p->endings, p->add_m,
+        p->kept_m);
 }
 
 /* Where it is kept, or NULL. */
@@ -59,7 +74,7 @@ static char *kept_path(const BlasWork *work, const char *text) {
 /* The library says whether it still knows the algorithm. */
 static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
     BlasChoice checked = {.status = 0};
-    if (work->blas->check(work->handle, task->product, task->left, task->right, task->result,
+    if (work->blas->check(work->handle, task->product, task->left, task->right, task->added,
                           task->result, choice->algorithm, &checked) ||
         checked.workspace > BLAS_WORKSPACE)
         return false;
@@ -98,9 +113,7 @@ static double time_runs(const BlasWork *work, const BlasTask *task, const BlasCh
     const CudaDriver *driver = &work->device->library->driver;
     double began = seconds_now();
     for (int i = 0; i < runs; i++)
-        if (!cuda_multiply(work, task, choice, product, work->operands[0], work->operands[1],
-                           work->operands[2]))
-            return INFINITY;
+        if (!cuda_multiply(work, task, choice, product, &work->operands)) return INFINITY;
     if (driver->stream_wait(work->device->stream)) return INFINITY;
     return (seconds_now() - began) / runs;
 }
@@ -120,8 +133,8 @@ static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct 
                         BlasChoice *choice) {
     BlasChoice choices[CANDIDATES];
     int found = 0, best = 0;
-    bool trying = work->operands[0] != 0;
-    if (work->blas->choose(work->handle, task->product, task->left, task->right, task->result,
+    bool trying = work->operands.a != 0;
+    if (work->blas->choose(work->handle, task->product, task->left, task->right, task->added,
                            task->result, work->preference, trying ? CANDIDATES : 1, choices,
                            &found) ||
         found < 1)
@@ -144,7 +157,7 @@ bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *produc
     char *text = describe(work, product, alignment), *path = kept_path(work, text);
     bool found = read_kept(work, task, path, text, choice);
     bool good = found || choose_anew(work, task, product, choice);
-    if (good && !found && work->operands[0]) write_kept(path, text, choice);
+    if (good && !found && work->operands.a) write_kept(path, text, choice);
     work->found += found;
     free(text);
     free(path);

@@ -118,16 +118,19 @@ typedef struct ProductWork {
     int index;
     const void *a, *b;
     void *c;
+    const MoecEpilogue *epilogue;
 } ProductWork;
 
 static int work_product(void *data) {
     const ProductWork *work = data;
-    return cuda_products_run(work->engine->products, work->index, work->a, work->b, work->c);
+    return cuda_products_run(work->engine->products, work->index, work->a, work->b, work->c,
+                             work->epilogue);
 }
 
-static int lend_product(void *self, int index, const void *a, const void *b, void *c) {
+static int lend_product(void *self, int index, const void *a, const void *b, void *c,
+                        const MoecEpilogue *epilogue) {
     CudaEngine *engine = self;
-    ProductWork work = {engine, index, a, b, c};
+    ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
     if (!engine->profile) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];

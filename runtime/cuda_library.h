@@ -47,6 +47,14 @@ enum {
     BLAS_BF16 = 14,
     BLAS_TRANSPOSE_A = 3,
     BLAS_TRANSPOSE_B = 4,
+    BLAS_EPILOGUE = 7,
+    BLAS_BIAS_POINTER = 8,
+    BLAS_KEPT_POINTER = 11,
+    BLAS_KEPT_LEADING = 12,
+    BLAS_EPILOGUE_NONE = 1, /* the others are sums of what they do */
+    BLAS_EPILOGUE_BIAS = 4,
+    BLAS_EPILOGUE_GELU = 32, /* its tanh approximation */
+    BLAS_EPILOGUE_KEEP = 128,
     BLAS_LAYOUT_BATCH = 5,
     BLAS_LAYOUT_BATCH_STRIDE = 6,
     BLAS_PREFERENCE_WORKSPACE = 1,

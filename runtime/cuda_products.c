@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The library counts in columns, we in rows: it is asked for c' = b' a', whose memory is that of c
  * = a b. */
@@ -67,6 +68,19 @@ static bool make_product(const CudaBlas *blas, BlasTask *task, const Side *left,
                               sizeof transpose_right);
 }
 
+/* What is done before a result is stored; what is added has the place of c. */
+static bool make_endings(const CudaBlas *blas, BlasTask *task, const MoecProduct *product) {
+    const int endings = product->endings;
+    const int64_t leading = product->kept_m;
+    const uint32_t epilogue = (endings & MOEC_BIAS ? BLAS_EPILOGUE_BIAS : 0u) |
+                              (endings & MOEC_GELU ? BLAS_EPILOGUE_GELU : 0u) |
+                              (endings & MOEC_KEEP ? BLAS_EPILOGUE_KEEP : 0u);
+    return !epilogue ||
+           (!blas->product_set(task->product, BLAS_EPILOGUE, &epilogue, sizeof epilogue) &&
+            (!(endings & MOEC_KEEP) ||
+             !blas->product_set(task->product, BLAS_KEPT_LEADING, &leading, sizeof leading)));
+}
+
 static bool prefer(const BlasWork *work, int alignment) {
     static const int names[] = {BLAS_PREFERENCE_ALIGNMENT_A, BLAS_PREFERENCE_ALIGNMENT_B,
                                 BLAS_PREFERENCE_ALIGNMENT_C, BLAS_PREFERENCE_ALIGNMENT_D};
@@ -84,13 +98,20 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
     int batch = (int)product->batch[inner];
     Side left = side_of(product->b_type, product->k, product->n, product->b_k, product->b_n);
     Side right = side_of(product->a_type, product->m, product->k, product->a_m, product->a_k);
-    Side result = side_of(product->c_type, product->m, product->n, product->c_m, 1);
+    Side result = side_of(product->c_type, product->m, product->n, product->c_m, 1), added = result;
+    if (product->endings & MOEC_ADD) added.leading = product->add_m;
+    /* no place yet, but one that is aligned like those that will come */
+    CudaPointer some = work->operands.add ? work->operands.add : 1024;
+    some += (CudaPointer)(entry->alignment & 15);
+    const BlasOperands places = {.bias = some, .kept = some};
     task->turns = inner ? product->batch[0] : 1;
     task->a_turn = bytes_of(product->a_type, product->a_batch[0]);
     task->b_turn = bytes_of(product->b_type, product->b_batch[0]);
     task->c_turn = bytes_of(product->c_type, product->c_batch[0]);
     return product->a_type == product->b_type && prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
+           make_endings(blas, task, product) && cuda_ending(work, task, product, &places) &&
+           make_layout(blas, &task->added, &added, batch, product->c_batch[inner]) &&
            make_layout(blas, &task->left, &left, batch, product->b_batch[inner]) &&
            make_layout(blas, &task->right, &right, batch, product->a_batch[inner]) &&
            make_layout(blas, &task->result, &result, batch, product->c_batch[inner]) &&
@@ -98,8 +119,9 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
 }
 
 static void entry_free(const CudaBlas *blas, Entry *entry) {
-    BlasLayout *layouts[] = {entry->task.left, entry->task.right, entry->task.result};
-    for (int i = 0; i < 3; i++)
+    BlasLayout *layouts[] = {entry->task.left, entry->task.right, entry->task.added,
+                             entry->task.result};
+    for (int i = 0; i < 4; i++)
         if (layouts[i]) blas->layout_free(layouts[i]);
     if (entry->task.product) blas->product_free(entry->task.product);
     *entry = (Entry){.state = ENTRY_DECLINED};
@@ -122,35 +144,54 @@ static size_t extent_of(MoecType type, const long *batch, const long *batch_step
     return bytes_of(type, last + 1);
 }
 
+/* Operands that have memory to try candidates on; bytes beyond the largest. */
+enum { TRIED = 5, SLACK = 16 };
+
+static void tried_operands(BlasWork *work, CudaPointer *places[TRIED]) {
+    BlasOperands *operands = &work->operands;
+    CudaPointer *all[TRIED] = {&operands->a, &operands->b, &operands->c, &operands->add,
+                               &operands->kept};
+    memcpy(places, all, sizeof all);
+}
+
 /* Memory for the largest operands of any product; its bytes are no zeros, which would be multiplied
  * in less time. */
 static bool take_operands(BlasWork *work, const MoecTable *table) {
     const CudaDriver *driver = &work->device->library->driver;
-    size_t bytes[3] = {0};
+    size_t bytes[TRIED] = {0};
+    CudaPointer *places[TRIED];
+    tried_operands(work, places);
     for (int i = 0; i < table->product_count; i++) {
         const MoecProduct *p = &table->products[i];
-        size_t each[3] = {extent_of(p->a_type, p->batch, p->a_batch, p->m, p->a_m, p->k, p->a_k),
+        const long one[2] = {1, 1};
+        size_t each[TRIED] = {extent_of(p->a_type, p->batch, p->a_batch, p->m, p->a_m, p->k, p->a_k),
                           extent_of(p->b_type, p->batch, p->b_batch, p->k, p->b_k, p->n, p->b_n),
-                          extent_of(p->c_type, p->batch, p->c_batch, p->m, p->c_m, p->n, 1)};
-        for (int j = 0; j < 3; j++) bytes[j] = each[j] > bytes[j] ? each[j] : bytes[j];
+                          extent_of(p->c_type, p->batch, p->c_batch, p->m, p->c_m, p->n, 1),
+                          extent_of(p->c_type, one, p->c_batch, p->m, p->add_m, p->n, 1),
+                          extent_of(p->c_type, one, p->c_batch, p->m, p->kept_m, p->n, 1)};
+        for (int j = 0; j < (p->endings ? TRIED : 3); j++) bytes[j] = each[j] > bytes[j] ? each[j] : bytes[j];
     }
-    for (int j = 0; j < 3; j++)
-        if (driver->allocate(&work->operands[j], bytes[j]) ||
-            driver->set(work->operands[j], 0x3c, bytes[j], work->device->stream))
+    for (int j = 0; j < TRIED; j++)
+        if (driver->allocate(places[j], bytes[j] + SLACK) ||
+            driver->set(*places[j], 0x3c, bytes[j] + SLACK, work->device->stream))
             return false;
+    work->operands.bias = work->operands.add;
     return true;
 }
 
 static void give_operands(BlasWork *work) {
-    for (int j = 0; j < 3; j++) {
-        if (work->operands[j]) work->device->library->driver.release(work->operands[j]);
-        work->operands[j] = 0;
-    }
+    CudaPointer *places[TRIED];
+    tried_operands(work, places);
+    for (int j = 0; j < TRIED; j++)
+        if (*places[j]) work->device->library->driver.release(*places[j]);
+    work->operands = (BlasOperands){0};
 }
 
 /* The alignment that all matrices of a product have when their first ones begin at multiples of 16
  * bytes. */
 static int alignment_of(const MoecProduct *product, CudaPointer bits) {
+    if (product->endings & MOEC_ADD) bits |= bytes_of(product->c_type, product->add_m);
+    if (product->endings & MOEC_KEEP) bits |= bytes_of(product->c_type, product->kept_m);
     for (int i = 0; i < 2; i++)
         bits |= bytes_of(product->a_type, product->a_batch[i]) |
                 bytes_of(product->b_type, product->b_batch[i]) |
@@ -201,16 +242,21 @@ int cuda_products_timed(const CudaProducts *products) {
     return products->work.timed;
 }
 
-int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c) {
+int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
+                      const MoecEpilogue *epilogue) {
     Entry *entry = &products->entries[index];
     const MoecProduct *product = &products->products[index];
-    CudaPointer first[3] = {cuda_pointer(a), cuda_pointer(b), cuda_pointer(c)};
-    int alignment = alignment_of(product, first[0] | first[1] | first[2]);
+    BlasOperands at = {.a = cuda_pointer(a), .b = cuda_pointer(b), .c = cuda_pointer(c)};
+    if (epilogue) {
+        at.add = cuda_pointer(epilogue->add);
+        at.bias = cuda_pointer(epilogue->bias);
+        at.kept = cuda_pointer(epilogue->kept);
+    }
+    int alignment = alignment_of(product, at.a | at.b | at.c | at.add | at.bias | at.kept);
     if (entry->state == ENTRY_READY && alignment < entry->alignment) {
         entry_free(products->work.blas, entry);
         open_entry(products, index, alignment);
     }
     if (entry->state != ENTRY_READY) return 1;
-    return !cuda_multiply(&products->work, &entry->task, &entry->choice, product, first[0],
-                          first[1], first[2]);
+    return !cuda_multiply(&products->work, &entry->task, &entry->choice, product, &at);
 }

@@ -12,7 +12,8 @@ CudaProducts *cuda_products_new(CudaDevice *device, const MoecTable *table, bool
 void cuda_products_free(CudaProducts *products);
 
 /* As MoecHost.product: 0 when it was done. */
-int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c);
+int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
+                      const MoecEpilogue *epilogue);
 /* How many products had their algorithms timed, because the cache did not know them. */
 int cuda_products_timed(const CudaProducts *products);
 

@@ -198,7 +198,9 @@ void products_free(Products *products) {
     free(products);
 }
 
-int products_run(void *self, int index, const void *a, const void *b, void *c) {
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue) {
+    (void)epilogue; /* there is none on a processor */
     Products *products = self;
     Entry *entry = &products->entries[index];
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
@@ -232,7 +234,9 @@ void products_free(Products *products) {
     (void)products;
 }
 
-int products_run(void *self, int index, const void *a, const void *b, void *c) {
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue) {
+    (void)epilogue; /* there is none on a processor */
     (void)self, (void)index, (void)a, (void)b, (void)c;
     return 1;
 }

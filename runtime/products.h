@@ -18,7 +18,8 @@ void products_free(Products *products);
 
 /* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better
  * one. */
-int products_run(void *self, int index, const void *a, const void *b, void *c);
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue);
 
 /* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
 double ceiling_products(void);

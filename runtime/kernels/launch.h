@@ -35,19 +35,15 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
     run->host->launch(run->host->self, kernel, grid, 1, block, shared, (void **)(uintptr_t)arguments);
 }
 
-/* One dense product: the host's, or else our own kernel. Numbers from `kernel` on: exact; rounds f32 on its way; multiplies
- * bf16 to f32; to bf16. */
-MOEC_FUNCTION void moec_product_or(const MoecRun *run, int kernel, int index,
-                                   const MoecProduct *product, const void *a, const void *b,
-                                   void *c) {
+/* One dense product: the host's, or else our own kernel with a block for each of its tiles. */
+MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
+                                const void *a, const void *b, void *c,
+                                const MoecEpilogue *epilogue, int kernel, unsigned tiles) {
     const MoecHost *host = run->host;
-    if (host->product != NULL && host->product(host->self, index, a, b, c) == 0) return;
-    const long size = product->rounded ? 128 : 64; /* of a tile */
-    const long tiles = (product->m + size - 1) / size * ((product->n + size - 1) / size) *
-                       product->batch[0] * product->batch[1];
-    const int rounds = product->rounded ? 1 : 0, stored = product->a_type == MOEC_BF16 ? 1 : 0;
-    moec_launch(run, kernel + rounds + stored + (product->c_type == MOEC_BF16 ? 1 : 0), (unsigned)(tiles < 1 << 20 ? tiles : 1 << 20), 256,
-                MOEC_ARGUMENTS(product, &a, &b, &c));
+    const MoecEpilogue none = {NULL, NULL, NULL};
+    if (host->product != NULL && host->product(host->self, index, a, b, c, epilogue) == 0) return;
+    moec_launch(run, kernel, tiles, 256,
+                MOEC_ARGUMENTS(product, epilogue != NULL ? epilogue : &none, &a, &b, &c));
 }
 
 #endif

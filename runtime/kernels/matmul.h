@@ -477,7 +477,7 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const float *a, con
 MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                                 const float *a, const float *b, float *c) {
     const MoecHost *host = run->host;
-    if (host == NULL || host->product == NULL || host->product(host->self, index, a, b, c) != 0)
+    if (host == NULL || host->product == NULL || host->product(host->self, index, a, b, c, NULL) != 0)
         moec_multiply(product, a, b, c);
 }
 

@@ -200,16 +200,27 @@ struct MoecTileRounded {
 
 /* ---- dense, of fixed shape ---- */
 
-template <class Tile, class Element, class Result>
-MOEC_DEVICE void moec_dense(const MoecProduct &product, const Element *a, const Element *b, Result *c) {
+/* What is done with a sum before it is stored: see MoecEnding. */
+template <class Result>
+MOEC_DEVICE float moec_end(const MoecProduct &product, const MoecEpilogue &epilogue, long row, long column, float x) {
+    if (product.endings & MOEC_ADD) x += moec_load(((const Result *)epilogue.add)[row * product.add_m + column]);
+    if (product.endings & MOEC_BIAS) x += moec_load(((const Result *)epilogue.bias)[column]);
+    if (product.endings & MOEC_KEEP) moec_store((Result *)epilogue.kept + row * product.kept_m + column, x);
+    if (product.endings & MOEC_GELU) x = 0.5f * x * (1.0f + moec_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+    return x;
+}
+
+template <class Tile, class Left, class Right, class Result>
+MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a, const Right *b,
+                            Result *c) {
     const long rows = moec_pieces(product.m, Tile::HEIGHT), columns = moec_pieces(product.n, Tile::BREADTH);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
     const bool a_along = product.a_k == 1, b_along = product.b_k == 1;
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
         const long m = tile / columns % rows * Tile::HEIGHT, n = tile % columns * Tile::BREADTH;
         const long j = tile / columns / rows % product.batch[1], i = tile / columns / rows / product.batch[1];
-        const Element *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
-        const Element *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
+        const Left *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
+        const Right *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
         Result *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
         Tile::multiply(
             product.m - m, product.n - n, product.k, a_along, b_along,
@@ -217,28 +228,10 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const Element *a, const 
             [&](long line) { return y + line * (b_along ? product.b_n : product.b_k); },
             [&](long row, long column, float sum) {
                 Result *at = z + row * product.c_m + column;
+                if (product.endings != 0) sum = moec_end<Result>(product, epilogue, m + row, n + column, sum);
                 moec_store(at, product.accumulate ? moec_load(*at) + sum : sum);
             });
     }
-}
-
-extern "C" __global__ void moec_product_exact(MoecProduct product, const float *a, const float *b, float *c) {
-    moec_dense<MoecTileExact>(product, a, b, c);
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
-    moec_product_rounded(MoecProduct product, const float *a, const float *b, float *c) {
-    moec_dense<MoecTileRounded>(product, a, b, c);
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
-    moec_product_bf16(MoecProduct product, const MoecBf16 *a, const MoecBf16 *b, float *c) {
-    moec_dense<MoecTileRounded>(product, a, b, c);
-}
-
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS)
-    moec_product_bf16_to_bf16(MoecProduct product, const MoecBf16 *a, const MoecBf16 *b, MoecBf16 *c) {
-    moec_dense<MoecTileRounded>(product, a, b, c);
 }
 
 /* ---- over packed rows ---- */

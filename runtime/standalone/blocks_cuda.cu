@@ -5,7 +5,8 @@ extern "C" {
 #include "slots.h"
 
 extern const void *const moec_kernel_functions[]; /* kernels.cu, by number */
-int moec_blas_product(void *self, int index, const void *a, const void *b, void *c); /* products_cuda.cu */
+int moec_blas_product(void *self, int index, const void *a, const void *b, void *c,
+                      const MoecEpilogue *epilogue); /* products_cuda.cu */
 }
 
 #include "sums.cuh"

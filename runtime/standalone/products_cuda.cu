@@ -7,7 +7,7 @@ extern "C" {
 #include "abi.h"
 
 extern const MoecTable moec_table;
-int moec_blas_product(void *self, int index, const void *a, const void *b, void *c);
+int moec_blas_product(void *self, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue);
 }
 
 #include <stdint.h>
@@ -17,7 +17,7 @@ int moec_blas_product(void *self, int index, const void *a, const void *b, void 
 typedef struct Task {
     enum { TASK_NEW, TASK_READY, TASK_DECLINED } state;
     cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t left, right, result; /* b', a', c' */
+    cublasLtMatrixLayout_t left, right, added, result; /* b', a', what is added, c' */
     cublasLtMatmulAlgo_t algorithm;
     long turns; /* of the batch dimension that the library does not do itself */
     size_t a_turn, b_turn, c_turn;
@@ -41,6 +41,28 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *trans
            !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
 }
 
+/* What is done before a result is stored. */
+static bool make_endings(Task *task, const MoecProduct *p) {
+    const int64_t leading = p->kept_m;
+    const uint32_t epilogue = (p->endings & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
+                              (p->endings & MOEC_GELU ? CUBLASLT_EPILOGUE_GELU : 0u) |
+                              (p->endings & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0u);
+    return !epilogue ||
+           (!cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
+            (!(p->endings & MOEC_KEEP) ||
+             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading)));
+}
+
+/* Where the operands of the endings lie. */
+static bool place_endings(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
+    return (!(p->endings & MOEC_BIAS) ||
+            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &epilogue->bias,
+                                            sizeof epilogue->bias)) &&
+           (!(p->endings & MOEC_KEEP) ||
+            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &epilogue->kept,
+                                            sizeof epilogue->kept));
+}
+
 static bool choose(Task *task, uint32_t alignment) {
     static const cublasLtMatmulPreferenceAttributes_t names[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -54,14 +76,14 @@ static bool choose(Task *task, uint32_t alignment) {
                                                       &workspace_bytes, sizeof workspace_bytes);
     for (int i = 0; i < 4; i++)
         good = good && !cublasLtMatmulPreferenceSetAttribute(preference, names[i], &alignment, sizeof alignment);
-    good = good && !cublasLtMatmulAlgoGetHeuristic(handle, task->product, task->left, task->right, task->result,
+    good = good && !cublasLtMatmulAlgoGetHeuristic(handle, task->product, task->left, task->right, task->added,
                                                    task->result, preference, 1, &chosen, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     task->algorithm = chosen.algo;
     return good && found == 1;
 }
 
-static bool make_task(Task *task, const MoecProduct *p, uint32_t alignment) {
+static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epilogue, uint32_t alignment) {
     const bool on_the_way = p->rounded && p->b_type == MOEC_F32;
     const int inner = p->batch[1] > 1, batch = (int)p->batch[inner];
     cublasOperation_t left, right, result;
@@ -72,24 +94,31 @@ static bool make_task(Task *task, const MoecProduct *p, uint32_t alignment) {
     return p->a_type == p->b_type &&
            make_layout(&task->left, &left, p->b_type, p->k, p->n, p->b_k, p->b_n, batch, p->b_batch[inner]) &&
            make_layout(&task->right, &right, p->a_type, p->m, p->k, p->a_m, p->a_k, batch, p->a_batch[inner]) &&
+           make_layout(&task->added, &result, p->c_type, p->m, p->n, p->endings & MOEC_ADD ? p->add_m : p->c_m, 1, batch,
+                       p->c_batch[inner]) &&
            make_layout(&task->result, &result, p->c_type, p->m, p->n, p->c_m, 1, batch, p->c_batch[inner]) &&
            !cublasLtMatmulDescCreate(&task->product, on_the_way ? CUBLAS_COMPUTE_32F_FAST_16BF : CUBLAS_COMPUTE_32F,
                                      CUDA_R_32F) &&
            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left) &&
            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right) &&
-           choose(task, alignment);
+           make_endings(task, p) && place_endings(task, p, epilogue) && choose(task, alignment);
 }
 
 /* The largest power of two, 16 at most, that all matrices of the operands start at multiples of. */
-static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b, const void *c) {
+static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b, const void *c,
+                             const MoecEpilogue *epilogue) {
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
+    if (epilogue)
+        bits |= (uintptr_t)epilogue->add | (uintptr_t)epilogue->bias | (uintptr_t)epilogue->kept;
+    if (p->endings & MOEC_ADD)
+        bits |= bytes_of(p->c_type, p->add_m);
     for (int i = 0; i < 2; i++)
         bits |= bytes_of(p->a_type, p->a_batch[i]) | bytes_of(p->b_type, p->b_batch[i]) | bytes_of(p->c_type, p->c_batch[i]);
     return (uint32_t)(bits & -bits);
 }
 
 /* The task of a product for operands so aligned, or NULL when the library does not take it. */
-static Task *task_of(int index, int alignment) {
+static Task *task_of(int index, const MoecEpilogue *epilogue, int alignment) {
     enum { ALIGNMENTS = 4 }; /* 2, 4, 8 and 16 bytes */
     static Task *tasks;
     int place = alignment == 16 ? 3 : alignment == 8 ? 2 : alignment == 4 ? 1 : 0;
@@ -101,19 +130,25 @@ static Task *task_of(int index, int alignment) {
         return NULL;
     Task *task = &tasks[index * ALIGNMENTS + place];
     if (task->state == Task::TASK_NEW)
-        task->state = make_task(task, &moec_table.products[index], (uint32_t)alignment) ? Task::TASK_READY : Task::TASK_DECLINED;
+        task->state = make_task(task, &moec_table.products[index], epilogue, (uint32_t)alignment)
+                          ? Task::TASK_READY
+                          : Task::TASK_DECLINED;
     return task->state == Task::TASK_READY ? task : NULL;
 }
 
-extern "C" int moec_blas_product(void *, int index, const void *a, const void *b, void *c) {
+extern "C" int moec_blas_product(void *, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue) {
     const MoecProduct *product = &moec_table.products[index];
-    const Task *task = task_of(index, (int)alignment_of(product, a, b, c));
-    const float one = 1, start = product->accumulate ? 1 : 0;
+    const Task *task = task_of(index, epilogue, (int)alignment_of(product, a, b, c, epilogue));
+    const bool adds = product->endings & MOEC_ADD;
+    const float one = 1, start = adds || product->accumulate ? 1 : 0;
+    if (task && !place_endings(task, product, epilogue))
+        return 1;
     for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {
         char *result = (char *)c + turn * task->c_turn;
         if (cublasLtMatmul(handle, task->product, &one, (const char *)b + turn * task->b_turn, task->left,
-                           (const char *)a + turn * task->a_turn, task->right, &start, result, task->result, result,
-                           task->result, &task->algorithm, workspace, workspace_bytes, 0))
+                           (const char *)a + turn * task->a_turn, task->right, &start,
+                           adds ? epilogue->add : result, task->added, result, task->result, &task->algorithm,
+                           workspace, workspace_bytes, 0))
             return 1;
     }
     return task == NULL;

@@ -46,7 +46,7 @@ static void run_ours(void *data) {
 
 static void run_library(void *data) {
     Work *work = data;
-    products_run(work->products, 0, work->a, work->b, work->c);
+    products_run(work->products, 0, work->a, work->b, work->c, NULL);
 }
 
 static void measure_product(long m, long n, long k, const char *form) {
@@ -61,7 +61,7 @@ static void measure_product(long m, long n, long k, const char *form) {
     const double ours = fastest(run_ours, &work);
     printf("%5ld %5ld %5ld %s  ours %7.1f GFLOP/s %6.1f GB/s", m, n, k, form, flops / ours * 1e-9,
            bytes / ours * 1e-9);
-    if (work.products && products_run(work.products, 0, work.a, work.b, work.c) == 0)
+    if (work.products && products_run(work.products, 0, work.a, work.b, work.c, NULL) == 0)
         printf("   library %7.1f GFLOP/s", flops / fastest(run_library, &work) * 1e-9);
     printf("\n");
     products_free(work.products);

@@ -20,7 +20,7 @@ for include in /usr/local/cuda/include /opt/cuda/include; do
 done
 
 mkdir "$work/cuda"
-"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/cuda/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/cuda/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl -lm
 case $BUILD in /*) sim=$BUILD/libmoec_sim.so ;; *) sim=$PWD/$BUILD/libmoec_sim.so ;; esac
 ln -s "$sim" "$work/cuda/libcuda.so.1"
 ln -s "$sim" "$work/cuda/libnvrtc.so.13"

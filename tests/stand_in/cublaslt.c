@@ -5,6 +5,7 @@
  * the number of the algorithm.
  */
 #include <dlfcn.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +14,16 @@
 
 enum { F32 = 0, BF16 = 14, COMPUTE_F32 = 68, COMPUTE_BF16 = 75 };
 enum { GOOD = 0, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
+enum { NONE = 1, BIAS = 4, GELU = 32, KEEP = 128 }; /* epilogues */
 enum { MARK = 0x5ea1, SLOW_NANOSECONDS = 4000000 };
 
 typedef struct Product {
     int compute, scale;
     int32_t transposed[2];
+    uint32_t epilogue;
+    const char *bias;
+    char *kept;
+    int64_t kept_leading;
 } Product;
 
 typedef struct Layout {
@@ -43,9 +49,9 @@ typedef struct Choice {
 /* One product on its way through the stream. */
 typedef struct Job {
     Product product;
-    Layout a, b, c;
-    const char *a_data, *b_data;
-    char *c_data;
+    Layout a, b, c, d;
+    const char *a_data, *b_data, *c_data;
+    char *d_data;
     float alpha, beta;
     uint64_t number;
 } Job;
@@ -71,12 +77,15 @@ int cublasLtMatmulDescCreate(Product **product, int compute, int scale) {
     *product = calloc(1, sizeof **product);
     (*product)->compute = compute;
     (*product)->scale = scale;
+    (*product)->epilogue = NONE;
     return (compute == COMPUTE_F32 || compute == COMPUTE_BF16) && scale == F32 ? GOOD : NOT_SUPPORTED;
 }
 
 int cublasLtMatmulDescSetAttribute(Product *product, int attribute, const void *value, size_t bytes) {
-    if (bytes != 4 || (attribute != 3 && attribute != 4)) return INVALID_VALUE;
-    memcpy(&product->transposed[attribute - 3], value, bytes);
+    void *places[] = {[3] = &product->transposed[0], [4] = &product->transposed[1], [7] = &product->epilogue,
+                      [8] = &product->bias,          [11] = &product->kept,         [12] = &product->kept_leading};
+    if (attribute < 3 || attribute > 12 || !places[attribute] || bytes != (attribute < 8 ? 4u : 8u)) return INVALID_VALUE;
+    memcpy(places[attribute], value, bytes);
     return GOOD;
 }
 
@@ -128,18 +137,29 @@ int cublasLtMatmulPreferenceDestroy(Preference *preference) {
 
 /* ---- algorithms ---- */
 
+/* An epilogue that there is, with all that it needs. Matrices that are kept begin each line at a multiple of 16 bytes. */
+static int can_end(const Product *product, const Layout *d) {
+    uint32_t epilogue = product->epilogue;
+    int known = epilogue == NONE || epilogue == BIAS || (epilogue & ~(uint32_t)(BIAS | KEEP)) == GELU;
+    int bias = !(epilogue & BIAS) || product->bias;
+    int kept = !(epilogue & KEEP) || (product->kept && (uintptr_t)product->kept % 16 == 0 &&
+                                      product->kept_leading % 8 == 0 && product->kept_leading >= (int64_t)d->rows);
+    return known && bias && kept && (epilogue == NONE || d->batch == 1);
+}
+
 /* The shapes fit together. */
-static int fits(const Product *product, const Layout *a, const Layout *b, const Layout *c) {
+static int fits(const Product *product, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
     uint64_t m = product->transposed[0] ? a->columns : a->rows, k = product->transposed[0] ? a->rows : a->columns;
     uint64_t inner = product->transposed[1] ? b->columns : b->rows, n = product->transposed[1] ? b->rows : b->columns;
     return k == inner && m == c->rows && n == c->columns && a->batch == b->batch && b->batch == c->batch &&
-           a->type == b->type;
+           a->type == b->type && c->rows == d->rows && c->columns == d->columns && c->type == d->type &&
+           c->batch == d->batch && can_end(product, d);
 }
 
 int cublasLtMatmulAlgoGetHeuristic(void *handle, const Product *product, const Layout *a, const Layout *b, const Layout *c,
                                    const Layout *d, const Preference *preference, int wanted, Choice *choices, int *found) {
     *found = 0;
-    if (!handle || c != d || !fits(product, a, b, c) || preference->workspace < 1024) return INVALID_VALUE;
+    if (!handle || !fits(product, a, b, c, d) || preference->workspace < 1024) return INVALID_VALUE;
     for (int i = 0; i < wanted && i < 2; i++)
         choices[(*found)++] = (Choice){.algorithm = {MARK, (uint64_t)i, preference->alignment[0]}, .workspace = 1024};
     return GOOD;
@@ -147,7 +167,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, const Product *product, const L
 
 int cublasLtMatmulAlgoCheck(void *handle, const Product *product, const Layout *a, const Layout *b, const Layout *c,
                             const Layout *d, const uint64_t *algorithm, Choice *checked) {
-    if (!handle || c != d || !fits(product, a, b, c) || algorithm[0] != MARK || algorithm[1] > 1) return NOT_SUPPORTED;
+    if (!handle || !fits(product, a, b, c, d) || algorithm[0] != MARK || algorithm[1] > 1) return NOT_SUPPORTED;
     *checked = (Choice){.workspace = 1024};
     memcpy(checked->algorithm, algorithm, sizeof checked->algorithm);
     return GOOD;
@@ -194,18 +214,28 @@ static float operand(const Job *job, const Layout *layout, const char *data, int
     return job->product.compute == COMPUTE_BF16 ? rounded(value) : value;
 }
 
+/* What the epilogue makes of a sum. */
+static float ended(const Job *job, int64_t row, int64_t column, float x) {
+    const Product *product = &job->product;
+    if (product->epilogue & BIAS) x += element(product->bias, job->d.type, row);
+    if (product->epilogue & KEEP) put_element(product->kept, job->d.type, row + column * product->kept_leading, x);
+    if (product->epilogue & GELU) x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    return x;
+}
+
 static void multiply(const Job *job, int64_t batch) {
     const int32_t *transposed = job->product.transposed;
     int64_t inner = (int64_t)(transposed[0] ? job->a.rows : job->a.columns);
     for (int64_t column = 0; column < (int64_t)job->c.columns; column++)
         for (int64_t row = 0; row < (int64_t)job->c.rows; row++) {
             int64_t at = batch * job->c.step + row + column * job->c.leading;
+            int64_t to = batch * job->d.step + row + column * job->d.leading;
             double sum = 0;
             for (int64_t k = 0; k < inner; k++)
                 sum += (double)operand(job, &job->a, job->a_data, transposed[0], row, k, batch * job->a.step) *
                        (double)operand(job, &job->b, job->b_data, transposed[1], k, column, batch * job->b.step);
             float before = job->beta != 0 ? job->beta * element(job->c_data, job->c.type, at) : 0;
-            put_element(job->c_data, job->c.type, at, job->alpha * (float)sum + before);
+            put_element(job->d_data, job->d.type, to, ended(job, row, column, job->alpha * (float)sum + before));
         }
 }
 
@@ -237,10 +267,11 @@ int cublasLtMatmul(void *handle, const Product *product, const float *alpha, con
                    const char *b, const Layout *b_layout, const float *beta, char *c, const Layout *c_layout, char *d,
                    const Layout *d_layout, const uint64_t *algorithm, const char *workspace, size_t workspace_bytes,
                    void *stream) {
-    if (!handle || c != d || c_layout != d_layout || !fits(product, a_layout, b_layout, c_layout)) return INVALID_VALUE;
+    if (!handle || !fits(product, a_layout, b_layout, c_layout, d_layout)) return INVALID_VALUE;
+    if (c == d && (c_layout->leading != d_layout->leading || c_layout->step != d_layout->step)) return INVALID_VALUE;
     if (algorithm[0] != MARK || !workspace || workspace_bytes < 1024) return NOT_SUPPORTED;
-    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % algorithm[2]) return INVALID_VALUE;
+    if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algorithm[2]) return INVALID_VALUE;
     Job *job = malloc(sizeof *job); /* kept as long as a graph may want it */
-    *job = (Job){*product, *a_layout, *b_layout, *c_layout, a, b, c, *alpha, *beta, algorithm[1]};
+    *job = (Job){*product, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d, *alpha, *beta, algorithm[1]};
     return in_stream(stream, job);
 }

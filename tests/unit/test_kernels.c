@@ -183,7 +183,7 @@ static void check_lent(const MoecProduct *product, const float *a, const float *
                        const double *right) {
     const MoecTable table = {.products = product, .product_count = 1};
     Products *products = products_new(&table);
-    if (products && products_run(products, 0, a, b, c) == 0)
+    if (products && products_run(products, 0, a, b, c, NULL) == 0)
         assert_close(c, right, product->batch[0] * product->batch[1] * product->m * product->n,
                      3e-6);
     products_free(products);
