@@ -100,8 +100,11 @@ AttendShape attend_step(const Statement *statement) {
     return (AttendShape){0, 0, 0};
 }
 
+/* The best values are chosen among exact scores. */
 bool attend_rounds(const Program *program, const Statement *statement) {
-    return program->rounded && attend_forward(statement).tiles &&
-           attend_grad_query(statement).tiles && attend_grad_keys(statement, true, false).tiles &&
+    const AttendOptions *options = &statement->attention;
+    return program->rounded && !(options->position && options->best) &&
+           attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
+           attend_grad_keys(statement, true, false).tiles &&
            attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
 }

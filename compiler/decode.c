@@ -146,15 +146,14 @@ static void visit_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
-/* What one more token of one sequence adds to the caches. */
-static long bytes_per_token(const Decode *decode) {
-    const Program *program = decode->program;
-    long values = 0, sequences = program->batch ? program->batch->size : 1;
+long cache_bytes_per_token(const Program *program) {
+    long bytes = 0, sequences = program->batch ? program->batch->size : 1;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_CACHE) values += tensor_elements(tensor) / decode->past->size;
+        if (tensor->role == ROLE_CACHE)
+            bytes += type_bytes(tensor->type) * tensor_elements(tensor) / program->context;
     }
-    return 4 * values / sequences;
+    return bytes / sequences;
 }
 
 /* decode: see the head of this file. */
@@ -178,5 +177,4 @@ void decode(Program *program, long tokens) {
     /* What is computed again is copied from equations that still count places from the start. */
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);
-    program->cache_bytes_per_token = bytes_per_token(&decode);
 }

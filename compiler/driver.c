@@ -164,10 +164,11 @@ long moec_cache_bytes(MoecCompiler *compiler)
 {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
-    const Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+    Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
     reports->errors = errors;
     reports->list.count = count;
-    return step ? step->cache_bytes_per_token : 0;
+    if (step && step->rounded) for_device(compiler, step, NULL);
+    return step ? cache_bytes_per_token(step) : 0;
 }
 
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)

@@ -49,10 +49,8 @@ static Launch launch_of(Emitter *emitter, long blocks) {
     return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};
 }
 
-/* The best values are chosen among exact scores. */
 static bool steps_in_tiles(const Attend *attend) {
-    const AttendOptions *options = &attend->statement->attention;
-    return options->position && attend->rounds && !options->best;
+    return attend->statement->attention.position && attend->rounds;
 }
 
 static long leading(const Shape *shape, int own) {

@@ -31,7 +31,9 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
     for (int i = 0; i < layout.tensors.count; i++) {
         layout.offsets[i] = layout.bytes;
-        layout.bytes += ((size_t)tensor_elements(layout.tensors.items[i]) * 4 + 63) / 64 * 64;
+        const Tensor *tensor = layout.tensors.items[i];
+        size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+        layout.bytes += (bytes + 63) / 64 * 64;
     }
     return layout;
 }
@@ -69,7 +71,7 @@ static int slot_of(const Program *program, const Tensor *tensor) {
 }
 
 static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layout *weights,
-                             const Layout *states, size_t cache_offset) {
+                             const Layout *states, const Layout *caches) {
     Arena *arena = emitter->arena;
     switch (tensor->role) {
     case ROLE_PARAMETER:
@@ -83,9 +85,10 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
     case ROLE_OUTPUT:
         return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
     case ROLE_CACHE:
-        if (tensor->type == TYPE_INT)
-            return arena_format(arena, "(int32_t *)(void *)(run->cache + %zu)", cache_offset / 4);
-        return arena_format(arena, "run->cache + %zu", cache_offset / 4);
+        if (tensor->type == TYPE_REAL)
+            return arena_format(arena, "run->cache + %zu", layout_offset(caches, tensor) / 4);
+        return arena_format(arena, "(%s *)(void *)(run->cache + %zu)", type_name(tensor),
+                            layout_offset(caches, tensor) / 4);
     case ROLE_ROUNDED:
         return arena_format(arena, "(const MoecBf16 *)run->rounded + %zu",
                             layout_offset(weights, tensor->of) / 4);
@@ -104,7 +107,7 @@ static void emit_clear(Emitter *emitter, const char *name, size_t bytes) {
 }
 
 static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
-    size_t cache = 0;
+    const Layout caches = layout_of(emitter->arena, &emitter->program, 1, ROLE_CACHE);
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
         const Place *place = &emitter->schedule->places[i];
@@ -113,10 +116,8 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
         if (emitter->declared[i] || place->cleared)
             emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
                       type_name(tensor), emitter->names[i],
-                      memory_of(emitter, tensor, weights, states, cache),
+                      memory_of(emitter, tensor, weights, states, &caches),
                       axes_of(emitter->arena, tensor), place->slots ? ", two slots" : "");
-        if (tensor->role == ROLE_CACHE)
-            cache += ((size_t)tensor_elements(tensor) * 4 + 63) / 64 * 64;
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Place *place = &emitter->schedule->places[i];

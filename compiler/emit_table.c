@@ -38,6 +38,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
         quoted(arena, info.name), quoted(arena, info.axes), block_of(tensor), info.offset,
         info.rank, info.rank ? shape.text : "0");
     if (info.is_int) text_add(text, ", .is_int = 1");
+    if (tensor->type == TYPE_BF16) text_add(text, ", .type = MOEC_BF16");
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
                  init_kinds[info.init], info.a, info.b, info.matrix);
@@ -59,18 +60,14 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
 /* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
 static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE"};
-    const Program *program = emitted->program;
-    List inputs = tensors_with(arena, program, ROLE_INPUT),
-         caches = tensors_with(arena, program, ROLE_CACHE);
-    size_t *offsets = arena_alloc(arena, ((size_t)caches.count + 1) * sizeof *offsets), bytes = 0;
-    for (int i = 0; i < caches.count; i++) {
-        offsets[i] = bytes;
-        bytes += ((size_t)tensor_elements(caches.items[i]) * 4 + 63) / 64 * 64;
-    }
+    Program *program = emitted->program;
+    const List inputs = tensors_with(arena, program, ROLE_INPUT);
+    const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);
     const char *prefix = emitted->prefix;
     add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL);
     add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL);
-    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches, offsets);
+    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches.tensors,
+                caches.offsets);
 
     bool decodes = program->graph == GRAPH_DECODE;
     long sequence = program->sequence ? program->sequence->size : 1;
@@ -81,10 +78,10 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
         kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
         decodes ? program->context : sequence, sequence);
     text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n",
-             emitted->schedule->arena_bytes, bytes);
+             emitted->schedule->arena_bytes, caches.bytes);
     const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
                                                                      "input", "output", "cache"};
-    const int sizes[] = {inputs.count, program->outputs.count, caches.count};
+    const int sizes[] = {inputs.count, program->outputs.count, caches.tensors.count};
     for (int i = 0; i < 3; i++)
         if (sizes[i])
             text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],

@@ -279,7 +279,6 @@ typedef struct Program {
     List outputs;           /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the spec */
     List relations;         /* Relation * (after route) */
     long context;           /* decode: length of the caches */
-    long cache_bytes_per_token;
     bool rounded; /* products on a device round what they multiply to bf16, unless a statement is exact */
     bool device;  /* its loops are shared out among the many threads of a device, not among vectors of a processor */
 } Program;

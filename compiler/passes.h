@@ -68,6 +68,8 @@ typedef struct Cost {
     List layers; /* LayerCost * */
 } Cost;
 Cost *cost(Arena *arena, Program *forward);
+/* What one more token of one sequence adds to the caches of a decoding step. */
+long cache_bytes_per_token(const Program *step);
 
 /* ---- what it means ---- */
 
@@ -102,7 +104,7 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);
-/* Bytes that one token adds to the caches; 0 when the model cannot be decoded. */
+/* Bytes that one token adds to the caches, those of a device where products round; 0 when the model cannot be decoded. */
 long moec_cache_bytes(struct MoecCompiler *compiler);
 
 #endif

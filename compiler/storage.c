@@ -6,7 +6,8 @@
  *          the bytes.
  *
  * Only products read a tensor: it is bf16 itself, and so is the stack of it that is kept for the
- * way back. An attention with tensor cores rounds queries, keys and values as a product does.
+ * way back. An attention with tensor cores rounds queries, keys and values as a product does; what
+ * a step of decoding keeps for it, it keeps so.
  *
  *     h[b,s,f] = ...                      h: bf16
  *     y[b,s,d] = sum[f] h * down
@@ -113,8 +114,7 @@ static bool is_attended(const Statement *statement, const Expr *read) {
  * kept ones are good enough. */
 static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
     bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
-    bool rounds = (attend || grad) && !statement->attention.position &&
-                  attend_rounds(storage->program, statement);
+    bool rounds = (attend || grad) && attend_rounds(storage->program, statement);
     List reads = {0};
     reads_of(storage->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
@@ -379,6 +379,8 @@ void storage(Program *program) {
     for (int i = 0; i < count; i++) {
         Tensor *tensor = program->tensors.items[i];
         const List *uses = &storage.uses[i];
+        if (tensor->role == ROLE_CACHE && tensor->type == TYPE_REAL && is_only_rounded(uses))
+            tensor->type = TYPE_BF16;
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
         bool whole = is_only_rounded(uses) || is_kept_result(tensor, uses);
         const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);

@@ -1,7 +1,7 @@
 /* abi: what a generated program exports and what it is given. Included by generated code and by the runtime; nothing else is
  * shared between them.
  *
- * Tensors are row-major float (or int32_t) arrays, dimensions in the order of `axes`.
+ * Tensors are row-major float (or int32_t, or bf16) arrays, dimensions in the order of `axes`.
  *
  * A program for a device has the same table and the same functions, but they launch kernels instead of computing. There every
  * pointer to an element is one of the device: all blocks of MoecRun, every inputs[slot] and outputs[slot] (the arrays of
@@ -39,6 +39,9 @@ typedef enum MoecBlock {
 typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
 typedef enum MoecInput { MOEC_INPUT_TOKEN, MOEC_INPUT_NEXT, MOEC_INPUT_REAL, MOEC_INPUT_CLASS, MOEC_INPUT_SCALAR } MoecInput;
 
+/* What real numbers are kept as. Only programs for a device have others than float. */
+typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
+
 typedef struct MoecTensor {
     const char *name;      /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the turn
                               i and each turn is a tensor of its own in files */
@@ -48,15 +51,13 @@ typedef struct MoecTensor {
     int rank;
     long shape[MOEC_MAX_RANK];
     int is_int;
+    MoecType type;         /* of reals; only caches are ever anything but float */
     MoecInit init;         /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
     double a, b;
     MoecInput input;
     long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
     int matrix;            /* parameters: 1 when it has two axes or more of its own (weight decay applies) */
 } MoecTensor;
-
-/* What the elements of an operand are. Only programs for a device have others than float. */
-typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
 
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand
  * one of the two inner strides is 1. c_n is always 1. Two batch dimensions, 1 when unused. */

@@ -10,7 +10,7 @@
 static bool same_caches(const MoecGraphEntry *a, const MoecGraphEntry *b) {
     if (a->cache_bytes != b->cache_bytes || a->cache_count != b->cache_count) return false;
     for (int i = 0; i < a->cache_count; i++)
-        if (a->caches[i].offset != b->caches[i].offset ||
+        if (a->caches[i].offset != b->caches[i].offset || a->caches[i].type != b->caches[i].type ||
             strcmp(a->caches[i].name, b->caches[i].name) != 0)
             return false;
     return true;

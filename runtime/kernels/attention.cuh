@@ -486,7 +486,8 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
 }
 
 /* The parts of each query and head together, and the sink. */
-MOEC_TEMPLATE void moec_attend_join(const float *sink, float *o, float *lse, const float *scratch) {
+template <class A, class O>
+MOEC_DEVICE void moec_attend_join(const float *sink, O *o, float *lse, const float *scratch) {
     constexpr int C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const float *states = scratch + row * A::parts * (C + 2);
@@ -503,7 +504,7 @@ MOEC_TEMPLATE void moec_attend_join(const float *sink, float *o, float *lse, con
                 const float *state = states + i * (C + 2);
                 if (state[0] != -INFINITY) x += expf(state[0] - most) * state[2 + c];
             }
-            o[row * C + c] = x / sum;
+            moec_store(o + row * C + c, x / sum);
         }
         if (moec_thread() == 0) lse[row] = most + logf(sum);
     }

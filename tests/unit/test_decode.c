@@ -285,7 +285,7 @@ static long check(const Options *options, long tokens) {
     if (!(sqrt(error) <= 1e-12 * sqrt(norm)) || norm == 0)
         fail_msg("error %g of norm %g", sqrt(error), sqrt(norm));
     assert_int_equal(step->context, CONTEXT);
-    long bytes = step->cache_bytes_per_token;
+    long bytes = cache_bytes_per_token(step);
     eval_free(expected);
     eval_free(found);
     arena_free(arena);

@@ -201,6 +201,17 @@ static char *at(void *memory, const MoecTensor *entry) {
     return entry ? (char *)memory + entry->offset : NULL;
 }
 
+static const MoecTensor *cache_entry(const Loaded *loaded, const Tensor *tensor) {
+    return find(loaded->graph->caches, loaded->graph->cache_count,
+                tensor->path ? tensor->path : tensor->name);
+}
+
+/* Whether the compiled program keeps it as bf16. */
+static bool is_half(const Loaded *loaded, const Tensor *tensor) {
+    const MoecTensor *entry = tensor->role == ROLE_CACHE ? cache_entry(loaded, tensor) : NULL;
+    return entry && entry->type == MOEC_BF16;
+}
+
 /* Where the compiled program keeps a tensor; NULL for temporaries. */
 static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     const char *name = tensor->path ? tensor->path : tensor->name;
@@ -222,7 +233,7 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
         entry = find(graph->outputs, graph->output_count, name);
         return entry ? loaded->outputs[entry - graph->outputs] : NULL;
     case ROLE_CACHE:
-        return at(loaded->cache, find(graph->caches, graph->cache_count, name));
+        return at(loaded->cache, cache_entry(loaded, tensor));
     case ROLE_ROUNDED:
     case ROLE_TEMP:
         break;
@@ -245,7 +256,44 @@ static double start_value(const Tensor *tensor, uint64_t *seed) {
     return 2 * random_number(seed) - 1;
 }
 
-static void fill_tensor(Eval *eval, const Tensor *tensor, void *memory, uint64_t *seed) {
+/* Numbers of a float and of bf16, the upper half of one; cut off, not rounded. */
+static void halve(uint16_t *halves, const float *values, long count) {
+    for (long j = 0; j < count; j++) {
+        uint32_t bits;
+        memcpy(&bits, &values[j], sizeof bits);
+        halves[j] = (uint16_t)(bits >> 16);
+    }
+}
+
+static void widen(float *values, const uint16_t *halves, long count) {
+    for (long j = 0; j < count; j++) {
+        uint32_t bits = (uint32_t)halves[j] << 16;
+        memcpy(&values[j], &bits, sizeof bits);
+    }
+}
+
+static void put(void *memory, const void *values, long count, bool half) {
+    uint16_t *halves = calloc((size_t)count + 1, sizeof *halves);
+    if (half) halve(halves, values, count);
+    assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(memory, half ? halves : values,
+                                               (size_t)count * (half ? 2 : 4), NULL), 0);
+    assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+    free(halves);
+}
+
+static void get(float *values, void *memory, long count, bool half) {
+    uint16_t *halves = calloc((size_t)count + 1, sizeof *halves);
+    assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(half ? (void *)halves : values, memory,
+                                               (size_t)count * (half ? 2 : 4), NULL), 0);
+    assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+    if (half) widen(values, halves, count);
+    free(halves);
+}
+
+/* What stands in bf16 is the same number on both sides. */
+static void fill_tensor(Eval *eval, const Tensor *tensor, const Loaded *loaded, uint64_t *seed) {
+    void *memory = memory_of(loaded, tensor);
+    bool half = is_half(loaded, tensor);
     long count = tensor_elements(tensor);
     union {
         float real;
@@ -259,12 +307,15 @@ static void fill_tensor(Eval *eval, const Tensor *tensor, void *memory, uint64_t
             values[j].integer = (int32_t)value;
         } else {
             values[j].real = (float)start_value(tensor, seed);
+            if (half) {
+                uint16_t kept;
+                halve(&kept, &values[j].real, 1);
+                widen(&values[j].real, &kept, 1);
+            }
             eval_real(eval, tensor)[j] = values[j].real;
         }
     }
-    if (memory)
-        assert_int_equal(cuda.cuMemcpyHtoDAsync_v2(memory, values, (size_t)count * 4, NULL), 0);
-    assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+    if (memory) put(memory, values, count, half);
     free(values);
 }
 
@@ -274,7 +325,7 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
             tensor->role == ROLE_INPUT || tensor->role == ROLE_CACHE)
-            fill_tensor(eval, tensor, memory_of(loaded, tensor), &seed);
+            fill_tensor(eval, tensor, loaded, &seed);
     }
 }
 
@@ -344,8 +395,7 @@ static void compare(const Program *program, Eval *const *evals, const Loaded *lo
         long count = tensor_elements(tensor);
         float *values = calloc((size_t)count + 1, sizeof *values);
         double *given = calloc((size_t)count + 1, sizeof *given);
-        assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(values, memory, (size_t)count * 4, NULL), 0);
-        assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
+        get(values, memory, count, is_half(loaded, tensor));
         for (long j = 0; j < count; j++) given[j] = (double)values[j];
         double scale = fmax(length(eval_real(evals[0], tensor), count),
                             tensor->role == ROLE_GRADIENT ? share : 1e-12),
@@ -416,6 +466,10 @@ static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16", "attention=swiglu"}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
+    /* Caches of bf16, and of widths that 8 does not divide. */
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE,
+     {SMALL, "train.precision=bf16", "attention.head_dim=10", "attention.value_dim=20"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.chunk=10", "tied=true"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL, "vocab=64", "train.chunk=5"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "layers=1", "vocab=30011", "train.chunk=10"}},
