@@ -81,7 +81,7 @@ $(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
 
 $(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim/*.h)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
-	    $(SIMULATED) $(BUILD)/sim_text.c -ldl
+	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
 # What flex, bison and the embedder write.
 $(BUILD)/%.o: $(BUILD)/%.c | $(BUILD)/parser.h

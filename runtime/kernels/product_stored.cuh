@@ -20,23 +20,19 @@
 /* The same with two pairs of operands, which take more registers than two blocks have. */
 #define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
-/* One operand in shared memory: SIZE rows (or columns) by DEPTH terms. */
-template <int SIZE, bool ALONG> struct MoecStoredPart {
+/* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms. Part::place(line, piece) says where
+ * the 16 bytes of a line go. */
+template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     enum {
-        DEPTH = 32,
+        DEPTH = TERMS,
         PIECE = 8, /* elements of 16 bytes */
         ELEMENTS = SIZE * DEPTH,
         LENGTH = ALONG ? DEPTH : SIZE, /* of a line */
         PIECES = LENGTH / PIECE,
         LINES = ELEMENTS / LENGTH,
-        STEP = 256 / PIECES, /* lines that all threads copy at once */
-        COUNT = LINES / STEP /* lines of a thread */
+        STEP = MOEC_TILE_THREADS / PIECES, /* lines that all threads copy at once */
+        COUNT = LINES / STEP               /* lines of a thread */
     };
-
-    static __device__ __forceinline__ int place(int line, int piece) {
-        const int turn = ALONG ? line / 2 % 4 : line % 8;
-        return line * LENGTH + (piece ^ turn) * PIECE;
-    }
 
     /* The lines of this thread where they lie along the sum: they stay the same from stage to stage. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
@@ -68,8 +64,18 @@ template <int SIZE, bool ALONG> struct MoecStoredPart {
                 if (left > 0) at = line(from + number) + piece * PIECE;
             }
             left = left < 0 ? 0 : left > PIECE ? PIECE : left;
-            moec_copy_async(to + place(number, piece), at, left * 2);
+            moec_copy_async(to + Part::place(number, piece), at, left * 2);
         }
+    }
+};
+
+/* One operand as a warp multiplies it. */
+template <int SIZE, bool ALONG> struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
+    enum { PIECE = 8, LENGTH = ALONG ? 32 : SIZE };
+
+    static __device__ __forceinline__ int place(int line, int piece) {
+        const int turn = ALONG ? line / 2 % 4 : line % 8;
+        return line * LENGTH + (piece ^ turn) * PIECE;
     }
 
     /* A matrix of 16 by 16 for a left operand: rows from `row` on, terms from `k` on. */

@@ -32,6 +32,9 @@ typedef struct MoecGroupedOnDevice {
     int accumulate;
 } MoecGroupedOnDevice;
 
+/* Bytes of shared memory of a block of the kernels whose names end with _wgmma: two blocks fit on a multiprocessor. */
+enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024 };
+
 /* A parameter among the blocks of threads of the optimizer: they take so many elements each, from the first one on. */
 typedef struct MoecShare {
     long block;        /* the first of its blocks */

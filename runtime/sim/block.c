@@ -105,6 +105,7 @@ static void prepare(Thread *thread, void (*entry)(void)) {
 
 static void thread_entry(void) {
     sim_now.launch->kernel->enter(block->arguments);
+    wgmma_end();
     sim_now.thread->state = THREAD_DONE;
     block->done++;
     to_scheduler(sim_now.thread);
@@ -304,6 +305,9 @@ static void start_block(const Launch *launch, SimIndex place) {
         thread->state = THREAD_READY;
         thread->stack = stacks + (size_t)i * STACK_BYTES;
         thread->copy_count = thread->copy_group = 0;
+        thread->sums_count = thread->reading_count = 0;
+        thread->product_group = thread->product_count = 0;
+        thread->product_fence = false;
         thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block,
                                    launch->grid, i % SIM_WARP};
         prepare(thread, thread_entry);
@@ -351,6 +355,7 @@ bool block_run(const Launch *launch) {
     for (unsigned i = 0; i < blocks && !block->failed; i++) {
         start_block(launch, index_of(i, launch->grid));
         run_threads();
+        if (!block->failed && !wgmma_agree(block->threads, block->thread_count)) block->failed = true;
     }
     return !block->failed;
 }

@@ -20,7 +20,21 @@ typedef struct SimCopy {
     int bytes, size, group; /* what lies beyond `bytes` becomes 0 */
 } SimCopy;
 
-enum { COPY_LIMIT = 64 };
+/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what the sums will be. */
+typedef struct SimSums {
+    float *at;
+    int count, group; /* the last group that adds to them */
+    float values[SIM_SUMS];
+} SimSums;
+
+/* A product whose operands are still read, kept by the first lane of each warp. */
+typedef struct SimReading {
+    uint64_t a, b;
+    int n, group;
+    bool turn_a, turn_b;
+} SimReading;
+
+enum { COPY_LIMIT = 64, SUMS_LIMIT = 2, READING_LIMIT = 64 };
 
 typedef struct Thread {
     SimPlace place;
@@ -31,6 +45,10 @@ typedef struct Thread {
     int line, number;
     SimCopy copies[COPY_LIMIT];
     int copy_count, copy_group;
+    SimSums sums[SUMS_LIMIT];
+    SimReading readings[READING_LIMIT];
+    int sums_count, reading_count, product_group, product_count;
+    bool product_fence; /* since sums of this thread were last free to be touched */
 } Thread;
 
 /* One launch: what runs, and where its memory is. */
@@ -57,6 +75,8 @@ typedef struct Now {
     unsigned char *shared; /* dynamic shared memory */
     uint32_t epoch;        /* goes up at every barrier and every block */
     uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
+    uint32_t fences; /* of proxies, by all threads; and how many there were after the last one of each */
+    uint32_t fenced[SIM_THREADS];
     Part recent[2]; /* blocks of memory that were touched last */
 } Now;
 
@@ -87,9 +107,22 @@ void check_access(const void *at, size_t bytes, bool writes, const void *caller)
 void check_pending(const void *at, size_t bytes, const void *caller);
 /* The same for an atomic access, whatever other threads did. */
 void check_atomic(const void *at, size_t bytes, const void *caller);
+/* The tensor cores read shared memory on behalf of the current thread, from now on until the other call. What is wrong with
+ * it, or NULL. */
+const char *check_reading(const void *at, size_t bytes);
+void check_read(const void *at, size_t bytes);
 /* Prints "KERNEL: MESSAGE" with the place in the text and the thread. */
 void check_report(const char *file, int line, const void *caller, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* ---- wgmma.c ---- */
+
+/* The current thread ends: nothing that it asked for may go on. */
+void wgmma_end(void);
+/* A block has ended. Have the threads of each warpgroup made the same products? */
+bool wgmma_agree(Thread *threads, int count);
+/* True when a product in flight adds to what stands there. */
+bool wgmma_adds(const Thread *thread, const unsigned char *at);
 
 /* ---- memory.c ---- */
 

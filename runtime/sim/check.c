@@ -14,7 +14,9 @@
 /* Of two bytes: nothing in shared memory is smaller. */
 typedef struct Trace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
+    uint32_t fences;        /* of proxies, when it was written */
     int16_t writer, reader; /* reader: MANY when several have read in this epoch */
+    int16_t reading;        /* products in flight that read it */
 } Trace;
 
 enum { MANY = -2, GRAIN = 2 };
@@ -91,12 +93,14 @@ static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     if (!writes && trace->write_epoch < first_epoch)
         return "shared memory is read that nobody has written";
     if (writes) {
+        if (trace->reading) return "shared memory that a product in flight reads is written";
         if (trace->read_epoch == now && trace->reader != thread->number &&
             !ordered(thread, trace->reader, trace->read_warp_epoch))
             return "shared memory that another thread reads is written with no barrier between";
         trace->write_epoch = now;
         trace->writer = (int16_t)thread->number;
         trace->write_warp_epoch = warp_now;
+        trace->fences = sim_now.fences;
         return NULL;
     }
     bool again = trace->read_epoch == now && trace->reader != thread->number;
@@ -149,7 +153,12 @@ static void check_far(const unsigned char *at, size_t bytes, bool writes, const 
 void check_access(const void *address, size_t bytes, bool writes, const void *caller) {
     const unsigned char *at = address;
     const Thread *thread = sim_now.thread;
-    if (!thread || (size_t)(at - thread->stack) < STACK_BYTES) return;
+    if (!thread) return;
+    if ((size_t)(at - thread->stack) < STACK_BYTES) {
+        if (thread->sums_count && wgmma_adds(thread, at))
+            fail(at, bytes, caller, "sums of a product in flight are touched");
+        return;
+    }
     if (recently(at, bytes) && !misaligned(at, bytes)) return;
     Trace *traces = traces_of(at, bytes);
     if (!traces) {
@@ -171,6 +180,27 @@ void check_pending(const void *at, size_t bytes, const void *caller) {
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].write_epoch = 0;
 }
 
+const char *check_reading(const void *at, size_t bytes) {
+    Trace *traces = traces_of(at, bytes);
+    if (!traces) return "a product reads outside of shared memory";
+    if (!sim_now.launch->kernel->checked) return NULL;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
+        Trace *trace = &traces[i];
+        const char *wrong = touch(trace, sim_now.thread, false);
+        if (wrong) return wrong;
+        if (trace->writer < 0 || trace->fences >= sim_now.fenced[trace->writer])
+            return "a product reads what its writer has not made known to the tensor cores";
+        trace->reading++;
+    }
+    return NULL;
+}
+
+void check_read(const void *at, size_t bytes) {
+    Trace *traces = traces_of(at, bytes);
+    if (!traces || !sim_now.launch->kernel->checked) return;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].reading--;
+}
+
 void check_atomic(const void *at, size_t bytes, const void *caller) {
     Trace *traces = traces_of(at, bytes);
     if (!traces) check_access(at, bytes, true, caller);
@@ -180,6 +210,7 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
             fail(at, bytes, caller, "shared memory is read that nobody has written");
         traces[i].writer = traces[i].reader = (int16_t)sim_now.thread->number;
         traces[i].write_epoch = traces[i].read_epoch = sim_now.epoch;
+        traces[i].fences = sim_now.fences;
     }
 }
 

@@ -29,13 +29,14 @@ typedef struct Program {
     unsigned char *image;
     size_t image_bytes;
     char *log;
+    bool warpgroups; /* compiled for capability 9.0 */
 } Program;
 
 extern const EmbeddedFile sim_files[];
 
 static bool unchecked(void) {
-    const char *word = getenv("MOEC_SIM");
-    return word && strcmp(word, "unchecked") == 0;
+    const char *words = getenv("MOEC_SIM");
+    return words && strstr(words, "unchecked");
 }
 
 /* A product and a sum that are rounded once: an instruction where the processor has it, else a call. */
@@ -111,15 +112,19 @@ static const char *skip(const char *at) {
     return end ? skip(end + 1) : at;
 }
 
-/* Every `extern "C" __global__ void NAME(` of the text is made known. */
+/* Every `extern "C" __global__ void NAME(` of the text is made known, where it is compiled. */
 static void write_entries(FILE *file, const char *text) {
-    static const char mark[] = "extern \"C\" __global__";
+    static const char mark[] = "extern \"C\" __global__", condition[] = "#ifdef MOEC_WGMMA\n";
     for (const char *at = text; (at = strstr(at, mark)); at++) {
         const char *word = skip(at + sizeof mark - 1);
         if (strncmp(word, "void", 4) != 0) continue;
         const char *name = skip(word + 4), *end = name;
         while (is_word(*end)) end++;
-        if (end > name && *end == '(') fprintf(file, "SIM_KERNEL(%.*s)\n", (int)(end - name), name);
+        if (end == name || *end != '(') continue;
+        bool some = (size_t)(at - text) >= strlen(condition) &&
+                    strncmp(at - strlen(condition), condition, strlen(condition)) == 0;
+        fprintf(file, "%sSIM_KERNEL(%.*s)\n%s", some ? condition : "", (int)(end - name), name,
+                some ? "#endif\n" : "");
     }
 }
 
@@ -160,6 +165,7 @@ static bool write_program(const Program *program, const char *folder) {
     snprintf(path, sizeof path, "%s/unit.cpp", folder);
     FILE *file = good ? fopen(path, "w") : NULL;
     if (!file) return false;
+    if (program->warpgroups) fputs("#define __CUDA_ARCH_FEAT_SM90_ALL\n", file);
     fprintf(file, "#include \"cuda_sim.h\"\n#line 1 \"%s\"\n%s\n", program->name, program->text);
     write_all_entries(file, program);
     return fclose(file) == 0;
@@ -241,7 +247,7 @@ static void remove_all(const Program *program, const char *folder) {
 }
 
 int nvrtcCompileProgram(Program *program, int count, const char *const *options) {
-    (void)count, (void)options;
+    for (int i = 0; i < count; i++) program->warpgroups |= strstr(options[i], "sm_90a") != NULL;
     char folder[] = "/tmp/moec-sim-make.XXXXXX", path[64];
     size_t length = 0;
     if (!mkdtemp(folder)) return COMPILATION;

@@ -367,8 +367,8 @@ Result cuDeviceGetName(char *name, int length, int device) {
 Result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
     switch (attribute) {
-    case 75: /* compute capability, major */
-        *value = 8;
+    case 75: /* compute capability, major: MOEC_SIM=hopper has warpgroups */
+        *value = getenv("MOEC_SIM") && strstr(getenv("MOEC_SIM"), "hopper") ? 9 : 8;
         break;
     case 76: /* minor */
         *value = 0;

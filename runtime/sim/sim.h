@@ -4,7 +4,9 @@
  * The threads of a block are fibers of one thread of the system: they run one after the other, each
  * until it waits or ends. The compiler calls the simulator at every access to memory (see check.c),
  * so that it knows who touched what, and when. With MOEC_SIM=unchecked in the environment it does
- * not: kernels run some five times as fast, and only what the wrappers touch is looked at.
+ * not: kernels run some five times as fast, and only what the wrappers touch is looked at. With
+ * MOEC_SIM=hopper the device has capability 9.0, and with MOEC_SIM=wrong its warpgroups multiply
+ * wrongly; words may be joined by commas.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -17,7 +19,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-enum { SIM_WARP = 32, SIM_SLOT = 64, SIM_SHARED = 232448, SIM_THREADS = 1024, SIM_ARGUMENTS = 64 };
+enum { SIM_WARP = 32, SIM_SLOT = 64, SIM_SUMS = 128, SIM_SHARED = 232448, SIM_THREADS = 1024, SIM_ARGUMENTS = 64 };
 
 typedef struct SimIndex {
     unsigned x, y, z;
@@ -59,6 +61,15 @@ void sim_copy_async_filled(void *shared, const void *global, int bytes, int size
 void sim_copy_commit(void);
 void sim_copy_wait(int groups_left);
 void sim_read(const void *from, size_t bytes);
+/* Warpgroups: see wgmma.c. */
+unsigned sim_shared_place(const void *at); /* an address as descriptors of matrices have it */
+void sim_fence_async(void);
+void sim_wgmma_fence(void);
+/* d[64,n] += a[64,16] b[16,n], n/2 sums of each thread. */
+void sim_wgmma_on(float *d, int n, uint64_t a, uint64_t b, int turn_a, int turn_b, const char *file,
+                  int line);
+void sim_wgmma_commit(void);
+void sim_wgmma_wait(int groups_left);
 void sim_trap(const char *file, int line);
 
 #pragma GCC visibility pop

@@ -58,6 +58,15 @@ static const Kernel kernels[] = {
     {"rounded_rows", "MoecTileRounded", true, false, false, false},
     {"large_rows", "MoecTileStored<128, 128, false, false>", true, true, false, false},
     {"small_rows", "MoecTileStored<64, 64, false, false>", true, true, false, false},
+    {"group", "MoecTileWgmma<128, 128, true, false>", false, true, false, false},
+    {"group_across", "MoecTileWgmma<128, 128, true, true>", false, true, false, true},
+    {"group_flat", "MoecTileWgmma<64, 128, true, false>", false, true, false, false},
+    {"group_flat_across", "MoecTileWgmma<64, 128, true, true>", false, true, false, true},
+    {"group_narrow", "MoecTileWgmma<128, 64, true, false>", false, true, false, false},
+    {"group_narrow_across", "MoecTileWgmma<128, 64, true, true>", false, true, false, true},
+    {"group_rows", "MoecTileWgmma<128, 128, false, false>", true, true, false, false},
+    {"group_flat_rows", "MoecTileWgmma<64, 128, false, false>", true, true, false, false},
+    {"group_narrow_rows", "MoecTileWgmma<128, 64, false, false>", true, true, false, false},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -81,7 +90,7 @@ static char *file_text(const char *path) {
 }
 
 static void write_kernels(char *text, size_t size) {
-    size_t length = (size_t)snprintf(text, size, "#include \"product_stored.cuh\"\n");
+    size_t length = (size_t)snprintf(text, size, "#include \"product_wgmma.cuh\"\n");
     for (int i = 0; i < KERNELS; i++) {
         const Kernel *one = &kernels[i];
         const char *type = one->stored ? "MoecBf16" : "float";
@@ -97,7 +106,7 @@ static void write_kernels(char *text, size_t size) {
 
 static int load(void **state) {
     (void)state;
-    static const char *const names[] = {"product_stored.cuh", "product.cuh", "prelude.cuh", "shapes.h", "abi.h"};
+    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "wgmma.cuh", "product.cuh", "prelude.cuh", "shapes.h", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *build = getenv("BUILD"), *headers[COUNT];
     char path[1024], text[1 << 14];
@@ -115,7 +124,8 @@ static int load(void **state) {
     write_kernels(text, sizeof text);
     assert_int_equal(cuda.cuInit(0), 0);
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "products.cu", COUNT, headers, names), 0);
-    int result = cuda.nvrtcCompileProgram(program, 0, NULL);
+    const char *const options[] = {"--gpu-architecture=sm_90a"};
+    int result = cuda.nvrtcCompileProgram(program, 1, options);
     size_t bytes = 0;
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
@@ -258,10 +268,11 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     shape.b_k = kernel->rows ? one->n : kernel->across ? 1 : one->n;
     shape.b_n = kernel->across ? one->k : 1;
     void *none = NULL, *function;
+    unsigned shared = strstr(kernel->tile, "Wgmma") ? MOEC_WGMMA_SHARED : 0;
     void *arguments[] = {&shape, &device[0], one->gathers ? &device[1] : &none, one->gathers ? &device[2] : &none,
                          &device[3], &device[4], &device[5]};
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
-    if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL))
+    if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, shared, NULL, arguments, NULL))
         fail_msg("%s, %ld groups, n %ld, k %ld", kernel->name, one->groups, one->n, one->k);
     float *result = calloc(memory.c_count, sizeof *result);
     assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(result, device[5], memory.c_count * sizeof *result, NULL), 0);
@@ -276,6 +287,7 @@ static const Case cases[] = {
     {4, 72, 152, {1, 64, 0, 40}, false, true},
     {8, 24, 16, {0, 1, 0, 0, 2, 0, 1, 0}, true, false},
     {1, 128, 32, {128}, false, false},
+    {5, 72, 200, {0, 1, 63, 64, 65}, true, true},
 };
 
 static void test_tiles(void **state) {

@@ -48,7 +48,29 @@ static const char text[] =
     "threadIdx.x); }\n"
     "extern \"C\" __global__ void waits_once(float *x) { MOEC_SHARED(float, s); float *own = s + 4 * "
     "(threadIdx.x % 16); if (threadIdx.x > 15) return; sim_copy_async(own, x, 16); sim_copy_commit(); "
-    "sim_copy_wait(0); x[1] = own[0]; sim_copy_async(own, x, 16); x[2] = own[0]; }\n";
+    "sim_copy_wait(0); x[1] = own[0]; sim_copy_async(own, x, 16); x[2] = own[0]; }\n"
+    /* Products of warpgroups: ones by ones, 16 terms. From line 24 on. */
+    "static const int many = 128;\n"
+    "#define FILL MOEC_SHARED(uint16_t, s); float d[32] = {}; "
+    "for (int i = threadIdx.x; i < 2048; i += many) s[i] = 0x3f80;\n"
+    "#define SEEN sim_fence_async(); __syncthreads();\n"
+    "#define AT(place) ((sim_shared_place(place) >> 4) | 8ull << 16 | 16ull << 32)\n"
+    "#define ADD sim_wgmma(d, 64, AT(s), AT(s + 1024), false, false);\n"
+    "#define FENCE sim_wgmma_fence();\n"
+    "#define DONE sim_wgmma_commit(); sim_wgmma_wait(0);\n"
+    "#define GIVE x[threadIdx.x % 64] = d[threadIdx.x % 32];\n"
+    "\n"
+    "extern \"C\" __global__ void group_fine(float *x) { FILL SEEN FENCE ADD ADD DONE FENCE ADD DONE GIVE }\n"
+    "extern \"C\" __global__ void group_unseen(float *x) { FILL __syncthreads(); FENCE ADD DONE GIVE }\n"
+    "extern \"C\" __global__ void group_unfenced(float *x) { FILL SEEN FENCE ADD DONE ADD DONE GIVE }\n"
+    "extern \"C\" __global__ void group_early(float *x) { FILL SEEN FENCE ADD GIVE DONE }\n"
+    "extern \"C\" __global__ void group_overwrites(float *x) { FILL SEEN FENCE ADD SEEN s[2 * threadIdx.x] = 0; DONE GIVE }\n"
+    "extern \"C\" __global__ void group_left(float *x) { FILL SEEN FENCE ADD }\n"
+    "extern \"C\" __global__ void group_outside(float *x) { FILL SEEN FENCE "
+    "sim_wgmma(d, 64, AT(s), AT(s + 2000), false, false); DONE GIVE }\n"
+    "extern \"C\" __global__ void group_apart(float *x) { FILL SEEN FENCE "
+    "sim_wgmma(d, 64, AT(s + threadIdx.x / 32 * 8), AT(s + 1024), false, false); DONE GIVE }\n"
+    "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { ADD } DONE GIVE }\n";
 
 static struct {
     int (*cuInit)(unsigned);
@@ -67,7 +89,7 @@ static struct {
     int (*nvrtcGetCUBIN)(void *, char *);
 } cuda;
 
-enum { THREADS = 64, BYTES = THREADS * sizeof(float) };
+enum { THREADS = 64, BYTES = THREADS * sizeof(float), GROUP = 128, GROUP_BYTES = 4096 };
 
 static void *module;
 
@@ -115,8 +137,9 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     int kept = dup(2);
     dup2(fileno(file), 2);
     void *arguments[] = {&memory};
-    int result =
-        cuda.cuLaunchKernel(function, 1, 1, 1, THREADS, 1, 1, BYTES, NULL, arguments, NULL);
+    bool group = strncmp(name, "group_", 6) == 0;
+    int result = cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
+                                     group ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
@@ -185,11 +208,33 @@ static void finds_divergent_barriers(void **state) {
            "wrong.cu:11");
 }
 
+static void multiplies_by_warpgroups(void **state) {
+    (void)state;
+    float values[THREADS] = {0};
+    char report[4096];
+    assert_int_equal(launch("group_fine", values, report, sizeof report), 0);
+    assert_string_equal(report, "");
+    for (int i = 0; i < THREADS; i++) assert_true(values[i] == 48);
+}
+
+static void finds_wrong_products(void **state) {
+    (void)state;
+    expect("group_unseen", "has not made known to the tensor cores", "wrong.cu:25, thread");
+    expect("group_unfenced", "with no fence between", "wrong.cu:26, thread");
+    expect("group_early", "sums of a product in flight are touched", "wrong.cu:27, thread");
+    expect("group_overwrites", "that a product in flight reads is written", "wrong.cu:28, thread");
+    expect("group_left", "the kernel ends with products in flight", "thread");
+    expect("group_outside", "reads outside of shared memory", "wrong.cu:30, thread 0");
+    expect("group_apart", "ask for different products", "wrong.cu:31, thread");
+    expect("group_some", "1 products of a thread, 0 of the first", "thread");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_what_is_fine),        cmocka_unit_test(finds_accesses_out_of_bounds),
         cmocka_unit_test(finds_what_nobody_wrote),  cmocka_unit_test(finds_missing_barriers),
-        cmocka_unit_test(finds_divergent_barriers),
+        cmocka_unit_test(finds_divergent_barriers), cmocka_unit_test(multiplies_by_warpgroups),
+        cmocka_unit_test(finds_wrong_products),
     };
     return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -1,0 +1,247 @@
+/* wgmma: products by warpgroups, whose operands tensor cores read from shared memory by themselves.
+ *
+ * Descriptors of operands are taken apart as the PTX ISA says (9.7.15.5.1.2: canonical layouts, swizzles, matrix descriptors).
+ * A product is computed when it is asked for; its sums hold no numbers until the thread has waited for it, and what it reads
+ * may not be written before. That it may read it is checked as for a thread's own reads, and that the writer has made it known
+ * by a fence.
+ */
+#include "block.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, PIECE = 16, RING = 64 };
+
+/* An operand as its descriptor says. Numbers of bytes; width: pieces of a line whose places are permuted. */
+typedef struct Matrix {
+    unsigned start, leading, stride, width;
+    bool turned; /* neighbours in memory are rows or columns, not terms */
+} Matrix;
+
+/* What the first thread of a warpgroup to get there has asked for, by number of the product. */
+typedef struct Asked {
+    int number;
+    uint32_t epoch; /* numbers begin anew with every block */
+    uint64_t a, b;
+    int n;
+} Asked;
+
+static Asked asked[GROUPS][RING];
+
+static void refuse(const char *file, int line, const char *what) {
+    check_report(file, line, NULL, "%s", what);
+    block_fail();
+}
+
+/* ---- operands ---- */
+
+static unsigned decoded(uint64_t field) {
+    return (unsigned)(field & 0x3fff) << 4;
+}
+
+static Matrix matrix_of(uint64_t descriptor, bool turned) {
+    static const unsigned widths[4] = {1, 8, 4, 2};
+    return (Matrix){.start = decoded(descriptor),
+                    .leading = decoded(descriptor >> 16),
+                    .stride = decoded(descriptor >> 32),
+                    .width = widths[descriptor >> 62],
+                    .turned = turned};
+}
+
+/* The place of row (or column) i and term k; pieces of 16 bytes are permuted by the bits of the address above them. */
+static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
+    unsigned width = matrix->width, at = matrix->start;
+    if (matrix->turned && width == 1)
+        at += i % 8 * 2 + i / 8 * matrix->stride + k % 8 * 16 + k / 8 * matrix->leading;
+    else if (matrix->turned)
+        at += i % 8 * 2 + i / 8 % width * 16 + i / (8 * width) * matrix->leading +
+              k % 8 * width * 16 + k / 8 * matrix->stride;
+    else
+        at += i % 8 * width * 16 + i / 8 * matrix->stride + k % 8 * 2 +
+              k / 8 * (width == 1 ? matrix->leading : 16);
+    return at ^ (at >> 7 & (width - 1)) << 4;
+}
+
+static float element(const Matrix *matrix, unsigned i, unsigned k) {
+    uint16_t bits;
+    unsigned place = place_of(matrix, i, k);
+    if (place >= SIM_SHARED) return NAN; /* and is reported, see touch */
+    memcpy(&bits, sim_now.shared + place, sizeof bits);
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+/* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or NULL. */
+static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bool begins) {
+    unsigned i_step = matrix->turned ? 8 : 1, k_step = matrix->turned ? 1 : 8;
+    for (unsigned i = first; i < last; i += i_step)
+        for (unsigned k = 0; k < DEPTH; k += k_step) {
+            const unsigned char *at = sim_now.shared + place_of(matrix, i, k);
+            const char *wrong = begins ? check_reading(at, PIECE) : NULL;
+            if (!begins) check_read(at, PIECE);
+            if (wrong) return wrong;
+        }
+    return NULL;
+}
+
+/* A warp reads its rows of the left operand and all of the right one. */
+static const char *touch_both(const SimReading *reading, bool begins) {
+    Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
+    unsigned row = (unsigned)(sim_now.thread->number % GROUP / SIM_WARP * ROWS);
+    const char *wrong = touch(&a, row, row + ROWS, begins);
+    return wrong ? wrong : touch(&b, 0, (unsigned)reading->n, begins);
+}
+
+static void begin_reading(const SimReading *reading, const char *file, int line) {
+    Thread *thread = sim_now.thread;
+    if (thread->place.lane != 0) return;
+    if (thread->reading_count == READING_LIMIT) refuse(file, line, "too many products in flight");
+    const char *wrong = touch_both(reading, true);
+    if (wrong) refuse(file, line, wrong);
+    thread->readings[thread->reading_count++] = *reading;
+}
+
+/* ---- what a warpgroup does together ---- */
+
+static void compare_asked(const SimReading *reading, const char *file, int line) {
+    Thread *thread = sim_now.thread;
+    Asked *one = &asked[thread->number / GROUP][thread->product_count % RING];
+    if (one->number != thread->product_count || one->epoch != sim_now.epoch)
+        *one = (Asked){thread->product_count, sim_now.epoch, reading->a, reading->b, reading->n};
+    if (one->a != reading->a || one->b != reading->b || one->n != reading->n)
+        refuse(file, line, "threads of a warpgroup ask for different products");
+    thread->product_count++;
+}
+
+bool wgmma_agree(Thread *threads, int count) {
+    for (int i = 0; i < count; i++) {
+        const Thread *first = &threads[i / GROUP * GROUP];
+        if (threads[i].product_count == first->product_count) continue;
+        sim_now.thread = &threads[i];
+        check_report("the end of the kernel", 0, NULL,
+                     "%d products of a thread, %d of the first one of its warpgroup",
+                     threads[i].product_count, first->product_count);
+        return false;
+    }
+    return true;
+}
+
+/* ---- sums ---- */
+
+bool wgmma_adds(const Thread *thread, const unsigned char *at) {
+    for (int i = 0; i < thread->sums_count; i++) {
+        const unsigned char *sums = (const unsigned char *)thread->sums[i].at;
+        if (at >= sums && at < sums + (size_t)thread->sums[i].count * sizeof(float)) return true;
+    }
+    return false;
+}
+
+/* The sums that `d` will hold; those that are not in flight yet are taken out of it. */
+static SimSums *sums_of(float *d, int count, const char *file, int line) {
+    Thread *thread = sim_now.thread;
+    for (int i = 0; i < thread->sums_count; i++)
+        if (thread->sums[i].at == d) return &thread->sums[i];
+    if (!thread->product_fence)
+        refuse(file, line, "sums that were free to be touched go into a product with no fence between");
+    if (thread->sums_count == SUMS_LIMIT) refuse(file, line, "too many products in flight");
+    SimSums *sums = &thread->sums[thread->sums_count++];
+    sums->at = d;
+    sums->count = count;
+    memcpy(sums->values, d, (size_t)count * sizeof *d);
+    for (int i = 0; i < count; i++) d[i] = NAN;
+    return sums;
+}
+
+/* MOEC_SIM=wrong: a device that multiplies wrongly. */
+static float factor(void) {
+    static float known;
+    const char *word = getenv("MOEC_SIM");
+    if (known == 0) known = word && strstr(word, "wrong") ? 1.01f : 1.0f;
+    return known;
+}
+
+static void add_products(SimSums *sums, const SimReading *reading) {
+    Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
+    unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
+    float left[2][DEPTH];
+    for (unsigned half = 0; half < 2; half++)
+        for (unsigned k = 0; k < DEPTH; k++)
+            left[half][k] = element(&a, thread / SIM_WARP * ROWS + lane / 4 + 8 * half, k) * factor();
+    for (unsigned column = 0; column < (unsigned)reading->n; column += column % 2 ? 7 : 1) {
+        float *two[2] = {sums->values + column / 8 * 4 + column % 2, NULL};
+        two[1] = two[0] + 2;
+        for (unsigned k = 0; k < DEPTH; k++) {
+            float right = element(&b, column + lane % 4 * 2, k);
+            *two[0] = fmaf(left[0][k], right, *two[0]);
+            *two[1] = fmaf(left[1][k], right, *two[1]);
+        }
+    }
+}
+
+/* ---- what threads ask for ---- */
+
+unsigned sim_shared_place(const void *at) {
+    const unsigned char *place = at;
+    if (place < sim_now.shared || place >= sim_now.shared + sim_now.launch->dynamic_bytes) {
+        check_report(NULL, 0, __builtin_return_address(0), "an operand outside of dynamic shared memory");
+        block_fail();
+    }
+    return (unsigned)(place - sim_now.shared);
+}
+
+void sim_fence_async(void) {
+    sim_now.fenced[sim_now.thread->number] = ++sim_now.fences;
+}
+
+void sim_wgmma_fence(void) {
+    sim_now.thread->product_fence = true;
+}
+
+void sim_wgmma_on(float *d, int n, uint64_t a, uint64_t b, int turn_a, int turn_b, const char *file,
+                  int line) {
+    Thread *thread = sim_now.thread;
+    SimReading reading = {a, b, n, thread->product_group, turn_a, turn_b};
+    sim_exchange(0xffffffffu, NULL, 0, 0, file, line);
+    if ((a | b) >> 49 & 7) refuse(file, line, "a base offset of a matrix, which is not simulated");
+    if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "no product has that many columns");
+    compare_asked(&reading, file, line);
+    begin_reading(&reading, file, line);
+    SimSums *sums = sums_of(d, n / 2, file, line);
+    sums->group = thread->product_group;
+    add_products(sums, &reading);
+}
+
+void sim_wgmma_commit(void) {
+    sim_now.thread->product_group++;
+}
+
+void sim_wgmma_wait(int groups_left) {
+    Thread *thread = sim_now.thread;
+    int pending = thread->product_group - groups_left, kept = 0;
+    for (int i = 0; i < thread->reading_count; i++) {
+        if (thread->readings[i].group < pending)
+            touch_both(&thread->readings[i], false);
+        else
+            thread->readings[kept++] = thread->readings[i];
+    }
+    thread->reading_count = kept;
+    kept = 0;
+    for (int i = 0; i < thread->sums_count; i++) {
+        SimSums *sums = &thread->sums[i];
+        if (sums->group < pending)
+            memcpy(sums->at, sums->values, (size_t)sums->count * sizeof *sums->at);
+        else
+            thread->sums[kept++] = *sums;
+    }
+    if (kept < thread->sums_count) thread->product_fence = false;
+    thread->sums_count = kept;
+}
+
+void wgmma_end(void) {
+    if (sim_now.thread->sums_count)
+        refuse("the end of the kernel", 0, "the kernel ends with products in flight");
+}
