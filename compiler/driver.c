@@ -192,6 +192,11 @@ void moec_for_device(MoecCompiler *compiler, MoecProgram *program)
     for_device(compiler, program, NULL);
 }
 
+double moec_weight_traffic(MoecProgram *program)
+{
+    return traffic(program);
+}
+
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone)
 {
     return emit_c(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED);

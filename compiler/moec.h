@@ -45,6 +45,8 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass)
 const char *const *moec_passes(int *count);
 /* The program as it is for a device, with what that keeps as bf16. */
 void moec_for_device(MoecCompiler *compiler, MoecProgram *program);
+/* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by its rows. */
+double moec_weight_traffic(MoecProgram *program);
 /* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone);
 /* The same for a device: C text that launches kernels, and in *device the CUDA text of those kernels, which includes

@@ -70,6 +70,8 @@ typedef struct Cost {
 Cost *cost(Arena *arena, Program *forward);
 /* What one more token of one sequence adds to the caches of a decoding step. */
 long cache_bytes_per_token(const Program *step);
+/* Bytes of weights that a run of the program reads. */
+double traffic(Program *program);
 
 /* ---- what it means ---- */
 

@@ -67,12 +67,11 @@ static void print_report(const Bench *bench) {
     bench_print_kernels(bench);
 }
 
-/* Parameters that one token visits, and whether they are all. */
 static void read_cost(Bench *bench, MoecCompiler *compiler) {
     json_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
     const json_t *params = json_object_get(cost, "params");
-    bench->active = json_number_value(json_object_get(params, "active"));
-    bench->routed = bench->active < json_number_value(json_object_get(params, "total"));
+    bench->routed = json_number_value(json_object_get(params, "active")) <
+                    json_number_value(json_object_get(params, "total"));
     json_decref(cost);
 }
 

@@ -15,9 +15,8 @@ typedef struct Bench {
     const char *operand, *graph, *device;
     Device *on;
     Settings settings;
-    double active; /* parameters that a token visits */
-    bool routed;   /* they are not all */
-    bool rounded;             /* products of bf16 */
+    bool routed;  /* a token does not visit all parameters */
+    bool rounded; /* products of bf16 */
     bool json;
     bool kernels; /* each of them is timed as well */
     bool quick;   /* small ceilings, few steps: for trying out what measures */

@@ -49,21 +49,11 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
     return good;
 }
 
-/* Bytes that one token has to read: every weight that is not looked up, chosen ones by their share,
- * and half the caches. */
-static double touched_bytes(const Bench *bench, const Decoder *decoder) {
-    const Model *model = decoder->model;
-    long vocabulary = decoder_vocabulary(decoder);
-    double looked_up = 0;
-    int of_vocabulary = 0;
-    for (int i = 0; i < model->parameter_count; i++)
-        for (int j = 0; j < model->parameters[i].rank; j++) {
-            if (model->parameters[i].shape[j] != vocabulary) continue;
-            if (!of_vocabulary++) looked_up = (double)model->parameters[i].count;
-        }
-    /* A matrix that is both the embedding and the output's is read whole. */
-    double bytes = bench->rounded ? 2 : 4; /* products that round read weights that are rounded already */
-    return bytes * (bench->active - (of_vocabulary > 1 ? looked_up : 0));
+/* Bytes of weights that one token has to read; half the caches come to that. */
+static double weight_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
+    MoecProgram *step = moec_compile(compiler, MOEC_DECODE, 1, decoder->length, 1);
+    if (step && bench->on->apart) moec_for_device(compiler, step);
+    return step ? moec_weight_traffic(step) : 0;
 }
 
 /* Speed and ceiling of one round, taken one right after the other: on a shared machine both drift.
@@ -111,6 +101,7 @@ bool bench_decoding(const Bench *bench) {
     const long places = bench->prefix ? bench->prefix + AFTER_PREFIX : 0;
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     Decoder *decoder = compiler ? decoder_open_on(bench->on, compiler, 0, places) : NULL;
+    const double weights = decoder ? weight_bytes(bench, compiler, decoder) : 0;
     moec_close(compiler);
     bool good = decoder != NULL;
     if (good) {
@@ -119,7 +110,6 @@ bool bench_decoding(const Bench *bench) {
     }
     if (bench->prefix && good) decoder->position = bench->prefix;
     Round rounds[DECODE_ROUNDS];
-    double weights = good ? touched_bytes(bench, decoder) : 0;
     for (int i = 0; i < DECODE_ROUNDS && good; i++)
         good = decode_round(bench, decoder, weights, &rounds[i]);
     if (good) {

@@ -1,0 +1,73 @@
+/* Bytes of weights that a step of decoding reads, against a count by hand. Runs in the root of the project. */
+#include "moec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char spec[] = "use decoder\n"
+                           "model m = decoder {\n"
+                           "  vocab = 80, dim = 64, layers = 2\n"
+                           "  attention = { heads = { q = 4 }, head_dim = 16 }\n"
+                           "  ffn = moe { experts = 8, top = 2, expert = swiglu { hidden = 32 } }\n"
+                           "  train = { batch = 2, context = 8 }\n"
+                           "}\n";
+
+enum {
+    ROW = 64,
+    NORMS = 5 * 64,
+    ROUTERS = 2 * 64 * 8,
+    ATTENTION = 2 * 4 * 64 * 64,
+    PART = 2 * 3 * 64 * 32, /* one of eight, in both layers */
+    LOGITS = 64 * 80
+};
+
+static double measure(bool device, long tokens, const char *set) {
+    char path[] = "/tmp/moec-test-traffic-XXXXXX.moe";
+    int file = mkstemps(path, 4);
+    assert_true(file >= 0);
+    assert_int_equal(write(file, spec, sizeof spec - 1), (ssize_t)sizeof spec - 1);
+    close(file);
+    MoecCompiler *compiler = moec_open(path, "m", &set, 1, NULL);
+    unlink(path);
+    if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
+    MoecProgram *step = moec_compile(compiler, MOEC_DECODE, 1, 0, tokens);
+    assert_non_null(step);
+    if (device) moec_for_device(compiler, step);
+    double bytes = moec_weight_traffic(step);
+    moec_close(compiler);
+    return bytes;
+}
+
+static void a_step_reads_what_it_needs(void **state) {
+    (void)state;
+    const double always = NORMS + ROUTERS + ATTENTION + LOGITS;
+    assert_true(measure(false, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
+    assert_true(measure(true, 1, "train.precision=f32") == 4 * (always + ROW + 2 * PART));
+    /* Rows of more tokens, but no part of the layer more than once. */
+    assert_true(measure(false, 3, "train.precision=f32") == 4 * (always + 3 * ROW + 6 * PART));
+    assert_true(measure(false, 8, "train.precision=f32") == 4 * (always + 8 * ROW + 8 * PART));
+    assert_true(measure(false, 1, "tied=true") == 4 * (always + 2 * PART));
+}
+
+/* Scores of a choice are exact. */
+static void products_that_round_read_halves(void **state) {
+    (void)state;
+    assert_true(measure(false, 1, "train.precision=bf16") ==
+                measure(false, 1, "train.precision=f32"));
+    assert_true(measure(true, 1, "train.precision=bf16") ==
+                4 * (NORMS + ROUTERS + ROW) + 2 * (ATTENTION + LOGITS + 2 * PART));
+    assert_true(measure(true, 1, "tied=true") == measure(false, 1, "tied=true"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_reads_what_it_needs),
+                                       cmocka_unit_test(products_that_round_read_halves)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
