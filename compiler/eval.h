@@ -35,7 +35,7 @@ struct Eval {
     int running;         /* the slot that a strip runs over, or -1 */
     const char *message; /* why the run stopped */
     double noise;        /* values are off by up to this share of themselves */
-    uint64_t noise_state;
+    uint64_t noise_seed;
     int way;             /* in which products round what they multiply to bf16, from 1; 0: none */
     Choices choices;
     const Choices *followed; /* the choices of another evaluation, made again; NULL: its own */

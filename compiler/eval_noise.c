@@ -9,10 +9,14 @@
 #include "eval.h"
 
 #include <math.h>
+#include <string.h>
 
-/* A number in -1 .. 1. */
-static double next_noise(Eval *eval) {
-    uint64_t z = eval->noise_state += 0x9E3779B97F4A7C15u;
+/* A number in -1 .. 1, the same for the same value, as rounding is: what a program computes many
+ * times and sums is off by the same amount each time. */
+static double noise_of(const Eval *eval, double value) {
+    uint64_t z;
+    memcpy(&z, &value, sizeof z);
+    z = (z ^ eval->noise_seed) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
@@ -37,7 +41,7 @@ bool eval_rounds(OpCode op) {
 
 void eval_disturb(Eval *eval, double *values, int count) {
     for (int i = 0; i < count; i++)
-        if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * next_noise(eval);
+        if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * noise_of(eval, values[i]);
 }
 
 static void disturb_view(Eval *eval, const View *view, int dimension, double *part) {
@@ -60,5 +64,5 @@ void eval_disturb_results(Eval *eval, const Statement *call) {
  * exact again. */
 void eval_noise(Eval *eval, double share, uint64_t seed) {
     eval->noise = share;
-    eval->noise_state = seed * 0x2545F4914F6CDD1Du;
+    eval->noise_seed = seed * 0x2545F4914F6CDD1Du;
 }

@@ -8,6 +8,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 enum { OPERANDS = 3, DIMENSIONS = 4 }; /* a, b, c; two batch dimensions, rows, columns */
+enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };
 
 typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 
@@ -15,8 +16,7 @@ typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 typedef struct Entry {
     EntryState state;
     dnnl_primitive_t primitive;
-    dnnl_memory_t memory[OPERANDS];
-    size_t scratch; /* bytes beside the operands */
+    dnnl_memory_t memory[MEMORIES];
 } Entry;
 
 struct Products {
@@ -24,6 +24,8 @@ struct Products {
     int count;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    void *scratch; /* beside the operands, for one product at a time: as large as any wants */
+    size_t scratch_bytes;
     Entry entries[];
 };
 
@@ -41,6 +43,7 @@ static bool is_ours(const MoecProduct *product) {
 #if DNNL_VERSION_MAJOR >= 3
 
 typedef dnnl_memory_desc_t Layout;
+typedef const_dnnl_memory_desc_t SpaceLayout;
 
 static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
     return dnnl_memory_desc_create_with_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
@@ -68,6 +71,7 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t 
 #else
 
 typedef dnnl_memory_desc_t Layout;
+typedef const dnnl_memory_desc_t *SpaceLayout;
 
 static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
     return dnnl_memory_desc_init_by_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
@@ -121,22 +125,39 @@ static bool all_layouts(Layout layouts[OPERANDS], const MoecProduct *product) {
            operand_layout(&layouts[2], product, product->c_batch, c);
 }
 
-static bool make_primitive(Entry *entry, dnnl_engine_t engine, Layout layouts[OPERANDS],
+static bool reserve_scratch(Products *products, size_t bytes) {
+    if (bytes <= products->scratch_bytes) return true;
+    free(products->scratch);
+    products->scratch_bytes =
+        (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    products->scratch = aligned_alloc(SCRATCH_ALIGNMENT, products->scratch_bytes);
+    if (!products->scratch) products->scratch_bytes = 0;
+    return products->scratch != NULL;
+}
+
+static bool make_scratch(Products *products, Entry *entry,
+                         const_dnnl_primitive_desc_t description) {
+    SpaceLayout layout = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    return dnnl_memory_create(&entry->memory[SCRATCH], layout, products->engine,
+                              DNNL_MEMORY_NONE) == dnnl_success &&
+           reserve_scratch(products, dnnl_memory_desc_get_size(layout));
+}
+
+static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPERANDS],
                            bool accumulate) {
     dnnl_primitive_attr_t attributes = NULL;
     dnnl_post_ops_t operations = NULL;
     dnnl_primitive_desc_t description = NULL;
     bool made = dnnl_primitive_attr_create(&attributes) == dnnl_success &&
+                dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
+                    dnnl_success &&
                 dnnl_post_ops_create(&operations) == dnnl_success;
     if (made && accumulate)
         made = append_sum(operations) == dnnl_success &&
                dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
-    made = made && describe(&description, engine, layouts, attributes) == dnnl_success &&
-           dnnl_primitive_create(&entry->primitive, description) == dnnl_success;
-    int64_t scratch = 0;
-    if (made && dnnl_primitive_desc_query(description, dnnl_query_memory_consumption_s64, 0,
-                                          &scratch) == dnnl_success)
-        entry->scratch = (size_t)scratch;
+    made = made && describe(&description, products->engine, layouts, attributes) == dnnl_success &&
+           dnnl_primitive_create(&entry->primitive, description) == dnnl_success &&
+           make_scratch(products, entry, description);
     if (description) dnnl_primitive_desc_destroy(description);
     if (operations) dnnl_post_ops_destroy(operations);
     if (attributes) dnnl_primitive_attr_destroy(attributes);
@@ -145,7 +166,7 @@ static bool make_primitive(Entry *entry, dnnl_engine_t engine, Layout layouts[OP
 
 static void entry_free(Entry *entry) {
     if (entry->primitive) dnnl_primitive_destroy(entry->primitive);
-    for (int i = 0; i < OPERANDS; i++)
+    for (int i = 0; i < MEMORIES; i++)
         if (entry->memory[i]) dnnl_memory_destroy(entry->memory[i]);
     *entry = (Entry){.state = ENTRY_DECLINED};
 }
@@ -153,7 +174,7 @@ static void entry_free(Entry *entry) {
 static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
     Layout layouts[OPERANDS] = {0};
     bool made = !is_ours(product) && all_layouts(layouts, product) &&
-                make_primitive(entry, products->engine, layouts, product->accumulate);
+                make_primitive(products, entry, layouts, product->accumulate);
     for (int i = 0; i < OPERANDS && made; i++)
         made = memory_make(&entry->memory[i], &layouts[i], products->engine) == dnnl_success;
     for (int i = 0; i < OPERANDS; i++) layout_free(&layouts[i]);
@@ -181,13 +202,11 @@ Products *products_new(const MoecTable *table) {
 }
 
 size_t products_prepare(Products *products) {
-    size_t scratch = 0; /* one space, as large as the product that wants most, serves all */
-    for (int i = 0; products && i < products->count; i++) {
-        Entry *entry = &products->entries[i];
-        if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[i]);
-        if (entry->scratch > scratch) scratch = entry->scratch;
-    }
-    return scratch;
+    if (!products) return 0;
+    for (int i = 0; i < products->count; i++)
+        if (products->entries[i].state == ENTRY_NEW)
+            entry_make(products, &products->entries[i], &products->products[i]);
+    return products->scratch_bytes;
 }
 
 void products_free(Products *products) {
@@ -195,6 +214,7 @@ void products_free(Products *products) {
     for (int i = 0; i < products->count; i++) entry_free(&products->entries[i]);
     if (products->stream) dnnl_stream_destroy(products->stream);
     if (products->engine) dnnl_engine_destroy(products->engine);
+    free(products->scratch);
     free(products);
 }
 
@@ -206,13 +226,14 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
     if (entry->state != ENTRY_READY) return 1;
     /* the library takes operands that it only reads through pointers that could write */
-    void *handles[OPERANDS] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c};
-    for (int i = 0; i < OPERANDS; i++)
+    void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
+    for (int i = 0; i < MEMORIES; i++)
         if (dnnl_memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return 1;
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, entry->memory[0]},
                                          {DNNL_ARG_WEIGHTS, entry->memory[1]},
-                                         {DNNL_ARG_DST, entry->memory[2]}};
-    if (dnnl_primitive_execute(entry->primitive, products->stream, OPERANDS, arguments) !=
+                                         {DNNL_ARG_DST, entry->memory[2]},
+                                         {DNNL_ARG_SCRATCHPAD, entry->memory[SCRATCH]}};
+    if (dnnl_primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) !=
         dnnl_success)
         return 1;
     return dnnl_stream_wait(products->stream) != dnnl_success;

@@ -223,7 +223,7 @@ static int compare(Trial *trial, Meaning *meaning, Result result, const float *a
         double moved = amplified(trial, meaning, &result, expected);
         double scale = norm > meaning->largest ? norm : meaning->largest;
         int undecided = !(moved <= undecided_limit * scale);
-        good = undecided || error <= moved;
+        good = undecided || error <= allowed + moved;
         trial->undecided |= undecided;
         if (good && !undecided && error > trial->amplified * scale) trial->amplified = error / scale;
         if (!good) fail(trial, "%s is off by %.2e of %.3e; noise moves it by %.2e", result.name, error, norm, moved);
