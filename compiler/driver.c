@@ -68,6 +68,11 @@ static void pass_decode(Work *work)
     if (work->graph == GRAPH_DECODE) decode(work->program, work->tokens > 0 ? work->tokens : 1);
 }
 
+static void pass_measure(Work *work)
+{
+    if (work->graph == GRAPH_MEASURE) measure(work->program);
+}
+
 static void pass_simplify(Work *work)
 {
     simplify(work->program);
@@ -82,7 +87,7 @@ static void pass_route(Work *work)
 
 static void pass_chunk(Work *work)
 {
-    if (work->graph == GRAPH_FORWARD || work->graph == GRAPH_TRAIN)
+    if (work->graph != GRAPH_DECODE && work->graph != GRAPH_UPDATE)
         chunk(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
 
@@ -91,7 +96,8 @@ static const struct {
     void (*run)(Work *work);
 } passes[] = {
     {"elaborate", pass_elaborate}, {"gradient", pass_gradient}, {"decode", pass_decode},
-    {"simplify", pass_simplify},   {"route", pass_route},         {"chunk", pass_chunk},
+    {"measure", pass_measure},     {"simplify", pass_simplify}, {"route", pass_route},
+    {"chunk", pass_chunk},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };

@@ -59,7 +59,10 @@ static void add_tensors(Arena *arena, Text *text, const char *name, const List *
 
 /* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
 static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
-    static const char *const kinds[] = {"FORWARD", "TRAIN", "DECODE"};
+    static const char *const kinds[] = {[GRAPH_FORWARD] = "FORWARD",
+                                        [GRAPH_TRAIN] = "TRAIN",
+                                        [GRAPH_DECODE] = "DECODE",
+                                        [GRAPH_MEASURE] = "MEASURE"};
     Program *program = emitted->program;
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);

@@ -241,7 +241,8 @@ typedef enum Graph {
     GRAPH_FORWARD, /* outputs (logits), loss when the model has one, aux and probe values */
     GRAPH_TRAIN,   /* loss, aux, probes, and gradients added to the gradients block */
     GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and written */
-    GRAPH_UPDATE   /* the optimizer: one parameter, axis ELEMENTS */
+    GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
+    GRAPH_MEASURE  /* for evaluation: loss, aux and probe values, and how unlikely the next tokens are */
 } Graph;
 
 /* A table of rows that takes the place of several subscripts: table[r] is the row-major number of of[0][r], of[1][r], ...

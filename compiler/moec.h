@@ -17,7 +17,8 @@
 typedef struct MoecCompiler MoecCompiler;
 typedef struct Program MoecProgram;
 
-typedef enum MoecGraph { MOEC_FORWARD, MOEC_TRAIN, MOEC_DECODE, MOEC_UPDATE } MoecGraph;
+/* MOEC_MEASURE: MOEC_FORWARD with an output "nats" instead of those of many numbers: of each token how unlikely it was. */
+typedef enum MoecGraph { MOEC_FORWARD, MOEC_TRAIN, MOEC_DECODE, MOEC_UPDATE, MOEC_MEASURE } MoecGraph;
 
 /* Reads FILE and what it uses. model: NULL means the only or the last model of the file. search: more folders for `use`,
  * colon separated, or NULL. sets: "key=value" texts. Errors are collected: see moec_failed. */

@@ -46,6 +46,7 @@ Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long 
 void weigh(Program *program);                    /* factors on what a product made go to what it is made of */
 void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
 void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
+void measure(Program *program);                  /* how unlikely the next tokens are, instead of the logits */
 void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
 void absorb(Program *program); /* on a device: what is added at one place of a row goes into the row's equation */
 /* Programs for a device, when products may round: */

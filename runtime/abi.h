@@ -113,7 +113,7 @@ struct MoecRun {
     const uint64_t *device_seed; /* programs for a device: where `seed` lies there */
 };
 
-typedef enum MoecGraphKind { MOEC_GRAPH_FORWARD, MOEC_GRAPH_TRAIN, MOEC_GRAPH_DECODE } MoecGraphKind;
+typedef enum MoecGraphKind { MOEC_GRAPH_FORWARD, MOEC_GRAPH_TRAIN, MOEC_GRAPH_DECODE, MOEC_GRAPH_MEASURE } MoecGraphKind;
 
 typedef struct MoecGraphEntry {
     MoecGraphKind kind;

@@ -36,10 +36,10 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
            step);
 }
 
-static bool measure(Call *forward, const char *path, bool json, long step) {
-    Data *data = examples_open(path, forward);
+static bool measure(Call *call, const char *path, bool json, long step) {
+    Data *data = examples_open(path, call);
     if (!data) return false;
-    uint64_t context = (uint64_t)call_context(forward);
+    uint64_t context = (uint64_t)call_context(call);
     /* Windows of tokens share one token, examples nothing. */
     uint64_t stride = data->record ? data->record : context;
     Evaluation found;
@@ -47,7 +47,7 @@ static bool measure(Call *forward, const char *path, bool json, long step) {
     bool good = data->count > context ||
                 complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                          path, data->count, context + 1);
-    good = good && measure_loss(forward, data, 0, stride,
+    good = good && measure_loss(call, data, 0, stride,
                                 (data->count - !data->record) / stride, &found);
     if (good) tell(data, &found, seconds_now() - began, json, step);
     data_close(data);
@@ -74,14 +74,14 @@ int command_eval(int argc, char **argv) {
     Safetensors *file = checkpoint_open(operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets.items, sets.count) : NULL;
     Device *device = compiler ? device_open(name) : NULL;
-    const Wish wish = {.graph = MOEC_FORWARD};
+    const Wish wish = {.graph = MOEC_MEASURE};
     Model *model = device ? model_open_on(device, compiler, &wish, 1, true) : NULL;
     moec_close(compiler);
     bool good = model && model_read(model, file, false);
     const char *step = file ? safetensors_note(file, "step") : NULL;
-    Call *forward = good ? call_open(model, model_graph(model, MOEC_GRAPH_FORWARD), NULL) : NULL;
-    good = forward && measure(forward, path, json, step ? strtol(step, NULL, 10) : 0);
-    call_close(forward);
+    Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
+    good = call && measure(call, path, json, step ? strtol(step, NULL, 10) : 0);
+    call_close(call);
     model_close(model);
     device_close(device);
     safetensors_close(file);

@@ -69,7 +69,8 @@ static bool graph_named(const char *name, MoecGraph *graph) {
     static const char *const names[] = {[MOEC_FORWARD] = "forward",
                                         [MOEC_TRAIN] = "train",
                                         [MOEC_DECODE] = "decode",
-                                        [MOEC_UPDATE] = "update"};
+                                        [MOEC_UPDATE] = "update",
+                                        [MOEC_MEASURE] = "measure"};
     for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
         if (strcmp(names[i], name) == 0) {
             *graph = (MoecGraph)i;

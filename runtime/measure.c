@@ -16,45 +16,17 @@ long call_context(const Call *call) {
     return call->graph->context;
 }
 
-static double row_nats(const float *logits, long vocabulary, int32_t next) {
-    float largest = logits[0];
-    for (long i = 1; i < vocabulary; i++) largest = logits[i] > largest ? logits[i] : largest;
+/* Rows are added in order. */
+static double sum_of(const float *values, long count) {
     double sum = 0;
-    for (long i = 0; i < vocabulary; i++) sum += (double)expf(logits[i] - largest);
-    return log(sum) + (double)largest - (double)logits[next];
-}
-
-/* The sum of the cross-entropy of the first `windows` sequences; rows are added in order, whatever
- * the threads did. */
-static double sum_nats(const float *logits, long vocabulary, const int32_t *tokens, long windows,
-                       long context) {
-    double *rows = memory_new(sizeof *rows * (size_t)(windows * context));
-#pragma omp parallel for
-    for (long row = 0; row < windows * context; row++) {
-        int32_t next = tokens[row / context * (context + 1) + row % context + 1];
-        rows[row] = next < vocabulary ? row_nats(logits + row * vocabulary, vocabulary, next) : NAN;
-    }
-    double sum = 0;
-    for (long row = 0; row < windows * context; row++) sum += rows[row];
-    free(rows);
+    for (long i = 0; i < count; i++) sum += (double)values[i];
     return sum;
 }
 
-/* The logits output when it has one row a token, else -1. */
-static int logits_slot(const Call *call, long batch, long context) {
-    int slot = call_output(call, "logits");
-    if (slot < 0) return -1;
-    const MoecTensor *logits = &call->graph->outputs[slot];
-    bool fits = logits->rank >= 2 &&
-                tensor_count(logits) == (size_t)(batch * context * logits->shape[logits->rank - 1]);
-    return fits ? slot : -1;
-}
-
-bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
+bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
                   Evaluation *result) {
-    long batch = forward->graph->batch > 0 ? forward->graph->batch : 1,
-         context = call_context(forward);
-    int logits = logits_slot(forward, batch, context), loss = call_output(forward, "loss");
+    long batch = call->graph->batch > 0 ? call->graph->batch : 1, context = call_context(call);
+    int told = call_output(call, "nats"), loss = call_output(call, "loss");
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * (context + 1)));
     double nats = 0, losses = 0, calls = 0;
     bool good = true;
@@ -67,17 +39,14 @@ bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stri
         }
         if (!good) break;
         long windows = count - done < (uint64_t)batch ? (long)(count - done) : batch;
-        call_set_windows(forward, tokens);
-        good = call_run(forward, 0, false) && call_get_numbers(forward) &&
-               (logits < 0 || call_get(forward, logits));
+        call_set_windows(call, tokens);
+        good = call_run(call, 0, false) && call_get_numbers(call) &&
+               (told < 0 || call_get(call, told));
         if (!good) break;
-        if (loss >= 0) losses += (double)forward->outputs[loss][0];
+        if (loss >= 0) losses += (double)call->outputs[loss][0];
         calls++;
-        nats += logits >= 0 ? sum_nats(forward->outputs[logits],
-                                       forward->graph->outputs[logits]
-                                           .shape[forward->graph->outputs[logits].rank - 1],
-                                       tokens, windows, context)
-                            : (double)forward->outputs[loss][0] * (double)(windows * context);
+        nats += told >= 0 ? sum_of(call->outputs[told], windows * context)
+                          : (double)call->outputs[loss][0] * (double)(windows * context);
     }
     free(tokens);
     result->tokens = count * (uint64_t)context;

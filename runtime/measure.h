@@ -7,13 +7,13 @@
 
 typedef struct Evaluation {
     double loss; /* of the model as written, mean over the calls */
-    double nats; /* per token: from the logits; the loss itself when the model gives none */
+    double nats; /* per token: of the next ones; the loss itself when the model has no logits */
     uint64_t tokens;
 } Evaluation;
 
-/* `count` windows of context + 1 tokens, the i-th at start + i * stride. forward: a call of the
- * forward graph. False after a message. */
-bool measure_loss(Call *forward, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
+/* `count` windows of context + 1 tokens, the i-th at start + i * stride. call: of the graph
+ * that measures. False after a message. */
+bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
                   Evaluation *result);
 /* The sequence length of the token input. */
 long call_context(const Call *call);

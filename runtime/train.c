@@ -30,7 +30,7 @@ typedef struct Training {
     Settings settings;
     Device *device;
     Model *model;
-    Call *train, *forward;
+    Call *train, *measure;
     Data *data, *other; /* other: the data of --val */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
@@ -52,19 +52,19 @@ static bool build(Training *training) {
     training->settings = settings_of(compiler);
     if (options->steps >= 0) training->settings.steps = options->steps;
     if (options->seed >= 0) training->settings.seed = options->seed;
-    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_FORWARD}, {.graph = MOEC_UPDATE}};
+    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     training->bundle = memory_format("%s", moec_bundle(compiler));
     training->model = model_open_on(training->device, compiler, wishes, 3, !options->no_cache);
     moec_close(compiler);
     if (!training->model) return false;
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);
-    const MoecGraphEntry *forward = model_graph(training->model, MOEC_GRAPH_FORWARD);
-    if (!train || !forward || !training->model->table->update)
+    const MoecGraphEntry *measure = model_graph(training->model, MOEC_GRAPH_MEASURE);
+    if (!train || !measure || !training->model->table->update)
         return complain("end the model in `loss = ...`",
                         "this model cannot be trained: it has no loss or no optimizer");
     training->train = call_open(training->model, train, NULL);
-    training->forward = training->train ? call_open(training->model, forward, NULL) : NULL;
-    return training->forward != NULL;
+    training->measure = training->train ? call_open(training->model, measure, NULL) : NULL;
+    return training->measure != NULL;
 }
 
 /* Without --val the end of the data is kept apart. */
@@ -161,7 +161,7 @@ static void print_plan(const Training *training, size_t program) {
     const Model *model = training->model;
     double weights = (double)model->table->weight_bytes,
            moments = weights * model->table->update->state_count;
-    double lent = (double)(training->train->bytes + training->forward->bytes), parameters = 0;
+    double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
     for (int i = 0; i < model->parameter_count; i++)
         parameters += (double)model->parameters[i].count;
     char text[6][16];
@@ -258,7 +258,7 @@ static bool save(Training *training, const char *name, bool optimizer) {
 static bool validate(Training *training) {
     if (!training->held_windows) return true;
     Evaluation found;
-    if (!measure_loss(training->forward, training->other ? training->other : training->data,
+    if (!measure_loss(training->measure, training->other ? training->other : training->data,
                       training->held_start, training->held_stride, training->held_windows, &found))
         return false;
     training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
@@ -334,7 +334,7 @@ static void release(Training *training) {
     data_close(training->data);
     data_close(training->other);
     call_close(training->train);
-    call_close(training->forward);
+    call_close(training->measure);
     model_close(training->model);
     device_close(training->device);
     free(training->bundle);
