@@ -25,9 +25,10 @@ typedef struct EmitTarget {
     void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
     /* epilogue: see ScheduleUnit. */
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+    bool twins; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
 } EmitTarget;
 
-extern const EmitTarget target_c, target_cuda;
+extern const EmitTarget target_c, target_cuda, target_cuda_alone;
 
 struct Emitter {
     Arena *arena;

@@ -10,8 +10,15 @@
 
 #include <string.h>
 
-const EmitTarget target_cuda = {
-    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense, .grouped = emit_cuda_grouped};
+const EmitTarget target_cuda = {.kernel = emit_cuda_kernel,
+                                .call = emit_cuda_call,
+                                .product = emit_cuda_dense,
+                                .grouped = emit_cuda_grouped,
+                                .twins = true};
+const EmitTarget target_cuda_alone = {.kernel = emit_cuda_kernel,
+                                      .call = emit_cuda_call,
+                                      .product = emit_cuda_dense,
+                                      .grouped = emit_cuda_grouped};
 
 /* The numbers of the kernels, and their names by number. */
 static void add_kernels(Text *text, const List *kernels) {
@@ -49,7 +56,8 @@ static void add_rounding(Text *text, size_t weight_bytes) {
 char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
-    Module *module = emit_module(arena, programs, count, &target_cuda);
+    Module *module = emit_module(
+        arena, programs, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
     module->rounded = has_rounded(programs, count);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);

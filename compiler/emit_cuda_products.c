@@ -10,6 +10,8 @@
  *             h[row * 64 + column] = moec_silu(g[row * 64 + column]) * sum;
  *         });
  *     }
+ *
+ * A kernel that warpgroups can do, too, is written twice, the second time as NAME_wgmma: the host takes the faster one.
  */
 #include "emit.h"
 
@@ -65,10 +67,12 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
 
 /* ---- tiles ---- */
 
-/* The template of a tile: its text, a part of the name of a kernel, its size. */
+/* The template of a tile: its text, a part of the name of a kernel, its size; the same for
+ * warpgroups, or NULL. */
 typedef struct Tile {
     const char *text, *name, *bounds;
     long height, breadth;
+    const char *twin;
 } Tile;
 
 /* Tiles are as large as what they have to do, so that little of them stands idle. */
@@ -78,15 +82,20 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     bool across = weight && product->b_k == 1;
     long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
     long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    const char *rest = arena_format(emitter->arena, "<%ld, %ld, %s, %s>", height, breadth,
+                                    weight ? "true" : "false", across ? "true" : "false");
+    /* A warpgroup has 64 rows and at least as many columns: half of 64 by 64 is too small. */
+    bool twins = emitter->target->twins && (height > 64 || breadth > 64);
     return (Tile){
-        arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
-                     weight ? "true" : "false", across ? "true" : "false"),
+        arena_format(emitter->arena, "MoecTileStored%s", rest),
         arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
-        contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS", height, breadth};
+        contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS", height, breadth,
+        twins ? arena_format(emitter->arena, "MoecTileWgmma%s", rest) : NULL};
 }
 
-static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64};
-static const Tile rounded_tile = {"MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128};
+static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL};
+static const Tile rounded_tile = {
+    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL};
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
     if (!contraction->product.rounded) return exact_tile;
@@ -120,7 +129,7 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                                along[0] ? "true" : "false", along[1] ? "true" : "false"),
                   arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
-                  "MOEC_STORED_BOUNDS", height, breadth};
+                  "MOEC_STORED_BOUNDS", height, breadth, NULL};
 }
 
 /* The kernel of all dense products of one sort, for hosts that have none. */
@@ -155,36 +164,93 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
               dense_kernel(emitter, contraction, &tile), tiles < MOST_GRID ? tiles : MOST_GRID);
 }
 
-/* ---- products over packed rows ---- */
+/* ---- kernels over packed rows ---- */
 
-/* A kernel that calls a template with `store`. */
-static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                       const char *name, const Text *parameters, const char *store,
-                       const char *const *names) {
+/* What a kernel of a product is made of. */
+typedef struct Body {
+    const char *name, *parameters, *store;
+    const char *const *names; /* of its first parameters */
+} Body;
+
+/* A kernel that calls a template with a store. */
+static void add_form(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                     const Body *body, bool twin) {
+    const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    bool second = contraction->second != NULL;
     Text *out = emitter->out, tables = {.arena = emitter->arena};
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
-    bool second = contraction->second != NULL;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
     emit_line(emitter,
               "extern \"C\" __global__ void __launch_bounds__(%s) "
-              "%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s)",
-              tile->bounds, name, names[0], tables.text, type_name(contraction->a->tensor),
-              names[4], type_name(contraction->b->tensor), names[5],
+              "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s)",
+              tile->bounds, body->name, twin ? "_wgmma" : "", names[0], tables.text,
+              type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor),
+              names[5],
               second
                   ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
                     "const MoecBf16 *more_b, "
                   : "",
-              parameters->text);
-    text_add(&emitter->functions, "{\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", tile->text, names[0], names[1],
-             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5],
-             second ? "more, more_gather, more_a, more_b, " : "", store);
+              body->parameters);
+    text_add(&emitter->functions, "{\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n",
+             weight ? "weight" : "rows", second ? "_twice" : "", twin ? tile->twin : tile->text,
+             names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ", names[4],
+             names[5], second ? "more, more_gather, more_a, more_b, " : "", body->store);
     emitter->out = out;
     emitter->indent = indent;
 }
+
+static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                       const Body *body) {
+    add_form(emitter, contraction, tile, body, false);
+    text_add(&emitter->functions, "\n");
+    if (!tile->twin) return;
+    text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
+    add_form(emitter, contraction, tile, body, true);
+    text_add(&emitter->functions, "#endif\n\n");
+}
+
+/* ---- what a kernel stores ---- */
+
+static void put_region(Emitter *emitter, const Expr *target, long count, Text *written) {
+    text_add(written, "%s{%s, %ld, %s}", written->length ? ", " : "",
+             pointer_text(emitter, target), count,
+             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32");
+}
+
+/* The elements from the one on where all loops are 0. False when they do not follow the loops. */
+static bool put_target(Emitter *emitter, const Statement *statement, Text *written) {
+    long strides[MAX_LOOPS], count = 1;
+    if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
+        return false;
+    for (int i = 0; i < statement->loop_count; i++)
+        count += (statement->loops[i]->axis->size - 1) * strides[i];
+    put_region(emitter, statement->target, count, written);
+    return true;
+}
+
+/* After the kernel of an epilogue: all that it stores. */
+static bool put_targets(Emitter *emitter, const Kernel *epilogue, Text *written) {
+    for (int i = 0; i < epilogue->members.count; i++) {
+        const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
+        if (emitter->written[statement->target->tensor->id] &&
+            !put_target(emitter, statement, written))
+            return false;
+    }
+    return true;
+}
+
+static void put_result(Emitter *emitter, const Contraction *contraction, Text *written) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    long rows = weight ? contraction->relation->rows->size : product->k;
+    long groups = weight ? 0 : (product->batch[0] - 1) * product->c_batch[0];
+    put_region(emitter, contraction->c, groups + (rows - 1) * product->c_m + product->n, written);
+}
+
+/* ---- products over packed rows ---- */
 
 /* The kernel of all products of one sort that only store. */
 static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
@@ -202,11 +268,11 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(emitter, contraction->c));
     int count = emitter->device_kernels->count;
     device_kernel(emitter, name.text);
-    if (emitter->device_kernels->count > count)
-        add_kernel(
-            emitter, contraction, tile, name.text, &parameters,
-            arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
-            names);
+    const Body body = {
+        name.text, parameters.text,
+        arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
+        names};
+    if (emitter->device_kernels->count > count) add_kernel(emitter, contraction, tile, &body);
     return name.text;
 }
 
@@ -230,7 +296,8 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     add_equations(emitter, epilogue);
     emitter->out = out;
     emitter->indent = indent;
-    add_kernel(emitter, contraction, tile, name, &functor.parameters, functor.text, names);
+    add_kernel(emitter, contraction, tile,
+               &(const Body){name, functor.parameters.text, functor.text, names});
     return name;
 }
 
@@ -271,6 +338,13 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     long tiles = weight ? (numbers < rows ? numbers : rows) * columns
                         : groups * pieces(product->k, tile.height) * columns;
     long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
-    emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
-                arguments.text);
+    Text written = {.arena = emitter->arena};
+    bool known = tile.twin && (!epilogue || put_targets(emitter, epilogue, &written));
+    if (!epilogue) put_result(emitter, contraction, &written);
+    if (known)
+        emit_line(emitter, "moec_launch_either(run, %s, %ld, %d, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
+                  kernel, grid, THREADS, written.text, arguments.text);
+    else
+        emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
+                    arguments.text);
 }

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 4, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 5, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -89,6 +89,13 @@ typedef struct MoecEpilogue {
 
 typedef struct MoecRun MoecRun;
 
+/* Elements that a kernel writes. */
+typedef struct MoecWritten {
+    void *at;
+    long count;
+    MoecType type;
+} MoecWritten;
+
 /* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
 typedef struct MoecHost {
     void *self;
@@ -99,6 +106,10 @@ typedef struct MoecHost {
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
+    /* like launch, for a kernel that may exist as NAME_wgmma as well: the host launches the one that it likes better. It may
+     * try both, for which it has to know what they write: up to an entry whose `at` is NULL. NULL: use launch */
+    void (*launch_either)(void *self, int kernel, unsigned grid_x, unsigned block, const MoecWritten *written,
+                          void **arguments);
 } MoecHost;
 
 struct MoecRun {

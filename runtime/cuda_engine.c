@@ -11,6 +11,7 @@
 #include "cuda_parts.h"
 #include "cuda_profile.h"
 #include "cuda_products.h"
+#include "cuda_twins.h"
 #include "memory.h"
 #include "seconds.h"
 
@@ -49,6 +50,8 @@ typedef struct CudaEngine {
     CudaFunction **functions; /* by the table's kernel numbers */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
+    CudaTwins *twins; /* kernels with a second form, or NULL */
+    bool capturing;
     CudaPointer scratch; /* parts of a sum, the sum, the seed, then the update's scalars for either
                             kind of parameter */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -75,33 +78,45 @@ static CudaPointer scalars_place(const CudaEngine *engine) {
 /* ---- what a program is lent ---- */
 
 typedef struct LaunchWork {
-    const CudaEngine *engine;
-    CudaFunction *function;
-    unsigned grid_x, grid_y, block, shared;
-    void **arguments;
+    const CudaDevice *device;
+    CudaLaunch launch;
 } LaunchWork;
 
 static int work_launch(void *data) {
     const LaunchWork *work = data;
-    const CudaDevice *device = work->engine->device;
-    return device->library->driver.launch(work->function, work->grid_x, work->grid_y, 1,
-                                          work->block, 1, 1, work->shared, device->stream,
-                                          work->arguments, NULL);
+    return cuda_launch(work->device, &work->launch);
+}
+
+static void launch(CudaEngine *engine, const CudaLaunch *one) {
+    LaunchWork work = {engine->device, *one};
+    int error = engine->profile ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
+                                : work_launch(&work);
+    if (error) cuda_good(engine->device, error, one->name);
 }
 
 static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                         unsigned shared, void **arguments) {
     CudaEngine *engine = self;
-    const char *name = engine->base.table->kernels[kernel];
-    LaunchWork work = {engine, engine->functions[kernel], grid_x, grid_y, block, shared, arguments};
+    const CudaLaunch one = {engine->functions[kernel], engine->base.table->kernels[kernel],
+                            grid_x, grid_y, block, shared, arguments};
     if (engine->device->failed) return;
     int error = shared > PLAIN_SHARED ? engine->device->library->driver.function_set(
-                                            work.function, CUDA_FUNCTION_SHARED, (int)shared)
+                                            one.function, CUDA_FUNCTION_SHARED, (int)shared)
                                       : 0;
-    if (!error)
-        error = engine->profile ? cuda_profile_work(engine->profile, name, 0, work_launch, &work)
-                                : work_launch(&work);
-    if (error) cuda_good(engine->device, error, name);
+    if (error)
+        cuda_good(engine->device, error, one.name);
+    else
+        launch(engine, &one);
+}
+
+static void lend_either(void *self, int kernel, unsigned grid_x, unsigned block,
+                        const MoecWritten *written, void **arguments) {
+    CudaEngine *engine = self;
+    CudaLaunch one = {engine->functions[kernel], engine->base.table->kernels[kernel],
+                      grid_x, 1, block, 0, arguments};
+    if (engine->device->failed) return;
+    if (engine->twins) cuda_twins_take(engine->twins, kernel, written, !engine->capturing, &one);
+    launch(engine, &one);
 }
 
 static void lend_zero(void *self, void *memory, size_t bytes) {
@@ -227,6 +242,10 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     double made = seconds_now();
     engine->base.cached = makings[0].image.cached;
     good = good && load_functions(engine, makings, parts + 1);
+    if (good)
+        engine->twins = cuda_twins_new(&(const CudaProgram){
+            engine->device, engine->base.table, engine->modules, engine->module_count,
+            engine->functions, kernels, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
     int length = snprintf(engine->base.ledger, sizeof engine->base.ledger,
@@ -248,7 +267,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->base.device = device;
     engine->base.table = table;
     engine->products = cuda_products_new(engine->device, table, keep);
-    engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero};
+    engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
     size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + scalars;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
@@ -273,6 +292,7 @@ void cuda_engine_free(Engine *base) {
     for (int i = 0; i < engine->capture_count; i++)
         if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
     cuda_products_free(engine->products);
+    cuda_twins_free(engine->twins);
     for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     if (engine->scratch) driver->release(engine->scratch);
     free(engine->functions);
@@ -318,7 +338,9 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key,
         if (!cuda_good(device, driver->capture_begin(device->stream, CUDA_CAPTURE_THREAD),
                        "beginning a graph"))
             return false;
+        engine->capturing = true;
         work(engine, data);
+        engine->capturing = false;
         bool good =
             cuda_good(device, driver->capture_end(device->stream, &graph), "ending a graph") &&
             cuda_good(device, driver->graph_ready(&capture->ready, graph, 0), "making a graph");

@@ -35,6 +35,17 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
     run->host->launch(run->host->self, kernel, grid, 1, block, shared, (void **)(uintptr_t)arguments);
 }
 
+/* One of two forms of a kernel. */
+#define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32}})
+MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, unsigned grid, unsigned block,
+                                      const MoecWritten *written, const void *const *arguments) {
+    const MoecHost *host = run->host;
+    if (host->launch_either != NULL)
+        host->launch_either(host->self, kernel, grid, block, written, (void **)(uintptr_t)arguments);
+    else
+        moec_launch(run, kernel, grid, block, arguments);
+}
+
 /* One dense product: the host's, or else our own kernel with a block for each of its tiles. */
 MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                                 const void *a, const void *b, void *c,

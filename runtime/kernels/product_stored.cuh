@@ -38,9 +38,8 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     const MoecBf16 *lines[ALONG ? COUNT : 1];
 
     template <class Line> __device__ __forceinline__ void begin(int size, Line line) {
-        if (!ALONG) return;
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) {
+        for (int i = 0; ALONG && i < COUNT; i++) {
             const int row = (int)threadIdx.x / PIECES + i * STEP;
             lines[ALONG ? i : 0] = row < size ? line(row) : NULL;
         }

@@ -1,9 +1,10 @@
 /* wgmma: products by warpgroups, whose operands tensor cores read from shared memory by themselves.
  *
- * Descriptors of operands are taken apart as the PTX ISA says (9.7.15.5.1.2: canonical layouts, swizzles, matrix descriptors).
- * A product is computed when it is asked for; its sums hold no numbers until the thread has waited for it, and what it reads
- * may not be written before. That it may read it is checked as for a thread's own reads, and that the writer has made it known
- * by a fence.
+ * Descriptors of operands are taken apart as the PTX ISA says (9.7.15.5.1.2: canonical layouts,
+ * swizzles, matrix descriptors). A product is computed when it is asked for; its sums hold no
+ * numbers until the thread has waited for it, and what it reads may not be written before. That it
+ * may read it is checked as for a thread's own reads, and that the writer has made it known by a
+ * fence.
  */
 #include "block.h"
 
@@ -14,7 +15,8 @@
 
 enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, PIECE = 16, RING = 64 };
 
-/* An operand as its descriptor says. Numbers of bytes; width: pieces of a line whose places are permuted. */
+/* An operand as its descriptor says. Numbers of bytes; width: pieces of a line whose places are
+ * permuted. */
 typedef struct Matrix {
     unsigned start, leading, stride, width;
     bool turned; /* neighbours in memory are rows or columns, not terms */
@@ -50,7 +52,8 @@ static Matrix matrix_of(uint64_t descriptor, bool turned) {
                     .turned = turned};
 }
 
-/* The place of row (or column) i and term k; pieces of 16 bytes are permuted by the bits of the address above them. */
+/* The place of row (or column) i and term k; pieces of 16 bytes are permuted by the bits of the
+ * address above them. */
 static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     unsigned width = matrix->width, at = matrix->start;
     if (matrix->turned && width == 1)
@@ -75,7 +78,8 @@ static float element(const Matrix *matrix, unsigned i, unsigned k) {
     return value;
 }
 
-/* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or NULL. */
+/* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or
+ * NULL. */
 static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bool begins) {
     unsigned i_step = matrix->turned ? 8 : 1, k_step = matrix->turned ? 1 : 8;
     for (unsigned i = first; i < last; i += i_step)
@@ -146,7 +150,8 @@ static SimSums *sums_of(float *d, int count, const char *file, int line) {
     for (int i = 0; i < thread->sums_count; i++)
         if (thread->sums[i].at == d) return &thread->sums[i];
     if (!thread->product_fence)
-        refuse(file, line, "sums that were free to be touched go into a product with no fence between");
+        refuse(file, line,
+               "sums that were free to be touched go into a product with no fence between");
     if (thread->sums_count == SUMS_LIMIT) refuse(file, line, "too many products in flight");
     SimSums *sums = &thread->sums[thread->sums_count++];
     sums->at = d;
@@ -170,7 +175,8 @@ static void add_products(SimSums *sums, const SimReading *reading) {
     float left[2][DEPTH];
     for (unsigned half = 0; half < 2; half++)
         for (unsigned k = 0; k < DEPTH; k++)
-            left[half][k] = element(&a, thread / SIM_WARP * ROWS + lane / 4 + 8 * half, k) * factor();
+            left[half][k] =
+                factor() * element(&a, thread / SIM_WARP * ROWS + lane / 4 + 8 * half, k);
     for (unsigned column = 0; column < (unsigned)reading->n; column += column % 2 ? 7 : 1) {
         float *two[2] = {sums->values + column / 8 * 4 + column % 2, NULL};
         two[1] = two[0] + 2;
@@ -187,7 +193,8 @@ static void add_products(SimSums *sums, const SimReading *reading) {
 unsigned sim_shared_place(const void *at) {
     const unsigned char *place = at;
     if (place < sim_now.shared || place >= sim_now.shared + sim_now.launch->dynamic_bytes) {
-        check_report(NULL, 0, __builtin_return_address(0), "an operand outside of dynamic shared memory");
+        check_report(NULL, 0, __builtin_return_address(0),
+                     "an operand outside of dynamic shared memory");
         block_fail();
     }
     return (unsigned)(place - sim_now.shared);

@@ -78,6 +78,11 @@ static Figures read_log(char *log) {
             printf("    %s spills %d bytes\n", name, spills);
             figures.spilling++;
         }
+        /* Products of warpgroups that wait for each other, because something touches their sums. */
+        if (strstr(line, "wgmma") && strstr(line, "serialized")) {
+            printf("    %s\n", line);
+            figures.spilling++;
+        }
         int registers = number_before(line, "registers"), shared = number_before(line, "bytes smem");
         if (registers > figures.registers) {
             figures.registers = registers;

@@ -1,0 +1,64 @@
+#!/bin/sh
+# Kernels in two forms on a simulated device of capability 9.0: both are tried at their first launch and agree; the one that
+# was found better is launched from then on; one that computes something else is told and never launched.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+case $BUILD in /*) MOEC_CUDA=$BUILD/libmoec_sim.so ;; *) MOEC_CUDA=$PWD/$BUILD/libmoec_sim.so ;; esac
+XDG_CACHE_HOME=$work/cache
+MOEC_CFLAGS=-O0
+export MOEC_CUDA XDG_CACHE_HOME MOEC_CFLAGS
+head -c 600 README.md >"$work/text"
+
+wrong() {
+    echo "$*"
+    exit 1
+}
+
+# train NAME WORDS: three steps, the third of them from a captured graph
+train() {
+    MOEC_SIM=$2 moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$1" --steps 3 \
+        --set dim=80 --set layers=2 --set train.batch=2 --set train.context=20 --set vocab=251 \
+        --set train.precision=bf16 >"$work/$1.out" 2>&1 || { cat "$work/$1.out"; wrong "training $1 failed"; }
+    sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$work/$1/log.jsonl" >"$work/$1.numbers"
+}
+
+# same ONE OTHER: the losses and norms of two runs
+same() {
+    paste "$work/$1.numbers" "$work/$2.numbers" | awk '
+        function off(a, b) { return (a > b ? a - b : b - a) > 2e-5 * (a > 0 ? a : -a) }
+        { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) bad = 1 }
+        END { exit bad || NR < 3 }'
+}
+
+verdicts() { cut -d' ' -f3 "$work"/cache/moec/*.twins | sort -u | tr '\n' ' '; }
+
+train first unchecked
+[ ! -e "$work"/cache/moec/*.twins ] || wrong "a device without warpgroups has tried them"
+
+train tried unchecked,hopper
+same first tried || wrong "training with both forms differs"
+! grep -q 'does not agree' "$work/tried.out" || { cat "$work/tried.out"; exit 1; }
+for kernel in product_train rows_by_weight rows_by_rows _across _twice; do
+    grep -q "$kernel" "$work"/cache/moec/*.twins || wrong "no $kernel has been tried"
+done
+
+# Now the second form of all of them, with every access checked.
+sed -i 's/ first / second /' "$work"/cache/moec/*.twins
+[ "$(verdicts)" = "second " ] || wrong "not all agree: $(verdicts)"
+train second hopper
+same first second || wrong "training by warpgroups differs"
+train broken unchecked,hopper,wrong
+! same first broken || wrong "the second form was never launched"
+
+rm "$work"/cache/moec/*.twins
+train told unchecked,hopper,wrong
+same first told || wrong "a form that is wrong was launched"
+[ "$(verdicts)" = "wrong " ] || wrong "not all were found wrong: $(verdicts)"
+grep -q 'does not agree with its other form and is not used' "$work/told.out" || wrong "nothing was told"
+
+rm "$work"/cache/moec/*.twins
+MOEC_WGMMA=off train off unchecked,hopper,wrong
+[ ! -e "$work"/cache/moec/*.twins ] || wrong "MOEC_WGMMA=off has tried them"
+same first off || wrong "MOEC_WGMMA=off trains differently"
