@@ -23,8 +23,15 @@
  *     t[i,b,f] = ...                      t_turn[b,f] = ...; t[i,b,f] = t_turn[b,f]
  *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
  *
- * A product that rounds made it, and it is kept for the way back: it is no better than the operands
- * were, and kept as bf16, too. This alone rounds more.
+ * Three things round more than the products would; none of them is better than the operands were.
+ * A product that rounds made it, perhaps with a bias added, and it is kept for the way back: as bf16.
+ * Besides what rounds it only sums that are the gradient of a parameter read it: they add up bf16. A
+ * bias that is added to a result that is stored as bf16 is bf16 itself, so that the product can add
+ * it: see endings.c.
+ *
+ *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
+ *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
+ *     dbias[f] += sum[b] da[b,f]              da: bf16
  *
  * A parameter has a copy beside all weights, made by the host whenever the weights have changed and
  * not by the program.
@@ -50,6 +57,7 @@ typedef struct Use {
     bool write, stores; /* stores: sets elements and never looks at them */
     bool takes;         /* reads: rounds it, but takes it as it comes */
     bool result;        /* stores what a product made that rounds */
+    bool sums;          /* reads: adds all of it to a gradient */
     int operand;        /* reads: number of the operand that the statement rounds, or -1 */
 } Use;
 
@@ -92,7 +100,9 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
         int operand = -1;
         for (int j = 0; rounds && j < 2; j++)
             if (read == statement->value->args[j]) operand = j;
-        add_use(storage, (Use){statement, scope, read, .operand = operand});
+        bool sums = statement->reduction == REDUCE_SUM && statement->value == read &&
+                    statement->target->tensor->role == ROLE_GRADIENT;
+        add_use(storage, (Use){statement, scope, read, .sums = sums, .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_turns(product);
     add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
@@ -159,19 +169,40 @@ static bool is_only_rounded(const List *uses) {
     bool read = false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        if (use->write ? !use->stores : !is_rounded(use)) return false;
-        read |= !use->write;
+        if (use->write ? !use->stores : !is_rounded(use) && !use->sums) return false;
+        read |= is_rounded(use);
     }
     return read;
 }
 
+/* The bias that the statement adds to what a product made that rounds, and nothing else is done with
+ * that; or NULL. */
+static Expr *added_bias(const Storage *storage, const Statement *statement) {
+    const Expr *value = statement->value;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->exact || statement->accumulate || value->kind != EXPR_APPLY || value->op != OP_ADD)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const Expr *made = value->args[i];
+        Expr *bias = value->args[1 - i];
+        if (made->kind != EXPR_READ || bias->kind != EXPR_READ ||
+            bias->tensor->role != ROLE_PARAMETER || made->tensor->role != ROLE_TEMP)
+            continue;
+        const List *uses = &storage->uses[made->tensor->id];
+        const Use *first = uses->items[0];
+        if (uses->count == 2 && first->write && first->result) return bias;
+    }
+    return NULL;
+}
+
 /* A stack of results of products that round, of which no choice is made. */
-static bool is_kept_result(const Tensor *tensor, const List *uses) {
+static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
         bool exact = use->statement->exact || use->statement->kind != STATEMENT_LOOP;
-        if (use->write ? !use->result : exact && !is_rounded(use)) return false;
+        bool result = use->result || added_bias(storage, use->statement);
+        if (use->write ? !result : exact && !is_rounded(use)) return false;
     }
     return true;
 }
@@ -371,6 +402,16 @@ static void read_copy(Storage *storage, const Use *use) {
     statement->value->span = span;
 }
 
+/* t + bias of a statement becomes t + bias_rounded. */
+static void read_rounded_bias(Program *program, Statement *statement, Expr *bias) {
+    Expr *value = statement->value, *both[2] = {value->args[0], value->args[1]};
+    Expr *copy = expr_read(program, rounded_parameter(program, bias->tensor), bias->args);
+    copy->span = bias->span;
+    both[both[1] == bias] = copy;
+    statement->value = expr_apply(program, OP_ADD, both[0], both[1], NULL);
+    statement->value->span = value->span;
+}
+
 void storage(Program *program) {
     if (!program->rounded) return;
     Storage storage = {.program = program};
@@ -382,7 +423,7 @@ void storage(Program *program) {
         if (tensor->role == ROLE_CACHE && tensor->type == TYPE_REAL && is_only_rounded(uses))
             tensor->type = TYPE_BF16;
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
-        bool whole = is_only_rounded(uses) || is_kept_result(tensor, uses);
+        bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses);
         const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
         if (scope) split_stack(&storage, tensor, scope);
         if (scope || whole) tensor->type = TYPE_BF16;
@@ -394,5 +435,10 @@ void storage(Program *program) {
         const List *uses = &storage.uses[i];
         for (int j = 0; j < uses->count && tensor->type == TYPE_REAL; j++)
             if (((Use *)uses->items[j])->operand >= 0) read_copy(&storage, uses->items[j]);
+        for (int j = 0; j < uses->count && tensor->type == TYPE_BF16; j++) {
+            const Use *use = uses->items[j];
+            Expr *bias = use->write ? added_bias(&storage, use->statement) : NULL;
+            if (bias) read_rounded_bias(program, use->statement, bias);
+        }
     }
 }
