@@ -153,6 +153,19 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     return name.text;
 }
 
+static const char *operand_of(Emitter *emitter, const Expr *read) {
+    return read ? pointer_text(emitter, read) : "NULL";
+}
+
+/* The operands of the endings of a product. */
+static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
+    if (!contraction->product.endings) return "NULL";
+    return arena_format(emitter->arena, "&(const MoecEpilogue){%s, %s, %s}",
+                        operand_of(emitter, contraction->add),
+                        operand_of(emitter, contraction->bias),
+                        operand_of(emitter, contraction->kept));
+}
+
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
@@ -160,7 +173,8 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
                  product->batch[0] * product->batch[1];
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
               number, number, pointer_text(emitter, contraction->a),
-              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c), "NULL",
+              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c),
+              epilogue_of(emitter, contraction),
               dense_kernel(emitter, contraction, &tile), tiles < MOST_GRID ? tiles : MOST_GRID);
 }
 

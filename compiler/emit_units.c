@@ -82,6 +82,8 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Product *product = &contraction->product;
     if (contraction->second) emit_equation(emitter, contraction->second->statement);
     emit_equation(emitter, unit->statement);
+    for (int i = 1; contraction->product.endings && i < unit->epilogue->members.count; i++)
+        emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
     double depth =
         (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
     double flops = 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;

@@ -154,6 +154,15 @@ static Member *as_member(Folding *folding, int place) {
 
 static bool join(Folding *folding, int place);
 
+/* Takes out what came in and goes before the product since there were so many. */
+static void leave(Folding *folding, int count, int lifted) {
+    while (folding->count > count) folding->inside[folding->order[--folding->count]] = NULL;
+    while (folding->lifted_count > lifted) {
+        folding->lifted_count--;
+        folding->when[folding->lifted[folding->lifted_count]] = folding->was[folding->lifted_count];
+    }
+}
+
 /* Whether a statement can go before the product, with those that it needs. */
 static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
@@ -220,11 +229,7 @@ static bool join(Folding *folding, int place) {
     folding->order[folding->count++] = place;
     if (place > folding->product ? moves_up(folding, place) : moves_down(folding, place))
         return true;
-    while (folding->count > before) folding->inside[folding->order[--folding->count]] = NULL;
-    while (folding->lifted_count > lifted) {
-        folding->lifted_count--;
-        folding->when[folding->lifted[folding->lifted_count]] = folding->was[folding->lifted_count];
-    }
+    leave(folding, before, lifted);
     return false;
 }
 
@@ -272,6 +277,57 @@ static void take_makers(Folding *folding) {
             uses += touches(folding, at_place(folding, folding->order[j]), made);
         if (uses && uses + 1 == folding->touched[made->id]) join(folding, i);
     }
+}
+
+/* ---- dense products ---- */
+
+/* The first later statement that reads the tensor, or -1; *last: the place of the last one. */
+static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
+    int first = -1;
+    for (int i = folding->product + 1; i < folding->statements->count; i++) {
+        if (folding->inside[i] || !touches(folding, at_place(folding, i), tensor)) continue;
+        if (first < 0) first = i;
+        *last = i;
+    }
+    return first;
+}
+
+/* Whether a result lies in memory anyway: others than loops read it, or loops that are no kernel
+ * because something stands between. Only then is a pass over memory saved. */
+static bool is_stored(Folding *folding, const Tensor *tensor) {
+    int last = folding->product, count = 0;
+    for (int i = 0; i < folding->statements->count; i++)
+        count += touches(folding, at_place(folding, i), tensor);
+    if (tensor->role != ROLE_TEMP || count < folding->touched[tensor->id]) return true;
+    reader_of(folding, tensor, &last);
+    for (int i = folding->product + 1; i <= last; i++)
+        if (folding->products[i] || at_place(folding, i)->kind != STATEMENT_LOOP) return true;
+    return false;
+}
+
+/* What follows a dense product, one statement after the other, while it can be an ending of it and
+ * takes nothing else along. */
+static void take_endings(Folding *folding, Contraction *product) {
+    const Member *first = folding->inside[folding->product];
+    Contraction best = *product, ended = *product;
+    int best_count = folding->count, last;
+    if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
+        product->product.batch[1] > 1 || product->product.n == 1)
+        return;
+    while (folding->count < MOST_INSIDE) {
+        const Tensor *result = ended.c->tensor;
+        int next = reader_of(folding, result, &last), count = folding->count;
+        bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
+        if (next < 0 || !join(folding, next) || folding->count > count + 1 ||
+            folding->lifted_count || (!kept && result->type == TYPE_BF16) ||
+            !end_product(&ended, first, folding->inside[next], kept))
+            break;
+        if (!is_stored(folding, ended.c->tensor)) continue;
+        best = ended;
+        best_count = folding->count;
+    }
+    leave(folding, best_count, 0);
+    *product = best;
 }
 
 /* ---- the result ---- */
@@ -365,10 +421,14 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
     folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {
-        if (!products[i] || products[i]->kind != CONTRACTION_ROWS_BY_WEIGHT) continue;
+        if (!products[i] || products[i]->kind == CONTRACTION_ROWS_BY_ROWS) continue;
         begin(&folding, i);
-        take_readers(&folding);
-        take_makers(&folding);
+        if (products[i]->kind == CONTRACTION_PRODUCT) {
+            take_endings(&folding, products[i]);
+        } else {
+            take_readers(&folding);
+            take_makers(&folding);
+        }
         if (folding.count > 1) epilogues[i] = kernel_of(&folding);
     }
 }

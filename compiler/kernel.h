@@ -20,7 +20,18 @@ typedef struct Product {
     bool accumulate;
     bool rounded; /* operands may be rounded to bf16 */
     Type a_type, b_type, c_type;
+    int endings; /* a sum of Ending; then c is what comes out of them */
+    long add_m, kept_m;
 } Product;
+
+/* What a product of a device does before it stores, in this order: see MoecEnding. */
+typedef enum Ending {
+    ENDING_ADD = 1,
+    ENDING_BIAS = 2,
+    ENDING_KEEP = 4,
+    ENDING_GELU = 8,
+    ENDING_GELU_BACK = 16
+} Ending;
 
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
 typedef struct OuterLoop {
@@ -42,6 +53,7 @@ typedef struct Contraction {
     ContractionKind kind;
     Product product;
     Expr *a, *b, *c;
+    Expr *add, *bias, *kept; /* of its endings, or NULL */
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
     Relation *relation;        /* grouped */

@@ -44,6 +44,12 @@ int *touches_of(Program *program);
 void epilogue(Program *program, const List *statements, Contraction *const *products,
               int *touched, Kernel **epilogues, int *when);
 
+/* ---- endings.c ---- */
+
+/* Makes the next statement on the way of a dense product's result an ending of it when it can be one. first, next: the
+ * product and that statement, with loops that stand for each other; kept: others read the result, too. */
+bool end_product(Contraction *product, const Member *first, const Member *next, bool kept);
+
 /* ---- pairs.c ---- */
 
 /* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */

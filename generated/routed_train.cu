@@ -135,50 +135,28 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float 
     moec_attend<options_train_3>(q, k, v, sink, documents, o, lse);
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
-   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
+/* ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_y, float *__restrict__ x_3, float *__restrict__ ffn_norm_hidden,
-        const float *__restrict__ block_ffn_norm_weight, float *__restrict__ ffn_norm_y_2)
+extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
+        float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        float *__restrict__ ffn_norm_y_2)
 {
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
         float ffn_norm_hidden_sum = 0.0f;
-        moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float attention_y_lanes[4];
-            moec_read(attention_y_lanes, &attention_y[(b * 32 + s) * 32 + d_from]);
-            float x_3_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                x_3_lanes[lane] = x_2_lanes[lane] + attention_y_lanes[lane];
-                ffn_norm_hidden_sum += x_3_lanes[lane] * x_3_lanes[lane];
-            }
-            moec_write(&x_3[((i * 2 + b) * 32 + s) * 32 + d_from], x_3_lanes);
+        for (long d = 0; d < 32; d++) {
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            ffn_norm_hidden_sum += x_3_at * x_3_at;
         }
-        ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        moec_barrier();
+        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
         float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
-            float ffn_norm_y_2_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                float ffn_norm_y = x_3_lanes[lane] * ffn_norm_root;
-                ffn_norm_y_2_lanes[lane] = ffn_norm_y * block_ffn_norm_weight_lanes[lane];
-            }
-            moec_write(&ffn_norm_y_2[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_lanes);
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
+            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
         }
     }
 }

@@ -71,20 +71,21 @@ typedef struct MoecProduct {
     /* On a device, where nothing is batched: what else is done before a result is stored, a sum of MoecEnding, in this order.
      * c then is what comes out of it; nothing accumulates. */
     int endings;
-    long add_m, kept_m; /* strides of the rows of what is added and of what is kept */
+    long add_m, kept_m; /* strides of the rows of what is added and of what is kept; 0 where there is none */
 } MoecProduct;
 
 typedef enum MoecEnding {
     MOEC_ADD = 1,  /* add[m,n], of the type of c, goes to the sum */
     MOEC_BIAS = 2, /* bias[n], of the type of c, too */
     MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
-    MOEC_GELU = 8  /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MOEC_GELU = 8, /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MOEC_GELU_BACK = 16 /* alone: x times the derivative of that at kept[m,n], which is only read */
 } MoecEnding;
 
 /* The operands of endings; NULL where there is none. */
 typedef struct MoecEpilogue {
     const void *add, *bias;
-    void *kept;
+    void *kept; /* MOEC_GELU_BACK: read */
 } MoecEpilogue;
 
 typedef struct MoecRun MoecRun;

@@ -23,7 +23,7 @@ bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *
     const void *kept = (const void *)(uintptr_t)operands->kept;
     return (!(product->endings & MOEC_BIAS) ||
             !blas->product_set(task->product, BLAS_BIAS_POINTER, &bias, sizeof bias)) &&
-           (!(product->endings & MOEC_KEEP) ||
+           (!product->kept_m ||
             !blas->product_set(task->product, BLAS_KEPT_POINTER, &kept, sizeof kept));
 }
 

@@ -74,10 +74,11 @@ static bool make_endings(const CudaBlas *blas, BlasTask *task, const MoecProduct
     const int64_t leading = product->kept_m;
     const uint32_t epilogue = (endings & MOEC_BIAS ? BLAS_EPILOGUE_BIAS : 0u) |
                               (endings & MOEC_GELU ? BLAS_EPILOGUE_GELU : 0u) |
-                              (endings & MOEC_KEEP ? BLAS_EPILOGUE_KEEP : 0u);
+                              (endings & MOEC_KEEP ? BLAS_EPILOGUE_KEEP : 0u) |
+                              (endings & MOEC_GELU_BACK ? BLAS_EPILOGUE_GELU_BACK : 0u);
     return !epilogue ||
            (!blas->product_set(task->product, BLAS_EPILOGUE, &epilogue, sizeof epilogue) &&
-            (!(endings & MOEC_KEEP) ||
+            (!leading ||
              !blas->product_set(task->product, BLAS_KEPT_LEADING, &leading, sizeof leading)));
 }
 
@@ -190,8 +191,8 @@ static void give_operands(BlasWork *work) {
 /* The alignment that all matrices of a product have when their first ones begin at multiples of 16
  * bytes. */
 static int alignment_of(const MoecProduct *product, CudaPointer bits) {
-    if (product->endings & MOEC_ADD) bits |= bytes_of(product->c_type, product->add_m);
-    if (product->endings & MOEC_KEEP) bits |= bytes_of(product->c_type, product->kept_m);
+    bits |= bytes_of(product->c_type, product->add_m);
+    bits |= bytes_of(product->c_type, product->kept_m);
     for (int i = 0; i < 2; i++)
         bits |= bytes_of(product->a_type, product->a_batch[i]) |
                 bytes_of(product->b_type, product->b_batch[i]) |

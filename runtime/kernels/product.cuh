@@ -207,6 +207,11 @@ MOEC_DEVICE float moec_end(const MoecProduct &product, const MoecEpilogue &epilo
     if (product.endings & MOEC_BIAS) x += moec_load(((const Result *)epilogue.bias)[column]);
     if (product.endings & MOEC_KEEP) moec_store((Result *)epilogue.kept + row * product.kept_m + column, x);
     if (product.endings & MOEC_GELU) x = 0.5f * x * (1.0f + moec_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
+    if (product.endings & MOEC_GELU_BACK) {
+        const float y = moec_load(((const Result *)epilogue.kept)[row * product.kept_m + column]);
+        const float t = moec_tanh(0.79788456f * (y + 0.044715f * y * y * y));
+        x *= 0.5f * (1.0f + t) + 0.5f * y * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * y * y);
+    }
     return x;
 }
 

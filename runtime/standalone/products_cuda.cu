@@ -46,10 +46,11 @@ static bool make_endings(Task *task, const MoecProduct *p) {
     const int64_t leading = p->kept_m;
     const uint32_t epilogue = (p->endings & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
                               (p->endings & MOEC_GELU ? CUBLASLT_EPILOGUE_GELU : 0u) |
-                              (p->endings & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU : 0u);
+                              (p->endings & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX : 0u) |
+                              (p->endings & MOEC_GELU_BACK ? CUBLASLT_EPILOGUE_DGELU : 0u);
     return !epilogue ||
            (!cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
-            (!(p->endings & MOEC_KEEP) ||
+            (!p->kept_m ||
              !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading)));
 }
 
@@ -58,7 +59,7 @@ static bool place_endings(const Task *task, const MoecProduct *p, const MoecEpil
     return (!(p->endings & MOEC_BIAS) ||
             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &epilogue->bias,
                                             sizeof epilogue->bias)) &&
-           (!(p->endings & MOEC_KEEP) ||
+           (!p->kept_m ||
             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &epilogue->kept,
                                             sizeof epilogue->kept));
 }
@@ -110,8 +111,7 @@ static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b,
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c | 16;
     if (epilogue)
         bits |= (uintptr_t)epilogue->add | (uintptr_t)epilogue->bias | (uintptr_t)epilogue->kept;
-    if (p->endings & MOEC_ADD)
-        bits |= bytes_of(p->c_type, p->add_m);
+    bits |= bytes_of(p->c_type, p->add_m) | bytes_of(p->c_type, p->kept_m);
     for (int i = 0; i < 2; i++)
         bits |= bytes_of(p->a_type, p->a_batch[i]) | bytes_of(p->b_type, p->b_batch[i]) | bytes_of(p->c_type, p->c_batch[i]);
     return (uint32_t)(bits & -bits);

@@ -2,7 +2,7 @@
  * simulated device's memory. It is strict where the library is: layouts, alignments, workspaces, algorithms that it gave.
  *
  * Every product has two algorithms; the first takes far longer. STAND_IN_LOG names a file that gets a line for each product:
- * the number of the algorithm.
+ * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { F32 = 0, BF16 = 14, COMPUTE_F32 = 68, COMPUTE_BF16 = 75 };
 enum { GOOD = 0, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
-enum { NONE = 1, BIAS = 4, GELU = 32, KEEP = 128 }; /* epilogues */
+enum { NONE = 1, BIAS = 4, GELU = 32, KEEP = 128, GELU_BACK = 192 }; /* epilogues */
 enum { MARK = 0x5ea1, SLOW_NANOSECONDS = 4000000 };
 
 typedef struct Product {
@@ -140,7 +140,7 @@ int cublasLtMatmulPreferenceDestroy(Preference *preference) {
 /* An epilogue that there is, with all that it needs. Matrices that are kept begin each line at a multiple of 16 bytes. */
 static int can_end(const Product *product, const Layout *d) {
     uint32_t epilogue = product->epilogue;
-    int known = epilogue == NONE || epilogue == BIAS || (epilogue & ~(uint32_t)(BIAS | KEEP)) == GELU;
+    int known = epilogue == NONE || epilogue == BIAS || epilogue == GELU_BACK || (epilogue & ~(uint32_t)(BIAS | KEEP)) == GELU;
     int bias = !(epilogue & BIAS) || product->bias;
     int kept = !(epilogue & KEEP) || (product->kept && (uintptr_t)product->kept % 16 == 0 &&
                                       product->kept_leading % 8 == 0 && product->kept_leading >= (int64_t)d->rows);
@@ -218,7 +218,12 @@ static float operand(const Job *job, const Layout *layout, const char *data, int
 static float ended(const Job *job, int64_t row, int64_t column, float x) {
     const Product *product = &job->product;
     if (product->epilogue & BIAS) x += element(product->bias, job->d.type, row);
-    if (product->epilogue & KEEP) put_element(product->kept, job->d.type, row + column * product->kept_leading, x);
+    int64_t place = row + column * product->kept_leading;
+    if (product->epilogue == GELU_BACK) {
+        float y = element(product->kept, job->d.type, place), t = tanhf(0.7978845608f * (y + 0.044715f * y * y * y));
+        return x * (0.5f * (1 + t) + 0.5f * y * (1 - t * t) * 0.7978845608f * (1 + 3 * 0.044715f * y * y));
+    }
+    if (product->epilogue & KEEP) put_element(product->kept, job->d.type, place, x);
     if (product->epilogue & GELU) x = 0.5f * x * (1 + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
     return x;
 }
@@ -244,7 +249,8 @@ static void run(void *data) {
     const char *path = getenv("STAND_IN_LOG");
     FILE *log = path ? fopen(path, "a") : NULL;
     if (log) {
-        fprintf(log, "%d\n", (int)job->number);
+        fprintf(log, "%d %d%s\n", (int)job->number, (int)job->product.epilogue,
+                job->beta != 0 && job->c_data != job->d_data ? " added" : "");
         fclose(log);
     }
     if (job->number == 0) nanosleep(&(struct timespec){.tv_nsec = SLOW_NANOSECONDS}, NULL);
