@@ -20,10 +20,10 @@ typedef struct Lanes Lanes; /* see emit_cuda_lanes.c */
 typedef struct EmitTarget {
     /* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
-    void (*call)(Emitter *emitter, const Statement *statement);
     /* A dense product; number: its number in the table, as C text. */
     void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
     /* epilogue: see ScheduleUnit. */
+    void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
     bool twins; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
 } EmitTarget;
@@ -107,7 +107,7 @@ bool is_computed(const Expr *sub);
 
 /* The units of a schedule as C: see EmitTarget. */
 void emit_kernel(Emitter *emitter, Kernel *kernel);
-void emit_call(Emitter *emitter, const Statement *statement);
+void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* Makes the kernel the one that is being written. */
@@ -212,8 +212,8 @@ void emit_table(Module *module, Text *text, const char *model);
 /* ---- emit_cuda_*.c ---- */
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel);
-void emit_cuda_call(Emitter *emitter, const Statement *statement);
-void emit_cuda_attend(Emitter *emitter, const Statement *statement);
+void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue);
+void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
@@ -224,6 +224,8 @@ typedef struct Functor {
     Text parameters, arguments;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows);
+/* The equations of a store as a comment above the kernel that is written next. */
+void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */
 void device_parameters(Emitter *emitter, Text *parameters, Text *arguments);
 /* How the loops of one kernel are shared out, and the text of them. */

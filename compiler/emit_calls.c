@@ -192,7 +192,9 @@ static void emit_pack(Emitter *emitter, const Statement *statement, const char *
     emitter->indent -= 2;
 }
 
-void emit_call(Emitter *emitter, const Statement *statement) {
+/* A processor has no epilogues. */
+void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+    (void)epilogue;
     emit_equation(emitter, statement);
     const char *name =
         arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);

@@ -30,6 +30,7 @@ enum {
 typedef struct Attend {
     Emitter *emitter;
     const Statement *statement;
+    Kernel *epilogue;    /* see ScheduleUnit */
     const char *options; /* name of the struct */
     Shape q, k, v;
     long batch;
@@ -105,28 +106,34 @@ static void add_options(const Attend *attend) {
 
 /* ---- kernels and what they are given ---- */
 
-/* A kernel that calls a template: its parameters, their names, what a launch gives. */
+/* A kernel that calls a template: its parameters, what the template gets of them, what a launch
+ * gives. The names of its parameters are taken until it is written. */
 typedef struct Call {
+    Emitter *emitter;
     const char *name; /* of the template, without "moec_" */
-    Text parameters, names, arguments;
+    Text parameters, given, arguments;
+    int bindings;
 } Call;
 
 static Call call_of(const Attend *attend, const char *name) {
     Arena *arena = attend->emitter->arena;
-    return (Call){name, {.arena = arena}, {.arena = arena}, {.arena = arena}};
+    return (Call){attend->emitter,  name,
+                  {.arena = arena}, {.arena = arena},
+                  {.arena = arena}, attend->emitter->binding_count};
 }
 
-/* `as`: what the template makes of the parameter. */
-static void give_as(Call *call, const char *type, const char *name, const char *as,
-                    const char *value) {
-    const char *comma = call->names.length ? ", " : "";
-    text_add(&call->parameters, "%s%s%s", comma, type, name);
-    text_add(&call->names, "%s%s", comma, as);
-    text_add(&call->arguments, "%sMOEC_POINTER(%s)", comma, value);
+static void add(Call *call, const char *parameter, const char *given, const char *argument) {
+    const char *comma = call->given.length ? ", " : "";
+    text_add(&call->parameters, "%s%s", comma, parameter);
+    text_add(&call->given, "%s%s", comma, given);
+    text_add(&call->arguments, "%s%s", comma, argument);
 }
 
-static void give(Call *call, const char *type, const char *name, const char *value) {
-    give_as(call, type, name, name, value);
+static void give(Call *call, const char *type, const char *wanted, const char *value) {
+    Arena *arena = call->emitter->arena;
+    const char *name = bind_name(call->emitter, NULL, NULL, wanted);
+    add(call, arena_format(arena, "%s%s", type, name), name,
+        arena_format(arena, "MOEC_POINTER(%s)", value));
 }
 
 static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
@@ -168,11 +175,17 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
     Emitter *emitter = attend->emitter;
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
                                                            emitter->prefix, emitter->kernels));
-    text_add(&emitter->functions,
-             "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)\n{\n    "
-             "moec_%s<%s%s>(%s);\n}\n",
-             THREADS, name, call->parameters.text, call->name, attend->options, further,
-             call->names.text);
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)", THREADS,
+              name, call->parameters.text);
+    emitter->out = out;
+    emitter->indent = indent;
+    text_add(&emitter->functions, "{\n    moec_%s<%s%s>(%s);\n}\n", call->name, attend->options,
+             further, call->given.text);
+    emitter->binding_count = call->bindings;
     return name;
 }
 
@@ -196,59 +209,89 @@ static void launch_shaped(const Attend *attend, const Call *call, AttendShape sh
 
 /* ---- forward ---- */
 
-/* Where the template stores o. */
+/* How many loops there are over places; a loop of one turn is not written. */
+static int loops_of_places(const Shape *o) {
+    int count = 0;
+    for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;
+    return count;
+}
+
+/* Where the template stores o, and what it computes there besides. */
 static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
-    const char *store =
-        arena_format(emitter->arena, "MoecPlainRows<%s>{o, %ld}", type_name(o->tensor),
-                     dimension(&attend->q, 2) * dimension(&attend->v, 1));
-    give_as(call, pointer_type(emitter, o, true), "o", store, pointer_text(emitter, o));
+    const Shape shape = shape_of(o);
+    if (attend->epilogue) {
+        Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape));
+        add(call, store.parameters.text, store.text, store.arguments.text);
+        return;
+    }
+    const char *name = bind_name(emitter, NULL, NULL, "o");
+    add(call, arena_format(emitter->arena, "%s%s", pointer_type(emitter, o, true), name),
+        arena_format(emitter->arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
+                     dimension(&shape, 2) * dimension(&shape, 1)),
+        arena_format(emitter->arena, "MOEC_POINTER(%s)", pointer_text(emitter, o)));
 }
 
 static void emit_whole(const Attend *attend) {
-    Emitter *emitter = attend->emitter;
-    const List *out = &attend->statement->outputs;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
     give_attended(attend, &call);
-    if (attend->rounds)
-        give_store(attend, &call);
-    else
-        give_operand(emitter, &call, out->items[0], true, "o");
-    give_operand(emitter, &call, out->items[1], true, "lse");
+    give_store(attend, &call);
+    give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
     if (attend->rounds)
         launch_shaped(attend, &call, attend_forward(attend->statement), queries, heads);
     else
         launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
 }
 
-/* New tokens against a cache. The scratch holds a score for each key, or the unfinished sums of
- * parts of the keys. */
-static void emit_step(const Attend *attend) {
+static void give_position(const Attend *attend, Call *call) {
+    const Expr *position =
+        attend->statement->inputs.items[attend_operands(&attend->statement->attention)];
+    give_operand(attend->emitter, call, position, false, "position");
+}
+
+/* Of all scores the best: the scratch holds one for each key. */
+static void emit_best(const Attend *attend, long rows) {
+    Call call = call_of(attend, "attend_best");
+    give_attended(attend, &call);
+    give_store(attend, &call);
+    give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
+    give_position(attend, &call);
+    give_scratch(attend, &call, (size_t)(rows * dimension(&attend->k, 3)), "float *", "scratch");
+    launch(attend, &call, rows);
+}
+
+/* The scratch holds the unfinished sums of parts of the keys. */
+static void emit_parts(const Attend *attend, long rows) {
     Emitter *emitter = attend->emitter;
-    const AttendOptions *options = &attend->statement->attention;
-    const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
-    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
-    long parts = options->best ? 1 : parts_of(attend);
-    long each = options->best ? dimension(&attend->k, 3) : parts * (dimension(&attend->v, 1) + 2);
-    bool tiles = steps_in_tiles(attend);
-    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step"),
-         join = call_of(attend, "attend_join");
+    const Statement *statement = attend->statement;
+    bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
+    long parts = parts_of(attend), floats = rows * parts * (dimension(&attend->v, 1) + 2);
+    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
     give_attended(attend, &step);
-    give_perhaps(emitter, &join, options->sink ? in->items[3] : NULL, "sink");
-    give_operand(emitter, &step, out->items[0], true, "o");
-    give_operand(emitter, &join, out->items[0], true, "o");
-    give_operand(emitter, &step, out->items[1], true, "lse");
-    give_operand(emitter, &join, out->items[1], true, "lse");
-    give_operand(emitter, &step, in->items[attend_operands(options)], false, "position");
-    give_scratch(attend, &step, (size_t)(rows * each), "float *", "scratch");
-    give_scratch(attend, &join, (size_t)(rows * each), "const float *", "scratch");
+    give_position(attend, &step);
+    give_scratch(attend, &step, (size_t)floats, "float *", "scratch");
     if (tiles)
-        launch_as(attend, &step, attend_step(attend->statement), step_tasks(attend) * parts);
+        launch_as(attend, &step, attend_step(statement), step_tasks(attend) * parts);
     else
         launch(attend, &step, rows * parts);
-    if (!options->best) launch(attend, &join, rows);
+
+    Call join = call_of(attend, "attend_join");
+    give_perhaps(emitter, &join, sink ? statement->inputs.items[3] : NULL, "sink");
+    give_store(attend, &join);
+    give_operand(emitter, &join, statement->outputs.items[1], true, "lse");
+    give_scratch(attend, &join, (size_t)floats, "const float *", "scratch");
+    launch(attend, &join, rows);
+}
+
+/* New tokens against a cache. */
+static void emit_step(const Attend *attend) {
+    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    if (attend->statement->attention.best)
+        emit_best(attend, rows);
+    else
+        emit_parts(attend, rows);
 }
 
 /* ---- backward ---- */
@@ -307,10 +350,11 @@ static void emit_grad(const Attend *attend) {
     }
 }
 
-void emit_cuda_attend(Emitter *emitter, const Statement *statement) {
+void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     const List *in = &statement->inputs;
     Attend attend = {.emitter = emitter,
                      .statement = statement,
+                     .epilogue = epilogue,
                      .q = shape_of(in->items[0]),
                      .k = shape_of(in->items[1]),
                      .v = shape_of(in->items[2]),
@@ -318,6 +362,7 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement) {
     attend.options =
         arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
     attend.batch = leading(&attend.q, 3);
+    if (epilogue) emit_equations_above(emitter, epilogue);
     add_options(&attend);
     count_attend(emitter, statement);
     if (statement->call == CALL_ATTEND_GRAD)

@@ -112,12 +112,12 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     emit_line(emitter, "}");
 }
 
-void emit_cuda_call(Emitter *emitter, const Statement *statement) {
+void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     emit_equation(emitter, statement);
     switch (statement->call) {
     case CALL_ATTEND:
     case CALL_ATTEND_GRAD:
-        emit_cuda_attend(emitter, statement);
+        emit_cuda_attend(emitter, statement, epilogue);
         break;
     case CALL_TOP:
         emit_top(emitter, statement);

@@ -65,6 +65,16 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
     return functor;
 }
 
+void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, epilogue);
+    emitter->out = out;
+    emitter->indent = indent;
+}
+
 /* ---- tiles ---- */
 
 /* The template of a tile: its text, a part of the name of a kernel, its size; the same for
@@ -303,13 +313,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     text_add(arguments, ", %s", functor.arguments.text);
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
                                                            emitter->prefix, emitter->kernels++));
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = &emitter->functions;
-    emitter->indent = 0;
-    add_equations(emitter, epilogue);
-    emitter->out = out;
-    emitter->indent = indent;
+    emit_equations_above(emitter, epilogue);
     add_kernel(emitter, contraction, tile,
                &(const Body){name, functor.parameters.text, functor.text, names});
     return name;

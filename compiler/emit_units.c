@@ -143,7 +143,7 @@ void emit_units(Emitter *emitter, const List *units) {
             emit_contraction(emitter, unit);
             break;
         case UNIT_CALL:
-            emitter->target->call(emitter, unit->statement);
+            emitter->target->call(emitter, unit->statement, unit->epilogue);
             break;
         case UNIT_REPEAT:
             emit_repeat(emitter, unit);

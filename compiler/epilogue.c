@@ -1,9 +1,11 @@
-/* epilogue: pointwise statements around a product move into the store of its result.
+/* epilogue: pointwise statements around a product over packed rows or around an attention move into
+ * the store of its result.
  *
  * Needs:   the statements of one block and the products among them.
  * Leaves:  for a product that something follows, a Kernel: the statement of the product, then those
  *          that are computed while its result is still in registers, each over the loops of its
- *          target. Everything else keeps its order.
+ *          target. Everything else keeps its order. What is said of products here goes for
+ *          attentions as well, whose target is their output.
  *
  *     a[r,f] = sum[d] x[r,d] * up[n[r],d,f]       product
  *     t[r,f] = silu(g[r,f])                -->      t = silu(g)
@@ -39,7 +41,7 @@ static Statement *at_place(const Folding *folding, int place) {
     return folding->statements->items[place];
 }
 
-static List touched_by(Folding *folding, const Statement *statement) {
+static List touched_by(const Folding *folding, const Statement *statement) {
     List list = {0};
     reads_of(folding->program->arena, statement, &list);
     writes_of(folding->program->arena, statement, &list);
@@ -88,6 +90,24 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
     return true;
 }
 
+static bool names(const List *accesses, int from, const Tensor *tensor) {
+    for (int i = from; i < accesses->count; i++)
+        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
+    return false;
+}
+
+/* A call reads more than what belongs to the element that it stores, and its further results come
+ * later: a member neither writes the one nor reads the other. */
+static bool keeps_off(const Folding *folding, const Statement *statement) {
+    const Statement *call = at_place(folding, folding->product);
+    List touched = touched_by(folding, statement), reads = {0};
+    if (call->kind != STATEMENT_CALL) return true;
+    reads_of(folding->program->arena, call, &reads);
+    for (int i = 0; i < touched.count; i++)
+        if (names(&call->outputs, 1, ((const Expr *)touched.items[i])->tensor)) return false;
+    return !names(&reads, 0, statement->target->tensor);
+}
+
 /* What one writes the other touches in the same turn only. */
 static bool in_step(Folding *folding, const Member *one, const Member *other) {
     const Expr *write = one->statement->target;
@@ -115,7 +135,7 @@ static bool is_pointwise(const Folding *folding, int place) {
         return false;
     bool random = false;
     expr_walk(statement->value, notice_random, &random);
-    return !random;
+    return !random && keeps_off(folding, statement);
 }
 
 static int loops_of(const Statement *statement) {
@@ -163,12 +183,21 @@ static void leave(Folding *folding, int count, int lifted) {
     }
 }
 
+/* No product, or a dense one with nothing at its side that would have to come along. */
+static bool is_alone(const Folding *folding, int place) {
+    const Contraction *product = folding->products[place];
+    if (product && product->kind != CONTRACTION_PRODUCT) return false;
+    for (int i = 0; i < folding->statements->count; i++)
+        if (i != place && folding->when[i] == place) return false;
+    return true;
+}
+
 /* Whether a statement can go before the product, with those that it needs. */
 static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
     const Statement *statement = at_place(folding, place);
-    if (statement->kind != STATEMENT_LOOP || folding->products[place] || folding->when[place] != place ||
-        folding->lifted_count == MOST_INSIDE)
+    if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
+        folding->when[place] != place || folding->lifted_count == MOST_INSIDE)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_place(folding, i);
@@ -237,7 +266,8 @@ static bool join(Folding *folding, int place) {
 
 static bool reads_inside(const Folding *folding, const Statement *statement) {
     for (int i = 0; i < folding->count; i++)
-        if (expr_reads(statement->value, at_place(folding, folding->order[i])->target->tensor))
+        if (expr_reads(statement->value,
+                       folding->inside[folding->order[i]]->statement->target->tensor))
             return true;
     return false;
 }
@@ -259,9 +289,7 @@ static void take_readers(Folding *folding) {
 
 static bool touches(Folding *folding, const Statement *statement, const Tensor *tensor) {
     List list = touched_by(folding, statement);
-    for (int i = 0; i < list.count; i++)
-        if (((const Expr *)list.items[i])->tensor == tensor) return true;
-    return false;
+    return names(&list, 0, tensor);
 }
 
 /* Earlier statements whose result is wanted nowhere else: it then needs no memory. */
@@ -353,7 +381,8 @@ static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const
     leaf->member = member;
     list_push(folding->program->arena, &last->children, leaf);
     list_push(folding->program->arena, &kernel->members, member);
-    kernel->work += statement_work(member->statement);
+    if (member->statement->kind == STATEMENT_LOOP)
+        kernel->work += statement_work(member->statement);
     folding->taken[place] = true;
     folding->when[place] = folding->product;
 }
@@ -368,9 +397,18 @@ static Kernel *kernel_of(Folding *folding) {
     return kernel;
 }
 
+/* An attention as a statement that stores what it makes of its inputs. */
+static Statement *with_target(Folding *folding, const Statement *statement) {
+    Statement *copy = arena_alloc(folding->program->arena, sizeof *copy);
+    *copy = *statement;
+    copy->target = statement->outputs.items[0];
+    return copy;
+}
+
 /* Puts the statement of the product, with the loops of its target, in first. */
 static void begin(Folding *folding, int product) {
     Statement *statement = at_place(folding, product);
+    if (statement->kind == STATEMENT_CALL) statement = with_target(folding, statement);
     Member *member = arena_alloc(folding->program->arena, sizeof *member);
     for (int i = 0; i < folding->count; i++) folding->inside[folding->order[i]] = NULL;
     member->statement = statement;
@@ -406,6 +444,14 @@ int *touches_of(Program *program) {
     return touched;
 }
 
+/* Its store can compute. */
+static bool stores_elements(const Folding *folding, int place) {
+    const Statement *statement = at_place(folding, place);
+    const Contraction *product = folding->products[place];
+    if (statement->kind == STATEMENT_CALL) return statement->call == CALL_ATTEND;
+    return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
+}
+
 /* The last product first: what lies between two of them waits for the second, so that the memory
  * between is that of the first result alone. */
 void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
@@ -421,9 +467,9 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
     folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {
-        if (!products[i] || products[i]->kind == CONTRACTION_ROWS_BY_ROWS) continue;
+        if (!stores_elements(&folding, i)) continue;
         begin(&folding, i);
-        if (products[i]->kind == CONTRACTION_PRODUCT) {
+        if (products[i] && products[i]->kind == CONTRACTION_PRODUCT) {
             take_endings(&folding, products[i]);
         } else {
             take_readers(&folding);

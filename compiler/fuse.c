@@ -114,7 +114,7 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
     for (int i = 0; i < statements->count; i++) {
         for (int j = 0; j < statements->count; j++)
             if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]) &&
-                !(products[i]->second && products[i]->second == products[j]))
+                !(products[j] && products[i] && products[i]->second == products[j]))
                 add_statement(fusion, units, statements->items[j], products[j], epilogues[j]);
         if (when[i] == i)
             add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
@@ -146,7 +146,7 @@ static Statement *as_one(Fusion *fusion, const Statement *statement, const Contr
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
                           Kernel *epilogue) {
     if (statement->kind == STATEMENT_CALL) {
-        unit_new(fusion, units, UNIT_CALL, statement);
+        unit_new(fusion, units, UNIT_CALL, statement)->epilogue = epilogue;
     } else if (statement->kind == STATEMENT_REPEAT) {
         add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
     } else if (product) {

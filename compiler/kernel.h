@@ -137,8 +137,9 @@ typedef struct ScheduleUnit {
     Statement *statement; /* contraction, call, repeat */
     Kernel *kernel;
     Contraction *contraction;
-    Kernel *epilogue; /* of a contraction: its statement and what is computed as its result is stored; or NULL */
-    List body; /* ScheduleUnit * */
+    Kernel *epilogue; /* of a contraction or a call: its statement and what is computed as its
+                         result is stored; or NULL */
+    List body;        /* ScheduleUnit * */
     bool once;
 } ScheduleUnit;
 

@@ -130,9 +130,10 @@ struct options_train_3 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float *q, const float *k, const float *v, const float *sink, const float *documents, float *o, float *lse)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float *q, const float *k,
+        const float *v, const float *sink, const float *documents, float *o, float *lse)
 {
-    moec_attend<options_train_3>(q, k, v, sink, documents, o, lse);
+    moec_attend<options_train_3>(q, k, v, sink, documents, MoecPlainRows<float>{o, 32}, lse);
 }
 
 /* ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
@@ -881,11 +882,15 @@ struct options_train_22 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dq)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(const float *q,
+        const float *k, const float *v, const float *sink, const float *documents, const float *o,
+        const float *lse, const float *output_grad, float *dq)
 {
     moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q, const float *k, const float *v, const float *sink, const float *documents, const float *o, const float *lse, const float *output_grad, float *dk, float *dv)
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q,
+        const float *k, const float *v, const float *sink, const float *documents, const float *o,
+        const float *lse, const float *output_grad, float *dk, float *dv)
 {
     moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }

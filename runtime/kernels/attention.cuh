@@ -92,8 +92,18 @@ MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long firs
 
 /* ---- forward ---- */
 
-MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
-                               const float *documents, float *o, float *lse) {
+/* Where results go: a matrix of all places by all heads and their widths. */
+template <class T> struct MoecPlainRows {
+    T *to;
+    long width;
+
+    __device__ __forceinline__ void operator()(long row, long column, float x) const { moec_store(to + row * width + column, x); }
+};
+
+/* store(row, column, x): where o[batch and place, head and width] goes. */
+template <class A, class Store>
+MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+                             const Store &store, float *lse) {
     constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C), O = moec_share(P * C);
     __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
     __shared__ float largest[P], sum[P], factor[P];
@@ -155,7 +165,7 @@ MOEC_TEMPLATE void moec_attend(const float *q, const float *k, const float *v, c
         for (int n = 0; n < O; n++) {
             const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
             if (i >= P * C || from + row >= A::queries) continue;
-            o[((b * A::queries + from + row) * A::heads + h) * C + column] = out[n] / sum[row];
+            store(b * A::queries + from + row, h * C + column, out[n] / sum[row]);
         }
         for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS)
             if (from + i < A::queries) lse[(b * A::queries + from + i) * A::heads + h] = largest[i] + logf(sum[i]);
@@ -380,9 +390,9 @@ template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y)
 }
 
 /* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query, head, keys]. */
-MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink,
-                                    const float *documents, float *o, float *lse, const int32_t *position,
-                                    float *scratch) {
+template <class A, class Store>
+MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink, const float *documents,
+                                  const Store &store, float *lse, const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
@@ -414,7 +424,7 @@ MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float 
             for (long j = 0; j < count; j++)
                 if (score[j] != 0.0f)
                     out += score[j] * v[((b * A::keys + range.first + j) * A::value_heads + hv) * C + c];
-            o[row * C + c] = out;
+            store(row / A::heads, h * C + c, out);
         }
         if (moec_thread() == 0) lse[row] = normal;
     }
@@ -422,8 +432,8 @@ MOEC_TEMPLATE void moec_attend_best(const float *q, const float *k, const float 
 
 /* One part of the keys of one query and head: largest, sum and output into scratch[row, part, value_width + 2]. A warp takes
  * every fourth key. */
-MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float *v, const float *documents,
-                                     const int32_t *position, float *scratch) {
+MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *,
+                                    const float *documents, const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -476,18 +486,9 @@ MOEC_TEMPLATE void moec_attend_parts(const float *q, const float *k, const float
     }
 }
 
-MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *sink,
-                                    const float *documents, float *o, float *lse, const int32_t *position,
-                                    float *scratch) {
-    if (A::best > 0)
-        moec_attend_best<A>(q, k, v, sink, documents, o, lse, position, scratch);
-    else
-        moec_attend_parts<A>(q, k, v, documents, position, scratch);
-}
-
 /* The parts of each query and head together, and the sink. */
-template <class A, class O>
-MOEC_DEVICE void moec_attend_join(const float *sink, O *o, float *lse, const float *scratch) {
+template <class A, class Store>
+MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *lse, const float *scratch) {
     constexpr int C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const float *states = scratch + row * A::parts * (C + 2);
@@ -504,7 +505,7 @@ MOEC_DEVICE void moec_attend_join(const float *sink, O *o, float *lse, const flo
                 const float *state = states + i * (C + 2);
                 if (state[0] != -INFINITY) x += expf(state[0] - most) * state[2 + c];
             }
-            moec_store(o + row * C + c, x / sum);
+            store(row / A::heads, row % A::heads * C + c, x / sum);
         }
         if (moec_thread() == 0) lse[row] = most + logf(sum);
     }

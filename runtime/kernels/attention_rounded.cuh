@@ -181,14 +181,6 @@ MOEC_DEVICE float moec_row_max(float x) {
 MOEC_DEVICE int moec_result_row(int m, int i) { return 16 * m + threadIdx.x % 32 / 4 + i / 2 * 8; }
 MOEC_DEVICE int moec_result_column(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-/* Where results go: a matrix of all places by all heads and their widths. */
-template <class T> struct MoecPlainRows {
-    T *to;
-    long width;
-
-    __device__ __forceinline__ void operator()(long row, long column, float x) const { moec_store(to + row * width + column, x); }
-};
-
 /* Two neighbours of a row; what a store computes besides is asked for one by one. */
 template <class Store> MOEC_DEVICE void moec_store_pair(const Store &store, long row, long column, float low, float high) {
     store(row, column, low);
@@ -386,7 +378,6 @@ template <class A, class Shape> struct MoecForward {
     }
 };
 
-/* store(row, column, x): where o[batch and place, head and width] goes. */
 template <class A, class Shape, class Q, class K, class V, class Store>
 MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
                                      const Store &store, float *lse) {

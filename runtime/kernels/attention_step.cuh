@@ -201,9 +201,9 @@ template <class A, class Shape> struct MoecStep {
     }
 };
 
-template <class A, class Shape, class Q, class K, class V, class O>
-MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *, const float *documents, O *,
-                                          float *, const int32_t *position, float *scratch) {
+template <class A, class Shape, class Q, class K, class V>
+MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *, const float *documents,
+                                          const int32_t *position, float *scratch) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
     const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};

@@ -1,0 +1,74 @@
+#!/bin/sh
+# What may be computed in the store of an attention, and what may not: layers of which the simulated device must make the
+# same numbers as the definition, forward, backward and in a step, in f32 and with rounded operands.
+set -eu
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# model EQUATIONS HEADS WIDTH
+model() {
+    cat <<MODEL
+use train
+use activations
+
+model small = inner
+
+layer inner {
+  option train: layer = train { batch = 2, context = 21 }
+  axis d = 8
+  axis h = $2
+  axis hk = 1
+  axis e = 6
+  axis c = $3
+  sequence s = train.context
+  input x[s,d]: real
+  param query[d,h,e], key[d,hk,e], value[d,hk,c], side[d,h,c], few[d,h], more[h,c], output[h,c,d]
+  q[s,h,e] = sum[d] x[s,d] * query[d,h,e]
+  k[s,hk,e] = sum[d] x[s,d] * key[d,hk,e]
+  v[s,hk,c] = sum[d] x[s,d] * value[d,hk,c]
+  o = attend(q, k, v)
+$1
+  z[s,d] = tanh(sum[h,c] y[s,h,c] * output[h,c,d])
+  output z
+  loss = mean[batch,s,d] z * z
+}
+MODEL
+}
+number=0
+# same FUSED EQUATIONS [HEADS WIDTH]: the numbers are right, and the store of the attention computes or does not.
+same() {
+    number=$((number + 1))
+    model "$2" "${3:-2}" "${4:-8}" >"$work/$number.moe"
+    for graph in train decode; do
+        moec emit "$work/$number.moe" --target cuda --graph $graph --out "$work/$number" >/dev/null
+        count=$(grep -c 'moec_attend.*\[&\]' "$work/$number/kernels.cu" || true)
+        [ "$count" -eq "$1" ] || { echo "$graph: $count stores compute instead of $1: $2"; exit 1; }
+        for precision in f32 bf16; do
+            "$BUILD/tests/unit/test_emit_cuda" "$work/$number.moe" small $graph "train.precision=$precision" \
+                >"$work/log" 2>&1 || { echo "$graph, $precision: $2"; tail -5 "$work/log"; exit 1; }
+        done
+    done
+}
+a='  a[s,h,c] = sum[d] x[s,d] * side[d,h,c]'
+# a value of the element, of the row, of the head and of the column; even and odd widths; one head
+same 1 "$a
+  y[s,h,c] = o[s,h,c] * sigmoid(a[s,h,c])"
+same 1 "$a
+  y[s,h,c] = o[s,h,c] * sigmoid(a[s,h,c])" 2 7
+same 1 "  b[s,h] = sum[d] x[s,d] * few[d,h]
+  y[s,h,c] = o[s,h,c] * sigmoid(b[s,h]) + more[h,c]" 3 10
+same 1 "$a
+  y[s,h,c] = o[s,h,c] + sigmoid(a[s,h,c])" 1 8
+# a chain that wants the result as it was, too; two readers
+same 1 "  t[s,h,c] = tanh(o[s,h,c])
+  y[s,h,c] = t[s,h,c] * t[s,h,c] + o[s,h,c]"
+same 1 "$a
+  t[s,h,c] = sigmoid(a[s,h,c]) * o[s,h,c]
+  y[s,h,c] = t[s,h,c] + silu(o[s,h,c])"
+# what the attention reads itself
+same 1 "  y[s,h,c] = o[s,h,c] * q[s,h,0]"
+# the result must be there as a whole: another head; a sum over the row; the normaliser, which comes later
+same 0 "  y[s,h,c] = o[s,h,c] * sigmoid(o[s,(h + 1) % 2,c])"
+same 0 "  m[s,h] = mean[c] o[s,h,c] * o[s,h,c]
+  y[s,h,c] = o[s,h,c] * (m[s,h] + 0.1)^-0.5"
+same 0 "  y[s,h,c] = o[s,h,c] * (o.lse[s,h] + 9)"
