@@ -116,6 +116,8 @@ bool lies_alone(const Emitter *emitter, const Tensor *tensor);
 void begin_kernel(Emitter *emitter, Kernel *kernel);
 void emit_nests(Emitter *emitter, Nest *root);
 void emit_member(Emitter *emitter, Member *member);
+/* Names what the largest is so far, for the sum that fades when it grows. */
+void keep_before(Emitter *emitter, Member *largest);
 /* Something else in the kernel that is being written touches the memory of a tensor as well. */
 bool is_touched_again(const Emitter *emitter, const Tensor *tensor);
 /* Stores `value` into the target of the member's statement. */

@@ -139,12 +139,18 @@ void emit_barrier(Emitter *emitter) {
 /* The threads' sums into one that all of them know. */
 static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     static const char *const names[] = {"", "sum", "max", "min"};
-    const Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (reduces_at(member, nest))
-            emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
-                      sharing == COLUMNS_OF_THREADS ? "column" : "block", names[member->statement->reduction],
-                      member->sum);
+    Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!reduces_at(member, nest)) continue;
+        const char *own = member->sum;
+        if (member->is_run) keep_before(emitter, member);
+        if (member->running)
+            own = arena_format(emitter->arena, "%s * moec_fade(%s, %s)", own,
+                               member->running->before, member->running->sum);
+        emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
+                  sharing == COLUMNS_OF_THREADS ? "column" : "block",
+                  names[member->statement->reduction], own);
+    }
 }
 
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,

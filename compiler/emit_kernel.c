@@ -134,9 +134,28 @@ static const char *value_text(Emitter *emitter, const Statement *statement) {
     return value;
 }
 
+void keep_before(Emitter *emitter, Member *largest) {
+    const char *wanted = arena_format(emitter->arena, "%s_before", largest->sum);
+    largest->before = bind_name(emitter, NULL, NULL, wanted);
+    emit_line(emitter, "const float %s = %s;", largest->before, largest->sum);
+}
+
+/* The value of a sum that looks at the largest so far, which is in a variable already. */
+static const char *running_value(Emitter *emitter, const Member *member) {
+    Local *local = NULL;
+    scalar_of(emitter, member->running, &local);
+    bool *known = known_local(emitter, local);
+    *known = true;
+    const char *value = value_text(emitter, member->statement);
+    *known = false;
+    return value;
+}
+
 void emit_member(Emitter *emitter, Member *member) {
     Statement *statement = member->statement;
-    const char *value = value_text(emitter, statement);
+    if (member->is_run) keep_before(emitter, member);
+    const char *value = member->running ? running_value(emitter, member)
+                                        : value_text(emitter, statement);
     if (statement->reduction == REDUCE_NONE || member->kept == member->depth) {
         emit_store(emitter, member, value);
         return;
@@ -148,7 +167,10 @@ void emit_member(Emitter *emitter, Member *member) {
                                           inner->block->text)
                            : arena_format(emitter->arena, "%s[%s]", sum, inner->text);
     }
-    if (statement->reduction == REDUCE_SUM)
+    if (member->running)
+        emit_line(emitter, "%s = %s * moec_fade(%s, %s) + %s;", sum, sum, member->running->before,
+                  member->running->sum, value);
+    else if (statement->reduction == REDUCE_SUM)
         emit_line(emitter, "%s += %s;", sum, value);
     else
         emit_line(emitter, "%s = %s(%s, %s);", sum,

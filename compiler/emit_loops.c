@@ -98,8 +98,10 @@ void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
 
 /* ---- sums ---- */
 
+/* The least number, not less: two of those have no difference. */
 static const char *start_of(const Member *member) {
-    return member->statement->reduction == REDUCE_SUM   ? "0.0f"
+    return member->is_run                               ? "-3.402823466e+38f"
+           : member->statement->reduction == REDUCE_SUM ? "0.0f"
            : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
                                                         : "INFINITY";
 }

@@ -194,7 +194,11 @@ static void choose_in(Fusion *fusion, const List *units) {
         const ScheduleUnit *unit = units->items[i];
         if (unit->kind == UNIT_REPEAT) choose_in(fusion, &unit->body);
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
-        if (kernel) choose_locals(fusion->program, kernel, fusion->users);
+        if (!kernel) continue;
+        choose_locals(fusion->program, kernel, fusion->users);
+        if (!unit->kernel || !fusion->program->device || !running(fusion->program, kernel)) continue;
+        kernel->locals = (List){0};
+        choose_locals(fusion->program, kernel, fusion->users);
     }
 }
 

@@ -80,7 +80,8 @@ typedef struct Nest Nest;
 
 /* A statement inside a nest. `order` are its loops from outside to inside, path[j] the nest that
  * iterates order[j]. */
-typedef struct Member {
+typedef struct Member Member;
+struct Member {
     Statement *statement;
     int depth;
     Index *order[MAX_LOOPS + 1];
@@ -91,9 +92,12 @@ typedef struct Member {
     bool across; /* where no sum is a column: neighbours in memory are turns of the target's last loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
+    Member *running; /* sums exponentials less this largest of the same loop: see running.c */
+    bool is_run;     /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
+    const char *before; /* what the largest was before this turn, or this thread's own */
     bool sum_is_local;
-} Member;
+};
 
 /* A loop with what runs inside it, or one member. */
 struct Nest {

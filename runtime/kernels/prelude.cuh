@@ -64,6 +64,9 @@ MOEC_DEVICE float moec_where(float condition, float a, float b) { return conditi
 
 /* ---- functions ---- */
 
+/* What is left of an exponential less `before` when it is made less `after`, which is no less. */
+MOEC_DEVICE float moec_fade(float before, float after) { return before == after ? 1.0f : expf(before - after); }
+
 MOEC_DEVICE float moec_abs(float x) { return fabsf(x); }
 MOEC_DEVICE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
 MOEC_DEVICE float moec_floor(float x) { return floorf(x); }
