@@ -19,15 +19,20 @@ static char *add(char *to, const char *from, size_t length) {
     return to + length;
 }
 
-char *cuda_part(const char *text, int part, int parts) {
-    size_t length = strlen(text), kernels = 0;
-    for (const char *at = text; (at = strstr(at, mark)); at++) kernels++;
+int cuda_kernels(const char *text) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, mark)); at++) count++;
+    return count;
+}
+
+char *cuda_only(const char *text, const bool *wanted) {
+    size_t length = strlen(text), kernels = (size_t)cuda_kernels(text);
     char *result = memory_new(length + kernels * sizeof unused + 1), *to = result;
     int number = 0;
     for (const char *at; (at = strstr(text, mark)); number++) {
         to = add(to, text, (size_t)(at - text));
         text = at + strlen(mark);
-        if (part >= 0 && number % parts == part) {
+        if (wanted[number]) {
             to = add(to, mark, strlen(mark));
             continue;
         }
@@ -38,5 +43,14 @@ char *cuda_part(const char *text, int part, int parts) {
         text = last + 1;
     }
     add(to, text, strlen(text));
+    return result;
+}
+
+char *cuda_part(const char *text, int part, int parts) {
+    int count = cuda_kernels(text);
+    bool *wanted = memory_new(sizeof *wanted * (size_t)(count + 1));
+    for (int i = 0; i < count; i++) wanted[i] = part >= 0 && i % parts == part;
+    char *result = cuda_only(text, wanted);
+    free(wanted);
     return result;
 }

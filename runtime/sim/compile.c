@@ -39,7 +39,7 @@ static bool unchecked(void) {
     return words && strstr(words, "unchecked");
 }
 
-/* A product and a sum that are rounded once: an instruction where the processor has it, else a call. */
+/* A product and a sum rounded once: an instruction where the processor has it, else a call. */
 static bool has_fma(void) {
 #if defined(__x86_64__)
     return __builtin_cpu_supports("fma");
@@ -196,7 +196,8 @@ static const char *const gcc_flags =
     "--param asan-globals=0";
 static const char *const clang_flags =
     "-O1 -g1 -gdwarf-4 -fsanitize=kernel-address "
-    "-mllvm -asan-instrumentation-with-call-threshold=0 -mllvm -asan-stack=0 -mllvm -asan-globals=0";
+    "-mllvm -asan-instrumentation-with-call-threshold=0 -mllvm -asan-stack=0 "
+    "-mllvm -asan-globals=0";
 
 /* What those flags make kernels call: see check.c. */
 static const char *const entries =

@@ -3,7 +3,7 @@
  * Runs in the root of the project.
  *
  *     test_nvrtc          a few of the published models
- *     test_nvrtc all      all of those below and every model of tests/small_models.sh; an hour of one processor
+ *     test_nvrtc all      all of those below and every model of tests/small_models.sh; ten minutes of one processor
  *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
  *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
  */
@@ -140,10 +140,9 @@ static bool compile(const char *text, const char *architecture, const char *what
 
 /* ---- models ---- */
 
-/* FILE:MODEL, then options. */
 typedef struct Case {
-    char line[LINE];
-    bool always;
+    char line[LINE]; /* FILE:MODEL, then options */
+    char *text;      /* with the kernels that no case before it has; NULL: it has none */
 } Case;
 
 static const char *const published[] = {
@@ -166,22 +165,20 @@ static Case *cases;
 static int case_count;
 static const char *wanted; /* part of a line; NULL: all */
 
-static void add_case(const char *line, bool always) {
+static void add_case(const char *line) {
     if (wanted && !strstr(line, wanted)) return;
     cases = realloc(cases, sizeof *cases * (size_t)(case_count + 1));
-    snprintf(cases[case_count].line, LINE, "%s", line);
-    cases[case_count++].always = always;
+    snprintf(cases[case_count++].line, LINE, "%s", line);
 }
 
 static void list_cases(bool all) {
     char line[LINE], more[2 * LINE];
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
-        if (all || published[i][0] == '+')
-            add_case(published[i] + (published[i][0] == '+'), published[i][0] == '+');
+        if (all || published[i][0] == '+') add_case(published[i] + (published[i][0] == '+'));
     FILE *pipe = all ? popen("tests/small_models.sh | sed 's/--set//g'", "r") : NULL;
     while (pipe && fgets(line, sizeof line, pipe)) {
         snprintf(more, sizeof more, "%s train.precision=bf16", strtok(line, "\n"));
-        add_case(more, false);
+        add_case(more);
     }
     if (pipe) assert_int_equal(pclose(pipe), 0);
 }
@@ -212,14 +209,63 @@ static const char *kernels_of(MoecCompiler *compiler) {
     return device;
 }
 
+/* ---- kernels that have been seen ---- */
+
+static uint64_t *seen;
+static int seen_count;
+
+static bool is_new(uint64_t hash) {
+    for (int i = 0; i < seen_count; i++)
+        if (seen[i] == hash) return false;
+    if (seen_count % 1024 == 0) seen = realloc(seen, sizeof *seen * (size_t)(seen_count + 1024));
+    seen[seen_count++] = hash;
+    return true;
+}
+
+/* Of a kernel and what stands before it, without comments, and without the numbers of units: "train_3". */
+static uint64_t hash_of(const char *text, const char *end) {
+    uint64_t hash = 14695981039346656037u;
+    for (const char *at = text; at < end; at++) {
+        if (at[0] == '/' && at[1] == '*') at = strstr(at, "*/") + 2;
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+        if (at[0] == '_' && (at - text >= 5) &&
+            (!memcmp(at - 5, "train", 5) || !memcmp(at - 6, "decode", 6) || !memcmp(at - 6, "update", 6)))
+            at += strspn(at + 1, "0123456789");
+    }
+    return hash;
+}
+
+/* The text with the kernels that are new; NULL where there are none. */
+static char *fresh_of(const char *text) {
+    static const char mark[] = "extern \"C\" __global__";
+    int count = 0, number = 0;
+    bool *fresh = calloc((size_t)cuda_kernels(text) + 1, sizeof *fresh);
+    const char *from = text;
+    for (const char *at = text; (at = strstr(at, mark)) != NULL; number++) {
+        const char *end = strstr(at, "\n}\n");
+        assert_non_null(end);
+        count += fresh[number] = is_new(hash_of(from, end));
+        from = at = end + 3;
+    }
+    char *result = count ? cuda_only(text, fresh) : NULL;
+    free(fresh);
+    return result;
+}
+
+static void take_texts(void) {
+    for (int i = 0; i < case_count; i++) {
+        MoecCompiler *compiler = open_case(&cases[i]);
+        cases[i].text = fresh_of(kernels_of(compiler));
+        moec_close(compiler);
+    }
+}
+
 static bool compile_case(int number) {
     static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-    MoecCompiler *compiler = open_case(&cases[number]);
-    const char *device = kernels_of(compiler);
+    const Case *one = &cases[number];
     bool good = true;
-    for (int i = 0; i < 3; i++)
-        good &= compile(device, architectures[i], strchr(cases[number].line, ':') + 1, number > 0);
-    moec_close(compiler);
+    for (int i = 0; i < 3 && one->text; i++)
+        good &= compile(one->text, architectures[i], strchr(one->line, ':') + 1, number > 0);
     return good;
 }
 
@@ -234,6 +280,8 @@ static void test_architectures(void **state) {
     }
     list_cases(all);
     assert_true(case_count > 0);
+    take_texts();
+    print_message("  %d kernels of %d models\n", seen_count, case_count);
     long workers = sysconf(_SC_NPROCESSORS_ONLN);
     if (workers > WORKERS) workers = WORKERS;
     fflush(stdout);
