@@ -70,6 +70,7 @@ struct Emitter {
 
 /* Gives every tensor of the program a name that is free in C. */
 void name_tensors(Emitter *emitter);
+void bind_scatter_names(Emitter *emitter);
 /* `wanted`, changed where C or something in scope has the name already; stays taken until the
  * bindings are dropped. */
 const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted);

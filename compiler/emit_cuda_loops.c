@@ -282,7 +282,7 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
         emit_turns(emitter, last, length - 1, lanes);
     } else {
         emitter->owner = sharing == SHARED_IN_BLOCK ? "moec_thread() == 0"
-                                           : "moec_thread() < 32 && from + moec_thread() == turn";
+                                           : "moec_thread() < 32 && moec_from + moec_thread() == turn";
         emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
         emitter->owner = emitter->storage = NULL;
@@ -303,9 +303,11 @@ static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, con
         emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
                   turns);
     } else {
-        emit_line(emitter, "for (long from = 32 * moec_block(); from < %s; from += 32 * moec_blocks()) {",
+        emit_line(emitter,
+                  "for (long moec_from = 32 * moec_block(); moec_from < %s; "
+                  "moec_from += 32 * moec_blocks()) {",
                   turns);
-        emit_line(emitter, "    const long turn = moec_column(from, %s);", turns);
+        emit_line(emitter, "    const long turn = moec_column(moec_from, %s);", turns);
     }
     emitter->indent++;
 }

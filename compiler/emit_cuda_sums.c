@@ -152,8 +152,8 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     emit_row_of_part(emitter, member, "hit = %s == row;");
     emitter->indent--;
     emit_line(emitter, "}");
-    emit_line(emitter, "int total;");
-    emit_line(emitter, "const int before = moec_block_before(hit, &total);");
+    emit_line(emitter, "int found;");
+    emit_line(emitter, "const int before = moec_block_before(hit, &found);");
     emit_line(emitter, "if (hit) hits[before] = (int)part;");
     emit_line(emitter, "moec_barrier();");
 }
@@ -232,9 +232,9 @@ static void emit_searched(Emitter *emitter, Member *member, const char *first, l
     emit_line(emitter, "for (long from = %s; from < %ld; from += moec_threads()) {", first, turns);
     emitter->indent++;
     emit_hits(emitter, member, turns);
-    emit_line(emitter, "if (total > 0)");
+    emit_line(emitter, "if (found > 0)");
     emitter->indent++;
-    emit_additions(emitter, member, "hits[0]", "for (int n = 0; n < total; n++) {", "hits[n]");
+    emit_additions(emitter, member, "hits[0]", "for (int n = 0; n < found; n++) {", "hits[n]");
     emitter->indent--;
     emit_line(emitter, "moec_barrier();");
     emitter->indent--;
@@ -255,13 +255,6 @@ static void emit_listed(Emitter *emitter, Member *member, const Relation *relati
     emitter->indent--;
 }
 
-static void bind_names(Emitter *emitter) {
-    static const char *const names[] = {"row",  "own",   "earlier", "from", "end", "part",   "hit",
-                                        "hits", "total", "before",  "n",    "of",  "column", "sum"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        bind_name(emitter, NULL, NULL, names[i]);
-}
-
 Launch emit_scatter(Emitter *emitter, Nest *nest) {
     Member *member = only_member(emitter, nest);
     const Relation *relation = listed_rows(emitter->program, member->statement);
@@ -271,7 +264,7 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     long blocks = by_turn ? turns : rows;
     const char *block = by_turn ? "own" : "row";
     int bindings = emitter->binding_count;
-    bind_names(emitter);
+    bind_scatter_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
     if (!relation) emit_line(emitter, "__shared__ int hits[%d];", THREADS);
     emit_line(emitter, "for (long %s = moec_block(); %s < %ld; %s += moec_blocks()) {", block,

@@ -63,22 +63,17 @@ static bool is_taken(const Emitter *emitter, const char *name) {
     return is_reserved(name);
 }
 
+/* A number may follow: "kernel_2" begins as what belongs to the kernels. */
 static const char *free_name(const Emitter *emitter, const char *wanted) {
     Text text = {.arena = emitter->arena};
-    text_add(&text, "%s", is_reserved(wanted) ? "v_" : "");
+    bool avoided = is_reserved(wanted) || is_reserved(arena_format(emitter->arena, "%s_", wanted));
+    text_add(&text, "%s", avoided ? "v_" : "");
     for (const char *c = wanted; *c; c++)
         text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
     const char *name = text.text;
     for (int number = 2; is_taken(emitter, name); number++)
         name = arena_format(emitter->arena, "%s_%d", text.text, number);
     return name;
-}
-
-void name_tensors(Emitter *emitter) {
-    for (int i = 0; i < emitter->program->tensors.count; i++) {
-        const Tensor *tensor = emitter->program->tensors.items[i];
-        emitter->names[i] = free_name(emitter, tensor->name);
-    }
 }
 
 static void add_binding(Emitter *emitter, Binding binding) {
@@ -97,6 +92,27 @@ const char *bind_name(Emitter *emitter, const Index *index, const char *text, co
     const char *name = free_name(emitter, wanted);
     add_binding(emitter, (Binding){index, text, name});
     return name;
+}
+
+/* What scatters and products of a device call their variables: no index in them has such a name,
+ * and no tensor. */
+void bind_scatter_names(Emitter *emitter) {
+    static const char *const names[] = {
+        "row", "own",    "earlier", "from", "end",    "part", "hit",         "hits",   "found",
+        "of",  "before", "n",       "sum",  "column", "more", "more_gather", "more_a", "more_b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        bind_name(emitter, NULL, NULL, names[i]);
+}
+
+/* Before anything else has a name. */
+void name_tensors(Emitter *emitter) {
+    int bindings = emitter->binding_count;
+    if (emitter->program->device) bind_scatter_names(emitter);
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        emitter->names[i] = free_name(emitter, tensor->name);
+    }
+    emitter->binding_count = bindings;
 }
 
 void bind_alias(Emitter *emitter, const Index *index, const char *name) {

@@ -477,8 +477,8 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 extern "C" __global__ void kernel_train_13(const float *__restrict__ final_norm_y,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
 {
-    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
-        const long turn = moec_column(from, 32);
+    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
+        const long turn = moec_column(moec_from, 32);
         const long d = turn;
         float d_final_norm_weight_sum = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
@@ -489,7 +489,7 @@ extern "C" __global__ void kernel_train_13(const float *__restrict__ final_norm_
         }
         d_final_norm_weight_sum = moec_column_sum(d_final_norm_weight_sum);
         moec_barrier();
-        if (moec_thread() < 32 && from
+        if (moec_thread() < 32 && moec_from
                 + moec_thread() == turn) d_final_norm_weight[d] += d_final_norm_weight_sum;
         moec_barrier();
     }
@@ -773,8 +773,8 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
 extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
-    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
-        const long turn = moec_column(from, 32);
+    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
+        const long turn = moec_column(moec_from, 32);
         const long d = turn;
         float d_block_ffn_norm_weight_sum = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
@@ -785,7 +785,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
         }
         d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
         moec_barrier();
-        if (moec_thread() < 32 && from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
+        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
                 + d] += d_block_ffn_norm_weight_sum;
         moec_barrier();
     }
@@ -948,8 +948,8 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
 extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
-    for (long from = 32 * moec_block(); from < 32; from += 32 * moec_blocks()) {
-        const long turn = moec_column(from, 32);
+    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
+        const long turn = moec_column(moec_from, 32);
         const long d = turn;
         float d_block_attention_norm_weight_sum = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
@@ -960,7 +960,7 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_a
         }
         d_block_attention_norm_weight_sum = moec_column_sum(d_block_attention_norm_weight_sum);
         moec_barrier();
-        if (moec_thread() < 32 && from + moec_thread() == turn) d_block_attention_norm_weight[i * 32
+        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_attention_norm_weight[i * 32
                 + d] += d_block_attention_norm_weight_sum;
         moec_barrier();
     }

@@ -7,7 +7,6 @@
 #include "passes.h"
 
 #include <dlfcn.h>
-#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +18,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "random_program.h"
 
 enum { SEED = 7, POSITION = 3 };
 
@@ -144,11 +145,6 @@ static void *memory_of(const Loaded *loaded, const Tensor *tensor) {
     return NULL;
 }
 
-static double random_number(uint64_t *seed) {
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (double)(*seed >> 40) / 16777216.0;
-}
-
 static double start_value(const Tensor *tensor, uint64_t *seed) {
     double spread = tensor->init.kind == INIT_CONSTANT ? 0.1
                     : tensor->init.b > 0               ? 2 * tensor->init.b
@@ -213,19 +209,6 @@ static double amplified(Program *program, const Loaded *loaded, Eval *exact, con
         eval_free(noisy);
     }
     return most;
-}
-
-/* Equations drawn at random may ask for numbers that no float holds, too large or too small. */
-static bool outgrows_float(const Program *program, Eval *eval) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->type == TYPE_INT) continue;
-        const double *values = eval_real(eval, tensor);
-        for (long j = 0, count = tensor_elements(tensor); j < count; j++)
-            if (fabs(values[j]) > (double)FLT_MAX || (values[j] != 0 && fabs(values[j]) < (double)FLT_MIN))
-                return true;
-    }
-    return false;
 }
 
 static void compare(Program *program, Eval *eval, const Loaded *loaded, const char *what) {
@@ -359,244 +342,13 @@ static void test_models(void **state) {
 
 /* ---- random programs ---- */
 
-/* PROGRAMS stand in one text. */
-enum { PROGRAMS = 12, STATEMENTS = 14, AXES = 6, DEFAULT_PROGRAMS = 36 };
-
-typedef struct Builder {
-    Program *program;
-    Axis *axes[AXES];
-    List tensors; /* what may be read */
-    List ints;
-    uint64_t seed;
-} Builder;
-
-static const Span nowhere;
-
-static long dice(Builder *builder, long sides) {
-    return (long)(random_number(&builder->seed) * (double)sides);
-}
-
-/* `count` different axes in random order. */
-static int some_axes(Builder *builder, int count, Axis **axes) {
-    bool taken[AXES] = {false};
-    for (int i = 0; i < count; i++) {
-        long at = dice(builder, AXES);
-        while (taken[at]) at = (at + 1) % AXES;
-        taken[at] = true;
-        axes[i] = builder->axes[at];
-    }
-    return count;
-}
-
-static Tensor *random_tensor(Builder *builder, const char *name, Role role, Type type, int rank) {
-    Axis *axes[MAX_RANK];
-    some_axes(builder, rank, axes);
-    Tensor *tensor = tensor_new(builder->program, name, role, type, rank, axes, nowhere);
-    return tensor;
-}
-
-static Tensor *any(Builder *builder, const List *list) {
-    return list->items[dice(builder, list->count)];
-}
-
-/* A subscript of an axis: its index, a shifted, wrapped or gathered one, or a number. */
-static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
-    Program *program = builder->program;
-    Index *index = NULL;
-    for (int i = 0; i < AXES; i++)
-        if (indices[i] && indices[i]->axis == axis) index = indices[i];
-    if (!index) return expr_number(program, (double)dice(builder, axis->size));
-    Expr *plain = expr_index(program, index), *moved;
-    moved = expr_apply(program, OP_SUB, plain, expr_number(program, (double)(1 + dice(builder, 2))),
-                       NULL);
-    switch (dice(builder, 12)) {
-    case 0:
-        return moved;
-    case 1:
-        return expr_apply(program, OP_MOD,
-                          expr_apply(program, OP_ADD, plain, expr_number(program, 1), NULL),
-                          expr_number(program, (double)axis->size), NULL);
-    case 2: {
-        const Tensor *table = any(builder, &builder->ints);
-        Expr *subs[1] = {plain};
-        for (int i = 0; i < builder->ints.count; i++) {
-            Tensor *one = builder->ints.items[i];
-            if (one->axes[0] == axis) return expr_read(program, one, subs);
-        }
-        (void)table;
-        return plain;
-    }
-    default:
-        return plain;
-    }
-}
-
-static Expr *random_read(Builder *builder, Index **indices) {
-    Tensor *tensor = any(builder, &builder->tensors);
-    Expr *subs[MAX_RANK];
-    for (int i = 0; i < tensor->rank; i++) subs[i] = random_sub(builder, indices, tensor->axes[i]);
-    return expr_read(builder->program, tensor, subs);
-}
-
-static Expr *random_value(Builder *builder, Index **indices, int depth) {
-    static const OpCode ops[] = {OP_ADD, OP_SUB,  OP_MUL,     OP_MUL, OP_MAX,
-                                 OP_MIN, OP_TANH, OP_SIGMOID, OP_LT,  OP_ABS};
-    if (depth == 0 || dice(builder, 4) == 0) return random_read(builder, indices);
-    OpCode op = ops[dice(builder, 10)];
-    Expr *a = random_value(builder, indices, depth - 1), *b = NULL;
-    if (op_table[op].arity == 2) b = random_value(builder, indices, depth - 1);
-    return expr_apply(builder->program, op, a, b, NULL);
-}
-
-/* A product of two reads as a rule, for the recognition of contractions. */
-static Expr *random_sum(Builder *builder, Index **indices) {
-    if (dice(builder, 3) == 0) return random_value(builder, indices, 2);
-    Expr *a = random_read(builder, indices);
-    return expr_apply(builder->program, OP_MUL, a, random_read(builder, indices), NULL);
-}
-
-static void random_statement(Builder *builder, Block *block, bool output) {
-    Program *program = builder->program;
-    Index *indices[AXES] = {NULL}, *reduced[AXES];
-    Tensor *target = random_tensor(builder, "t", output ? ROLE_OUTPUT : ROLE_TEMP, TYPE_REAL,
-                                   (int)dice(builder, 4));
-    Expr *subs[MAX_RANK];
-    int reduced_count = 0;
-    for (int i = 0; i < target->rank; i++) {
-        indices[i] = index_new(program, target->axes[i]->name, target->axes[i]);
-        subs[i] = expr_index(program, indices[i]);
-    }
-    bool reduces = dice(builder, 2) == 0;
-    for (int i = 0; reduces && i < AXES; i++) {
-        bool used = false;
-        for (int j = 0; j < target->rank; j++) used |= target->axes[j] == builder->axes[i];
-        if (used || dice(builder, 3)) continue;
-        Index *index = index_new(program, builder->axes[i]->name, builder->axes[i]);
-        indices[target->rank + reduced_count] = reduced[reduced_count] = index;
-        reduced_count++;
-    }
-    Expr *value = reduced_count ? random_sum(builder, indices) : random_value(builder, indices, 3);
-    Reduction reduction = !reduced_count ? REDUCE_NONE : dice(builder, 4) ? REDUCE_SUM : REDUCE_MAX;
-    /* Which entry is the largest must not hang on how its value is rounded. */
-    if (reduction == REDUCE_MAX && program->graph == GRAPH_TRAIN)
-        value = random_read(builder, indices);
-    /* Scaled, so that sums of sums stay small. */
-    if (reduction == REDUCE_SUM && dice(builder, 3) == 0)
-        value = expr_apply(program, OP_TANH, value, NULL, NULL);
-    statement_loop(program, block, expr_read(program, target, subs), false, reduction, reduced,
-                   reduced_count, value, nowhere);
-    if (reduction != REDUCE_MAX && dice(builder, 4) == 0)
-        statement_loop(program, block, expr_read(program, target, subs), true, reduction, reduced,
-                       reduced_count,
-                       reduced_count ? random_sum(builder, indices)
-                                     : random_value(builder, indices, 2),
-                       nowhere);
-    if (output) list_push(program->arena, &program->outputs, target);
-    list_push(program->arena, &builder->tensors, target);
-}
-
-/* zero[...] = 0; zero[..., table[i], ...] += value: two places may be the same. */
-static void random_scatter(Builder *builder, Block *block) {
-    Program *program = builder->program;
-    Tensor *target =
-        random_tensor(builder, "scattered", ROLE_OUTPUT, TYPE_REAL, 1 + (int)dice(builder, 3));
-    Tensor *table = any(builder, &builder->ints);
-    Index *indices[AXES] = {NULL}, *from = index_new(program, "from", table->axes[0]);
-    Expr *zero[MAX_RANK], *subs[MAX_RANK], *place = expr_index(program, from);
-    int at = (int)dice(builder, target->rank);
-    for (int i = 0; i < target->rank; i++) {
-        Index *index = index_new(program, target->axes[i]->name, target->axes[i]);
-        zero[i] = subs[i] = expr_index(program, index);
-        if (i != at) indices[i] = index;
-    }
-    subs[at] = expr_read(program, table, &place);
-    indices[at] = from;
-    statement_loop(program, block, expr_read(program, target, zero), false, REDUCE_NONE, NULL, 0,
-                   expr_number(program, 0), nowhere);
-    Expr *value = random_value(builder, indices, 2);
-    statement_loop(program, block, expr_read(program, target, subs), true, REDUCE_NONE, &from, 1,
-                   value, nowhere);
-    list_push(program->arena, &program->outputs, target);
-}
-
-/* loss = sum over the outputs of their mean squares. */
-static void add_loss(Builder *builder) {
-    Program *program = builder->program;
-    Block *body = &program->body;
-    Tensor *loss = tensor_new(program, "loss", ROLE_OUTPUT, TYPE_REAL, 0, NULL, nowhere);
-    Expr *sum = expr_number(program, 0);
-    for (int i = 0; i < program->outputs.count; i++) {
-        Tensor *output = program->outputs.items[i];
-        Tensor *part = tensor_new(program, "part", ROLE_TEMP, TYPE_REAL, 0, NULL, nowhere);
-        Index *indices[MAX_RANK];
-        for (int j = 0; j < output->rank; j++)
-            indices[j] = index_new(program, output->axes[j]->name, output->axes[j]);
-        Expr *read = expr_read_indices(program, output, indices);
-        Expr *value = expr_apply(program, OP_MUL, read, read, NULL),
-             *share = expr_number(program, 1.0 / (double)tensor_elements(output));
-        statement_loop(program, body, expr_read(program, part, NULL), false,
-                       output->rank ? REDUCE_SUM : REDUCE_NONE, indices, output->rank,
-                       expr_apply(program, OP_MUL, value, share, NULL), nowhere);
-        sum = expr_apply(program, OP_ADD, sum, expr_read(program, part, NULL), NULL);
-    }
-    statement_loop(program, body, expr_read(program, loss, NULL), false, REDUCE_NONE, NULL, 0, sum,
-                   nowhere);
-    list_push(program->arena, &program->outputs, loss);
-    program->loss = loss;
-}
-
-static void add_given(Builder *builder, int number) {
-    Arena *arena = builder->program->arena;
-    for (int i = 0; i < 4; i++) {
-        Tensor *tensor = random_tensor(builder, "x", i < 2 ? ROLE_PARAMETER : ROLE_INPUT, TYPE_REAL,
-                                       1 + (int)dice(builder, 3));
-        tensor->input = INPUT_REAL;
-        if (i < 2) tensor->path = arena_format(arena, "x%d_of_%d", i, number);
-        list_push(arena, &builder->tensors, tensor);
-    }
-    for (int i = 0; i < 2; i++) {
-        Tensor *table = random_tensor(builder, "table", ROLE_INPUT, TYPE_INT, 1);
-        table->vocabulary = table->axes[0]->size;
-        list_push(arena, &builder->ints, table);
-    }
-}
-
-/* Every other one with the gradient of its outputs. */
-static Program *random_program(Arena *arena, int number) {
-    static const char *const names[AXES] = {"a", "b", "c", "d", "e", "f"};
-    static const long sizes[] = {1, 2, 3, 5, 7, 16, 33, 70, 130};
-    Builder builder = {.seed = (uint64_t)number * 77 + 5};
-    Reports *reports = arena_alloc(arena, sizeof *reports);
-    reports->arena = arena;
-    builder.program =
-        program_new(arena, reports, "random", number % 2 ? GRAPH_TRAIN : GRAPH_FORWARD);
-    for (int i = 0; i < AXES; i++)
-        builder.axes[i] =
-            axis_new(builder.program, names[i], sizes[dice(&builder, 9)], AXIS_PLAIN, nowhere);
-    add_given(&builder, number);
-    for (int i = 0; i < STATEMENTS; i++)
-        random_statement(&builder, &builder.program->body,
-                         i >= STATEMENTS - 4 || dice(&builder, 5) == 0);
-    random_scatter(&builder, &builder.program->body);
-    if (builder.program->graph == GRAPH_TRAIN) add_loss(&builder);
-    return builder.program;
-}
-
-static int number_from(const char *name, int otherwise) {
-    return getenv(name) ? atoi(getenv(name)) : otherwise;
-}
+enum { DEFAULT_PROGRAMS = 36 };
 
 static void run_random(int first) {
     Arena *arena = arena_new();
     Program *programs[PROGRAMS];
-    for (int i = 0; i < PROGRAMS; i++) {
-        programs[i] = random_program(arena, first + i);
-        if (programs[i]->graph == GRAPH_TRAIN) gradient(programs[i], false);
-        simplify(programs[i]);
-        char *wrong = verify(arena, programs[i]);
-        if (wrong) fail_msg("program %d: %s", first + i, wrong);
-        check_plan(programs[i]);
-    }
+    random_programs(arena, first, programs);
+    for (int i = 0; i < PROGRAMS; i++) check_plan(programs[i]);
     run_all(programs, PROGRAMS, arena_format(arena, "random programs from %d on, number", first));
     arena_free(arena);
 }
