@@ -12,7 +12,8 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over.
+ * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over; but
+ * of the elements of a parameter, of which only as many are read and written as there are.
  * What is subscripted in any other way is read and written lane by lane.
  */
 #include "emit.h"
@@ -35,6 +36,7 @@ struct Lanes {
     int width;
     const char *from, *lane; /* names: of the first turn, of the number of a turn */
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
+    bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
 };
 
@@ -66,7 +68,8 @@ static bool goes_along(const Emitter *emitter, const Nest *nest, const Expr *sub
 static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *access, int width) {
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
-    if (last < 0 || tensor->type == TYPE_INT || tensor->axes[last]->size % width != 0 ||
+    if (last < 0 || tensor->type == TYPE_INT ||
+        (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
         !goes_along(emitter, nest, access->args[last], width))
         return false;
     for (int i = 0; i < last; i++)
@@ -158,10 +161,30 @@ static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halve
     return found;
 }
 
+/* Beyond the last element there are lanes with nothing in them: no sum and no access of its own may
+ * see those. */
+static bool may_end_early(Emitter *emitter, const Lanes *lanes) {
+    const Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        List list = {0};
+        if (!is_inside(member, lanes->nest)) continue;
+        if (member->statement->reduction != REDUCE_NONE) return false;
+        reads_of(emitter->arena, member->statement, &list);
+        writes_of(emitter->arena, member->statement, &list);
+        for (int i = 0; i < list.count; i++) {
+            const Expr *access = list.items[i];
+            if (access->tensor->rank && (lanes->apart[access->tensor->id] ||
+                                         !is_along(emitter, lanes->nest, access, lanes->width)))
+                return false;
+        }
+    }
+    return true;
+}
+
 Lanes *lanes_of(Emitter *emitter, const Nest *nest) {
     bool halves;
     int width = LANES;
-    if (nest->index->axis->kind == AXIS_ELEMENTS || nest->step > 1 || nest->block ||
+    if (nest->step > 1 || nest->block ||
         nest->size % width != 0 || !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
         return NULL;
     if (halves && nest->size % MOST_LANES == 0 && has_lanes(emitter, nest, MOST_LANES, &halves) &&
@@ -176,6 +199,8 @@ Lanes *lanes_of(Emitter *emitter, const Nest *nest) {
     lanes->apart = arena_alloc(emitter->arena, tensors * sizeof *lanes->apart);
     for (int i = 0; i < emitter->program->tensors.count; i++)
         lanes->apart[i] = stays_apart(emitter, lanes, emitter->program->tensors.items[i]);
+    lanes->ends_early = nest->index->axis->kind == AXIS_ELEMENTS;
+    if (lanes->ends_early && !may_end_early(emitter, lanes)) return NULL;
     return lanes;
 }
 
@@ -216,18 +241,26 @@ const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool writ
 
 /* ---- the text ---- */
 
+/* What reads and writes are told of the elements that are left. */
+static const char *left_text(const Emitter *emitter, const Lanes *lanes) {
+    return lanes->ends_early ? arena_format(emitter->arena, ", elements - %s", lanes->from) : "";
+}
+
 static void emit_reads(Emitter *emitter, const Lanes *lanes) {
+    const char *left = left_text(emitter, lanes);
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
         emit_line(emitter, "float %s[%d];", one->name, lanes->width);
-        if (one->read) emit_line(emitter, "moec_read(%s, &%s);", one->name, one->address);
+        if (one->read) emit_line(emitter, "moec_read(%s, &%s%s);", one->name, one->address, left);
     }
 }
 
 static void emit_writes(Emitter *emitter, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
-        if (one->written) emit_line(emitter, "moec_write(&%s, %s);", one->address, one->name);
+        if (one->written)
+            emit_line(emitter, "moec_write(&%s, %s%s);", one->address, one->name,
+                      left_text(emitter, lanes));
     }
 }
 

@@ -294,8 +294,8 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
 static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, const char *times,
                        bool piece) {
     if (piece) {
-        emit_line(emitter, "for (long turn = moec_thread(); turn < %s; turn += moec_threads()) {",
-                  turns);
+        emit_line(emitter, "for (long turn = %smoec_thread(); turn < %s; turn += %smoec_threads()) {",
+                  times, turns, times);
     } else if (sharing == THREADS_ALONE) {
         emit_line(emitter, "for (long turn = %smoec_first(); turn < %s; turn += %smoec_step()) {",
                   times, turns, times);

@@ -1096,19 +1096,33 @@ extern "C" __global__ void update_step(
     float *const v = state[1];
     float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_2[0]));
     float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_2[0]));
-    for (long turn = moec_thread(); turn < elements; turn += moec_threads()) {
-        const long elements_2 = turn;
+    for (long turn = 4 * moec_thread(); turn < elements; turn += 4 * moec_threads()) {
+        const long elements_2_from = turn;
         const float clip_at = clip[0];
         const float lr_at = lr[0];
         const float matrix_at = matrix[0];
-        float g = clip_at * gradient[elements_2];
-        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
-        m[elements_2] = m_now;
-        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
-        v[elements_2] = v_now;
-        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
-                + 1e-08f)) + ((0.1f * matrix_at) * weight[elements_2])));
-        weight[elements_2] = weight_now;
+        float grad_lanes[4];
+        moec_read(grad_lanes, &gradient[elements_2_from], elements - elements_2_from);
+        float m_lanes[4];
+        moec_read(m_lanes, &m[elements_2_from], elements - elements_2_from);
+        float v_lanes[4];
+        moec_read(v_lanes, &v[elements_2_from], elements - elements_2_from);
+        float weight_lanes[4];
+        moec_read(weight_lanes, &weight[elements_2_from], elements - elements_2_from);
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            float g = clip_at * grad_lanes[lane];
+            float m_now = (0.9f * m_lanes[lane]) + (0.1f * g);
+            m_lanes[lane] = m_now;
+            float v_now = (0.95f * v_lanes[lane]) + ((0.05f * g) * g);
+            v_lanes[lane] = v_now;
+            float weight_now = weight_lanes[lane] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now
+                    * unbias2)) + 1e-08f)) + ((0.1f * matrix_at) * weight_lanes[lane])));
+            weight_lanes[lane] = weight_now;
+        }
+        moec_write(&m[elements_2_from], m_lanes, elements - elements_2_from);
+        moec_write(&v[elements_2_from], v_lanes, elements - elements_2_from);
+        moec_write(&weight[elements_2_from], weight_lanes, elements - elements_2_from);
     }
 }
 

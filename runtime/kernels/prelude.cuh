@@ -241,6 +241,19 @@ MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[8]) {
                               moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
 }
 
+/* The same where only the first `left` of them may be there; the others are 0 and not written. */
+template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from, long left) {
+    if (left >= COUNT) return moec_read(lanes, from);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) lanes[i] = i < left ? from[i] : 0.0f;
+}
+template <int COUNT> MOEC_DEVICE void moec_write(float *to, const float (&lanes)[COUNT], long left) {
+    if (left >= COUNT) return moec_write(to, lanes);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (i < left) to[i] = lanes[i];
+}
+
 /* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */
 MOEC_DEVICE void moec_mma(float *d, const unsigned *a, const unsigned *b) {
 #ifdef MOEC_SIM
