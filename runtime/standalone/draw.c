@@ -9,6 +9,7 @@
 #include "random.h"
 #include "tensors.h"
 #include "weights.h"
+#include "wishes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,24 +136,15 @@ static const char *write_drawings(const Drawer *drawer) {
 }
 
 static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (!value)
-            return 0;
-        if (strcmp(name, "--out") == 0)
-            wishes->out = value;
-        else if (strcmp(name, "--weights") == 0)
-            wishes->weights = value;
-        else if (strcmp(name, "--count") == 0)
-            wishes->count = strtol(value, NULL, 10);
-        else if (strcmp(name, "--steps") == 0)
-            wishes->steps = strtol(value, NULL, 10);
-        else if (strcmp(name, "--seed") == 0)
-            wishes->seed = strtoull(value, NULL, 10);
-        else
-            return 0;
-    }
-    return wishes->out && wishes->count > 0 && wishes->steps > 0;
+    const Wish known[] = {
+        {.name = "--out", .text = &wishes->out},
+        {.name = "--weights", .text = &wishes->weights},
+        {.name = "--count", .whole = &wishes->count},
+        {.name = "--steps", .whole = &wishes->steps},
+        {.name = "--seed", .seed = &wishes->seed},
+    };
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->out && wishes->count > 0 &&
+           wishes->steps > 0;
 }
 
 int main(int count, char **arguments) {

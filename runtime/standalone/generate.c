@@ -5,11 +5,10 @@
  * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how fast it was.
  */
 #include "model.h"
+#include "wishes.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 typedef struct Wishes {
@@ -79,26 +78,16 @@ static int generate(Model *model, const Wishes *wishes) {
 }
 
 static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (!value)
-            return 0;
-        if (strcmp(name, "--prompt") == 0)
-            wishes->prompt = value;
-        else if (strcmp(name, "--weights") == 0)
-            wishes->weights = value;
-        else if (strcmp(name, "--tokens") == 0)
-            wishes->tokens = strtol(value, NULL, 10);
-        else if (strcmp(name, "--speed") == 0)
-            wishes->speed = strtol(value, NULL, 10);
-        else if (strcmp(name, "--temperature") == 0)
-            wishes->temperature = strtod(value, NULL);
-        else if (strcmp(name, "--seed") == 0)
-            wishes->seed = strtoull(value, NULL, 10);
-        else
-            return 0;
-    }
-    return wishes->prompt && *wishes->prompt;
+    const Wish known[] = {
+        {.name = "--prompt", .text = &wishes->prompt},
+        {.name = "--weights", .text = &wishes->weights},
+        {.name = "--tokens", .whole = &wishes->tokens},
+        {.name = "--speed", .whole = &wishes->speed},
+        {.name = "--temperature", .real = &wishes->temperature},
+        {.name = "--seed", .seed = &wishes->seed},
+    };
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->prompt &&
+           *wishes->prompt;
 }
 
 int main(int count, char **arguments) {

@@ -10,6 +10,7 @@
 #include "random.h"
 #include "training.h"
 #include "weights.h"
+#include "wishes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -172,24 +173,14 @@ static const char *train(Trainer *trainer) {
 }
 
 static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    for (int i = 1; i < count; i += 2) {
-        const char *name = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
-        if (!value)
-            return 0;
-        if (strcmp(name, "--data") == 0)
-            wishes->data = value;
-        else if (strcmp(name, "--weights") == 0)
-            wishes->weights = value;
-        else if (strcmp(name, "--out") == 0)
-            wishes->out = value;
-        else if (strcmp(name, "--steps") == 0)
-            wishes->steps = strtol(value, NULL, 10);
-        else if (strcmp(name, "--seed") == 0)
-            wishes->seed = strtoull(value, NULL, 10);
-        else
-            return 0;
-    }
-    return wishes->data != NULL;
+    const Wish known[] = {
+        {.name = "--data", .text = &wishes->data},
+        {.name = "--weights", .text = &wishes->weights},
+        {.name = "--out", .text = &wishes->out},
+        {.name = "--steps", .whole = &wishes->steps},
+        {.name = "--seed", .seed = &wishes->seed},
+    };
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->data;
 }
 
 int main(int count, char **arguments) {
