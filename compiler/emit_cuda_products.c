@@ -11,12 +11,13 @@
  *         });
  *     }
  *
- * A kernel that warpgroups can do, too, is written twice, the second time as NAME_wgmma: the host takes the faster one.
+ * A kernel that warpgroups can do, too, is written in further forms, NAME_wgmma and NAME_wide: the
+ * host takes the fastest one.
  */
 #include "emit.h"
 
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
-enum { THREADS = 256, MOST_GRID = 1 << 20 };
+enum { THREADS = 256, MOST_GRID = 1 << 20, WIDE = 256 };
 
 static long pieces(long count, long size) {
     return (count + size - 1) / size;
@@ -78,34 +79,41 @@ void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
 /* ---- tiles ---- */
 
 /* The template of a tile: its text, a part of the name of a kernel, its size; the same for
- * warpgroups, or NULL. */
+ * warpgroups, and a larger one for them, or NULL. */
 typedef struct Tile {
     const char *text, *name, *bounds;
     long height, breadth;
-    const char *twin;
+    const char *wgmma, *wide;
 } Tile;
 
-/* Tiles are as large as what they have to do, so that little of them stands idle. */
+/* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has 64
+ * rows and at least as many columns: half of 64 by 64 is too small. */
 static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool across = weight && product->b_k == 1;
     long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
     long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
-    const char *rest = arena_format(emitter->arena, "<%ld, %ld, %s, %s>", height, breadth,
-                                    weight ? "true" : "false", across ? "true" : "false");
-    /* A warpgroup has 64 rows and at least as many columns: half of 64 by 64 is too small. */
-    bool twins = emitter->target->twins && (height > 64 || breadth > 64);
-    return (Tile){
-        arena_format(emitter->arena, "MoecTileStored%s", rest),
-        arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
-        contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS", height, breadth,
-        twins ? arena_format(emitter->arena, "MoecTileWgmma%s", rest) : NULL};
+    const char *along = arena_format(emitter->arena, "%s, %s", weight ? "true" : "false",
+                                     across ? "true" : "false");
+    Tile tile = {
+        .text = arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s>", height, breadth, along),
+        .name = arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
+        .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+        .height = height,
+        .breadth = breadth};
+    if (emitter->target->twins && (height > 64 || breadth > 64))
+        tile.wgmma =
+            arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
+    /* Two pairs of operands and a wide tile are more than a thread has registers for. */
+    if (tile.wgmma && height > 64 && breadth > 64 && !contraction->second)
+        tile.wide = arena_format(emitter->arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
+    return tile;
 }
 
-static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL};
+static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL};
 static const Tile rounded_tile = {
-    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL};
+    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL};
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
     if (!contraction->product.rounded) return exact_tile;
@@ -139,7 +147,7 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                                along[0] ? "true" : "false", along[1] ? "true" : "false"),
                   arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
-                  "MOEC_STORED_BOUNDS", height, breadth, NULL};
+                  "MOEC_STORED_BOUNDS", height, breadth, NULL, NULL};
 }
 
 /* The kernel of all dense products of one sort, for hosts that have none. */
@@ -196,9 +204,14 @@ typedef struct Body {
     const char *const *names; /* of its first parameters */
 } Body;
 
+/* One of the forms of a kernel. */
+typedef struct Form {
+    const char *tile, *ending, *bounds;
+} Form;
+
 /* A kernel that calls a template with a store. */
-static void add_form(Emitter *emitter, const Contraction *contraction, const Tile *tile,
-                     const Body *body, bool twin) {
+static void add_form(Emitter *emitter, const Contraction *contraction, const Body *body,
+                     Form form) {
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool second = contraction->second != NULL;
@@ -210,7 +223,7 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Til
     emit_line(emitter,
               "extern \"C\" __global__ void __launch_bounds__(%s) "
               "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s)",
-              tile->bounds, body->name, twin ? "_wgmma" : "", names[0], tables.text,
+              form.bounds, body->name, form.ending, names[0], tables.text,
               type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor),
               names[5],
               second
@@ -219,21 +232,25 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Til
                   : "",
               body->parameters);
     text_add(&emitter->functions, "{\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", twin ? tile->twin : tile->text,
-             names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ", names[4],
-             names[5], second ? "more, more_gather, more_a, more_b, " : "", body->store);
+             weight ? "weight" : "rows", second ? "_twice" : "", form.tile, names[0], names[1],
+             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5],
+             second ? "more, more_gather, more_a, more_b, " : "", body->store);
     emitter->out = out;
     emitter->indent = indent;
 }
 
 static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                        const Body *body) {
-    add_form(emitter, contraction, tile, body, false);
+    const Form forms[] = {{tile->wgmma, "_wgmma", tile->bounds},
+                          {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS"}};
+    add_form(emitter, contraction, body, (Form){tile->text, "", tile->bounds});
     text_add(&emitter->functions, "\n");
-    if (!tile->twin) return;
-    text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
-    add_form(emitter, contraction, tile, body, true);
-    text_add(&emitter->functions, "#endif\n\n");
+    for (int i = 0; i < 2; i++) {
+        if (!forms[i].tile) continue;
+        text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
+        add_form(emitter, contraction, body, forms[i]);
+        text_add(&emitter->functions, "#endif\n\n");
+    }
 }
 
 /* ---- what a kernel stores ---- */
@@ -314,7 +331,9 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
                                                            emitter->prefix, emitter->kernels++));
     emit_equations_above(emitter, epilogue);
-    add_kernel(emitter, contraction, tile,
+    Tile own = *tile;
+    if (contraction->product.n <= tile->breadth) own.wide = NULL;
+    add_kernel(emitter, contraction, &own,
                &(const Body){name, functor.parameters.text, functor.text, names});
     return name;
 }
@@ -357,10 +376,11 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
                         : groups * pieces(product->k, tile.height) * columns;
     long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
     Text written = {.arena = emitter->arena};
-    bool known = tile.twin && (!epilogue || put_targets(emitter, epilogue, &written));
+    bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
-        emit_line(emitter, "moec_launch_either(run, %s, %ld, %d, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
+        emit_line(emitter,
+                  "moec_launch_either(run, %s, %ld, %d, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
                   kernel, grid, THREADS, written.text, arguments.text);
     else
         emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},

@@ -107,8 +107,8 @@ typedef struct MoecHost {
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
-    /* like launch, for a kernel that may exist as NAME_wgmma as well: the host launches the one that it likes better. It may
-     * try both, for which it has to know what they write: up to an entry whose `at` is NULL. NULL: use launch */
+    /* like launch, for a kernel that may exist as NAME_wgmma or NAME_wide as well: the host launches the one that it likes
+     * best. It may try all, for which it has to know what they write: up to an entry whose `at` is NULL. NULL: use launch */
     void (*launch_either)(void *self, int kernel, unsigned grid_x, unsigned block, const MoecWritten *written,
                           void **arguments);
 } MoecHost;

@@ -26,25 +26,30 @@ static const double LEAST_SECONDS = 3e-4;
  * those that are rounded to bf16 (or computed from what was). */
 static const double LIMIT_F32 = 1e-3, LIMIT_BF16 = 1.0 / 128;
 
-typedef enum Verdict { UNDECIDED, FIRST, SECOND, WRONG } Verdict;
-static const char *const verdict_names[] = {"undecided", "first", "second", "wrong"};
+/* The forms of a kernel: the ending of the name, the shared memory of a block. */
+enum { FIRST, FORMS = 3, UNDECIDED = -1 };
+static const struct {
+    const char *ending, *name;
+    unsigned shared;
+} forms[FORMS] = {
+    {"", "mma", 0}, {"_wgmma", "wgmma", MOEC_WGMMA_SHARED}, {"_wide", "wide", MOEC_WIDE_SHARED}};
 
 typedef struct Decision {
     const char *kernel; /* its name in the table */
     uint64_t shape;
-    Verdict verdict;
-    double seconds[2]; /* of the forms */
+    int best;              /* form, or UNDECIDED */
+    double seconds[FORMS]; /* infinite: not there, or wrong */
 } Decision;
 
 typedef struct Twin {
-    CudaFunction *function;
+    CudaFunction *function; /* NULL: not there */
     char *name;
 } Twin;
 
 struct CudaTwins {
     CudaDevice *device;
     const MoecTable *table;
-    Twin *twins; /* by kernel number; function: NULL where there is none */
+    Twin (*twins)[FORMS]; /* by kernel number */
     CudaFunction *apart;
     CudaPointer most; /* what `apart` finds */
     Decision *decisions;
@@ -80,10 +85,10 @@ static char *kept_path(const CudaProgram *program) {
 }
 
 static Decision *add_decision(CudaTwins *twins, const char *kernel, uint64_t shape) {
-    twins->decisions = memory_grow(twins->decisions,
-                                    sizeof *twins->decisions * (size_t)(twins->count + 1));
+    twins->decisions =
+        memory_grow(twins->decisions, sizeof *twins->decisions * (size_t)(twins->count + 1));
     Decision *one = &twins->decisions[twins->count++];
-    *one = (Decision){.kernel = kernel, .shape = shape};
+    *one = (Decision){.kernel = kernel, .shape = shape, .best = UNDECIDED};
     return one;
 }
 
@@ -95,35 +100,34 @@ static const char *name_of(const CudaTwins *twins, const char *name) {
 }
 
 static void read_kept(CudaTwins *twins) {
-    char line[LINE], name[LINE], verdict[32];
+    char line[LINE], name[LINE], best[LINE];
     uint64_t shape;
-    double first, second;
+    double seconds[FORMS];
     FILE *file = twins->path ? fopen(twins->path, "r") : NULL;
     while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%511s %" SCNx64 " %31s %lf %lf", name, &shape, verdict, &first,
-                   &second) != 5)
-            continue;
-        const char *kernel = name_of(twins, name);
-        for (int i = FIRST; kernel && i <= WRONG; i++)
-            if (strcmp(verdict, verdict_names[i]) == 0) {
-                Decision *one = add_decision(twins, kernel, shape);
-                one->verdict = (Verdict)i;
-                one->seconds[0] = first * 1e-6;
-                one->seconds[1] = second * 1e-6;
-            }
+        const char *kernel = sscanf(line, "%511s %" SCNx64 " %511s %lf %lf %lf", name, &shape, best,
+                                    &seconds[0], &seconds[1], &seconds[2]) == 3 + FORMS
+                                 ? name_of(twins, name)
+                                 : NULL;
+        for (int i = 0; kernel && i < FORMS; i++) {
+            if (strcmp(best, forms[i].name) != 0) continue;
+            Decision *one = add_decision(twins, kernel, shape);
+            one->best = i;
+            for (int j = 0; j < FORMS; j++) one->seconds[j] = seconds[j] * 1e-6;
+        }
     }
     if (file) fclose(file);
 }
 
+/* One line for each: kernel, shape, the form that is taken, what each takes in microseconds. */
 static void write_kept(const CudaTwins *twins) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < twins->count; i++) {
         const Decision *one = &twins->decisions[i];
-        if (one->verdict == UNDECIDED) continue;
-        char *more =
-            memory_format("%s%s %016" PRIx64 " %s %.1f %.1f\n", text, one->kernel, one->shape,
-                          verdict_names[one->verdict], 1e6 * one->seconds[0],
-                          1e6 * one->seconds[1]);
+        if (one->best == UNDECIDED) continue;
+        char *more = memory_format("%s%s %016" PRIx64 " %s %.1f %.1f %.1f\n", text, one->kernel,
+                                   one->shape, forms[one->best].name, 1e6 * one->seconds[0],
+                                   1e6 * one->seconds[1], 1e6 * one->seconds[2]);
         free(text);
         text = more;
     }
@@ -131,7 +135,7 @@ static void write_kept(const CudaTwins *twins) {
     free(text);
 }
 
-/* ---- both on the device ---- */
+/* ---- all of them on the device ---- */
 
 static size_t bytes_of(const MoecWritten *written) {
     return (size_t)written->count * (written->type == MOEC_BF16 ? 2 : 4);
@@ -157,7 +161,9 @@ static bool copy_all(const CudaTwins *twins, const MoecWritten *written, CudaPoi
     return good;
 }
 
-/* Whether what is written agrees with a block; UNDECIDED where all is 0 and nothing can be told. */
+typedef enum Verdict { AGREES, DISAGREES, UNTOLD } Verdict;
+
+/* Whether what is written agrees with a block; UNTOLD where all is 0. */
 static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaPointer block) {
     const CudaDevice *device = twins->device;
     const CudaDriver *driver = &device->library->driver;
@@ -177,12 +183,12 @@ static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaP
         if (driver->set(most, 0, sizeof found, device->stream) || cuda_launch(device, &launch) ||
             driver->get(found, most, sizeof found, device->stream) ||
             driver->stream_wait(device->stream))
-            return WRONG;
+            return DISAGREES;
         told |= found[0] > 0;
-        if (!(found[1] <= (rounded ? LIMIT_BF16 : LIMIT_F32) * found[0])) return WRONG;
+        if (!(found[1] <= (rounded ? LIMIT_BF16 : LIMIT_F32) * found[0])) return DISAGREES;
         block += (bytes_of(written) + ALIGN - 1) / ALIGN * ALIGN;
     }
-    return told ? SECOND : UNDECIDED;
+    return told ? AGREES : UNTOLD;
 }
 
 static double time_runs(const CudaDevice *device, const CudaLaunch *launch, int runs) {
@@ -201,26 +207,45 @@ static double time_launch(const CudaDevice *device, const CudaLaunch *launch) {
     return best;
 }
 
-/* Both forms on what stands there now; block: room for it twice. */
-static void try_both(const CudaTwins *twins, const MoecWritten *written, CudaPointer block,
-                     const CudaLaunch *first, const CudaLaunch *second, Decision *decision) {
+/* What another form takes; infinite when it does something else than the first, whose results are
+ * at `results`; NAN when that cannot be told. `before` is what stood there before. */
+static double try_form(const CudaTwins *twins, const MoecWritten *written, CudaPointer before,
+                       CudaPointer results, const CudaLaunch *form) {
+    if (!copy_all(twins, written, before, true)) return NAN;
+    Verdict verdict =
+        cuda_launch(twins->device, form) ? DISAGREES : compare(twins, written, results);
+    if (verdict == AGREES) return time_launch(twins->device, form);
+    if (verdict == UNTOLD) return NAN;
+    remark("kernel %s does not agree with its other form and is not used; please report this with "
+           "the device and the spec (MOEC_WGMMA=off leaves all such kernels alone)",
+           form->name);
+    return INFINITY;
+}
+
+/* All forms on what stands there now. */
+static void try_all(const CudaTwins *twins, const MoecWritten *written,
+                    const CudaLaunch launches[FORMS], Decision *decision) {
     const CudaDevice *device = twins->device;
-    CudaPointer other = block + all_bytes(written);
-    bool good = copy_all(twins, written, block, false) && !cuda_launch(device, first) &&
-                copy_all(twins, written, other, false) && copy_all(twins, written, block, true);
-    if (!good) return;
-    decision->verdict =
-        cuda_launch(device, second) ? WRONG : compare(twins, written, other);
-    if (decision->verdict == SECOND) {
-        decision->seconds[0] = time_launch(device, first);
-        decision->seconds[1] = time_launch(device, second);
-        if (!(decision->seconds[1] < decision->seconds[0])) decision->verdict = FIRST;
+    const CudaDriver *driver = &device->library->driver;
+    CudaPointer before = 0;
+    size_t bytes = all_bytes(written);
+    if (driver->allocate(&before, 2 * bytes)) return;
+    bool good = copy_all(twins, written, before, false) && !cuda_launch(device, &launches[FIRST]) &&
+                copy_all(twins, written, before + bytes, false);
+    int best = FIRST;
+    for (int i = FIRST + 1; i < FORMS; i++) {
+        decision->seconds[i] = !launches[i].function ? INFINITY
+                               : !good
+                                   ? NAN
+                                   : try_form(twins, written, before, before + bytes, &launches[i]);
+        if (isnan(decision->seconds[i])) good = false;
     }
-    copy_all(twins, written, block, true);
-    if (decision->verdict == WRONG)
-        remark("kernel %s does not agree with its other form and is not used; please report this "
-               "with the device and the spec (MOEC_WGMMA=off leaves all such kernels alone)",
-               second->name);
+    decision->seconds[FIRST] = good ? time_launch(device, &launches[FIRST]) : NAN;
+    for (int i = 0; i < FORMS; i++)
+        if (decision->seconds[i] < decision->seconds[best]) best = i;
+    if (good) decision->best = best;
+    copy_all(twins, written, before, true);
+    driver->release(before);
 }
 
 /* ---- the choice ---- */
@@ -241,22 +266,25 @@ static Decision *decision_of(CudaTwins *twins, const char *kernel, uint64_t shap
 
 void cuda_twins_take(CudaTwins *twins, int kernel, const MoecWritten *written, bool may_try,
                      CudaLaunch *launch) {
-    const CudaDriver *driver = &twins->device->library->driver;
-    const Twin *twin = &twins->twins[kernel];
-    if (!twin->function) return;
-    CudaLaunch second = *launch;
-    second.function = twin->function;
-    second.name = twin->name;
-    second.shared = MOEC_WGMMA_SHARED;
+    CudaLaunch launches[FORMS];
+    bool several = false;
+    for (int i = 0; i < FORMS; i++) {
+        const Twin *twin = &twins->twins[kernel][i];
+        launches[i] = *launch;
+        if (i == FIRST) continue;
+        launches[i].function = twin->function;
+        launches[i].name = twin->name;
+        launches[i].shared = forms[i].shared;
+        several |= twin->function != NULL;
+    }
+    if (!several) return;
     Decision *decision = decision_of(twins, twins->table->kernels[kernel], shape_of(launch));
-    CudaPointer block = 0;
-    if (decision->verdict == UNDECIDED && may_try &&
-        driver->allocate(&block, 2 * all_bytes(written)) == 0) {
-        try_both(twins, written, block, launch, &second, decision);
-        driver->release(block);
+    if (decision->best == UNDECIDED && may_try) {
+        try_all(twins, written, launches, decision);
         write_kept(twins);
     }
-    if (decision->verdict == SECOND) *launch = second;
+    if (decision->best > FIRST && launches[decision->best].function)
+        *launch = launches[decision->best];
 }
 
 /* ---- loading ---- */
@@ -269,19 +297,20 @@ static CudaFunction *find_function(const CudaProgram *program, const char *name)
     return NULL;
 }
 
-/* How many kernels have a second form. */
+/* How many other forms there are. */
 static int find_twins(CudaTwins *twins, const CudaProgram *program) {
     const CudaDriver *driver = &program->device->library->driver;
     int count = 0;
-    for (int i = 0; i < program->table->kernel_count; i++) {
-        Twin *twin = &twins->twins[i];
-        twin->name = memory_format("%s_wgmma", program->table->kernels[i]);
-        twin->function = find_function(program, twin->name);
-        if (twin->function &&
-            driver->function_set(twin->function, CUDA_FUNCTION_SHARED, MOEC_WGMMA_SHARED))
-            twin->function = NULL;
-        count += twin->function != NULL;
-    }
+    for (int i = 0; i < program->table->kernel_count; i++)
+        for (int j = FIRST + 1; j < FORMS; j++) {
+            Twin *twin = &twins->twins[i][j];
+            twin->name = memory_format("%s%s", program->table->kernels[i], forms[j].ending);
+            twin->function = find_function(program, twin->name);
+            if (twin->function &&
+                driver->function_set(twin->function, CUDA_FUNCTION_SHARED, (int)forms[j].shared))
+                twin->function = NULL;
+            count += twin->function != NULL;
+        }
     return count;
 }
 
@@ -291,7 +320,7 @@ CudaTwins *cuda_twins_new(const CudaProgram *program) {
     CudaTwins *twins = memory_new(sizeof *twins);
     twins->device = program->device;
     twins->table = program->table;
-    twins->twins = memory_new(sizeof(Twin) * (size_t)(program->table->kernel_count + 1));
+    twins->twins = memory_new(sizeof *twins->twins * (size_t)(program->table->kernel_count + 1));
     twins->apart = find_function(program, "moec_apart");
     if (find_twins(twins, program) && twins->apart &&
         !program->device->library->driver.allocate(&twins->most, 2 * sizeof(float))) {
@@ -305,7 +334,8 @@ CudaTwins *cuda_twins_new(const CudaProgram *program) {
 
 void cuda_twins_free(CudaTwins *twins) {
     if (!twins) return;
-    for (int i = 0; i < twins->table->kernel_count; i++) free(twins->twins[i].name);
+    for (int i = 0; i < twins->table->kernel_count; i++)
+        for (int j = 0; j < FORMS; j++) free(twins->twins[i][j].name);
     if (twins->most) twins->device->library->driver.release(twins->most);
     free(twins->twins);
     free(twins->decisions);

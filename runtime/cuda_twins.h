@@ -1,7 +1,7 @@
-/* cuda_twins: kernels that a program has in two forms, the second (NAME_wgmma) for the warpgroups
- * of capability 9.0. The first time a kernel is launched with a shape both run on what it is given:
- * the second form is taken when its results are those of the first within rounding and it is
- * faster. What was found is kept in the cache, one file for each program and device. */
+/* cuda_twins: kernels that a program has in several forms, others for the warpgroups of capability
+ * 9.0. The first time a kernel is launched with a shape all run on what it is given: another form
+ * is taken when its results are those of the first within rounding and it is faster. What was found
+ * is kept in the cache, one file for each program and device. */
 #ifndef CUDA_TWINS_H
 #define CUDA_TWINS_H
 
@@ -30,11 +30,11 @@ typedef struct CudaLaunch {
 /* What is launched. */
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch);
 
-/* NULL when no kernel has a second form here. */
+/* NULL when no kernel has another form here. */
 CudaTwins *cuda_twins_new(const CudaProgram *program);
 void cuda_twins_free(CudaTwins *twins);
-/* Makes *launch of the kernel one of its second form where that is the better one. may_try: both
- * may run now, else the first form is taken when nothing is known. */
+/* Makes *launch of the kernel one of its fastest form. may_try: all may run now, else the first
+ * form is taken when nothing is known. */
 void cuda_twins_take(CudaTwins *twins, int kernel, const MoecWritten *written, bool may_try,
                      CudaLaunch *launch);
 

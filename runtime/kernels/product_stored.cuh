@@ -17,7 +17,7 @@
 
 /* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other stores. */
 #define MOEC_STORED_BOUNDS MOEC_TILE_THREADS, 2
-/* The same with two pairs of operands, which take more registers than two blocks have. */
+/* The same with two pairs of operands, or with a larger tile, which take more registers than two blocks have. */
 #define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
 /* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms. Part::place(line, piece) says where

@@ -29,6 +29,8 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
     enum { NEXT = ALONG ? 32 : 16 * MOEC_SWIZZLED * 2 };
 };
 
+/* A tile of 128 by 256 is for a block that has a multiprocessor for itself: it fetches a quarter less for the same work, but
+ * nobody multiplies while it stores. */
 template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTileWgmma {
     typedef MoecSwizzledPart<ROWS, LEFT_ALONG> Left;
     typedef MoecSwizzledPart<WIDTH, RIGHT_ALONG> Right;
@@ -37,17 +39,22 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         BREADTH = WIDTH,
         DEPTH = Left::DEPTH,
         STAGE = Left::ELEMENTS + Right::ELEMENTS,
-        STAGES = (MOEC_WGMMA_SHARED - MOEC_SWIZZLED_ALIGN) / 2 / STAGE,
-        DOWN = ROWS / 64,  /* warpgroups */
+        SHARED = ROWS * WIDTH > 128 * 128 ? MOEC_WIDE_SHARED : MOEC_WGMMA_SHARED,
+        STAGES = (SHARED - MOEC_SWIZZLED_ALIGN) / 2 / STAGE,
+        ALONE = (int)SHARED == (int)MOEC_WIDE_SHARED,
+        BEHIND = ALONE ? 1 : 0,      /* products in flight while the next ones are asked for: no other block fills the gap */
+        AHEAD = STAGES - 1 - BEHIND, /* stages on their way */
+        DOWN = ROWS / 64,            /* warpgroups */
         ACROSS = 2 / DOWN,
-        COLUMNS = WIDTH / ACROSS, /* of a warpgroup */
+        COLUMNS = WIDTH / ACROSS, /* of a warpgroup: 64, 128 or 256 */
         STRIDE = COLUMNS + 8      /* of results on their way out */
     };
-    static_assert(DOWN * ACROSS == 2 && (COLUMNS == 64 || COLUMNS == 128), "two warpgroups");
+    static_assert(DOWN * ACROSS == 2 && COLUMNS >= 64, "two warpgroups");
     static_assert(STAGES >= 3 && STAGES * STAGE * 2 >= 8 * 16 * STRIDE * 4, "room to hand out the results");
 
     static __device__ __forceinline__ void multiply_stage(float (&sum)[COLUMNS / 2], const MoecBf16 *stage, int group) {
-        const uint64_t a = Left::matrix(stage, group / ACROSS), b = Right::matrix(stage + Left::ELEMENTS, group % ACROSS);
+        const uint64_t a = Left::matrix(stage, group / ACROSS);
+        const uint64_t b = Right::matrix(stage + Left::ELEMENTS, group % ACROSS * (COLUMNS / 64));
         moec_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++)
@@ -96,15 +103,15 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         };
         x.begin(height, left);
         y.begin(breadth, right);
-        for (int i = 0; i < STAGES - 1; i++) copy(i, stages + i * STAGE);
-        int now = 0, next = STAGES - 1;
+        for (int i = 0; i < AHEAD; i++) copy(i, stages + i * STAGE);
+        int now = 0, next = AHEAD;
         for (int i = 0; i < turns; i++) {
-            moec_copy_wait<STAGES - 2>();
+            moec_copy_wait<AHEAD - 1>();
             moec_fence_async();
-            moec_wgmma_wait<0>(); /* the stage that comes next is read no more; another block fills the gap */
-            moec_barrier();
+            moec_wgmma_wait<BEHIND>();
+            moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
             multiply_stage(sum, stages + now * STAGE, group);
-            copy(i + STAGES - 1, stages + next * STAGE);
+            copy(i + AHEAD, stages + next * STAGE);
             now = now + 1 == STAGES ? 0 : now + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }

@@ -32,8 +32,9 @@ typedef struct MoecGroupedOnDevice {
     int accumulate;
 } MoecGroupedOnDevice;
 
-/* Bytes of shared memory of a block of the kernels whose names end with _wgmma: two blocks fit on a multiprocessor. */
-enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024 };
+/* Bytes of shared memory of a block of the kernels whose names end with _wgmma, of which two blocks fit on a multiprocessor,
+ * and of those that end with _wide, which have one for themselves. */
+enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024, MOEC_WIDE_SHARED = 192 * 1024 + 1024 };
 
 /* A parameter among the blocks of threads of the optimizer: they take so many elements each, from the first one on. */
 typedef struct MoecShare {

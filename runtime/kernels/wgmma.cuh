@@ -118,6 +118,29 @@ template <bool TURN_A, bool TURN_B> MOEC_DEVICE void moec_wgmma(float (&d)[64], 
 #endif
 }
 
+/* d[64,256] += a[64,16] b[16,256]. */
+template <bool TURN_A, bool TURN_B> MOEC_DEVICE void moec_wgmma(float (&d)[128], uint64_t a, uint64_t b) {
+#ifdef MOEC_SIM
+    sim_wgmma(d, 256, a, b, TURN_A, TURN_B);
+#else
+    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+                 "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+                 "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+                 "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+                 "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, "
+                 "%128, %129, 1, 1, 1, %130, %131;"
+                 : MOEC_EIGHT(d, 0), MOEC_EIGHT(d, 8), MOEC_EIGHT(d, 16), MOEC_EIGHT(d, 24), MOEC_EIGHT(d, 32),
+                   MOEC_EIGHT(d, 40), MOEC_EIGHT(d, 48), MOEC_EIGHT(d, 56), MOEC_EIGHT(d, 64), MOEC_EIGHT(d, 72),
+                   MOEC_EIGHT(d, 80), MOEC_EIGHT(d, 88), MOEC_EIGHT(d, 96), MOEC_EIGHT(d, 104), MOEC_EIGHT(d, 112),
+                   MOEC_EIGHT(d, 120)
+                 : "l"(a), "l"(b), "n"((int)TURN_A), "n"((int)TURN_B));
+#endif
+}
+
 #undef MOEC_EIGHT
 
 #endif

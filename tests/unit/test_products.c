@@ -66,6 +66,9 @@ static const Kernel kernels[] = {
     {"group_narrow_across", "MoecTileWgmma<128, 64, true, true>", false, true, false, true},
     {"group_rows", "MoecTileWgmma<128, 128, false, false>", true, true, false, false},
     {"group_flat_rows", "MoecTileWgmma<64, 128, false, false>", true, true, false, false},
+    {"wide", "MoecTileWgmma<128, 256, true, false>", false, true, false, false},
+    {"wide_across", "MoecTileWgmma<128, 256, true, true>", false, true, false, true},
+    {"wide_rows", "MoecTileWgmma<128, 256, false, false>", true, true, false, false},
     {"group_narrow_rows", "MoecTileWgmma<128, 64, false, false>", true, true, false, false},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
@@ -268,7 +271,9 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     shape.b_k = kernel->rows ? one->n : kernel->across ? 1 : one->n;
     shape.b_n = kernel->across ? one->k : 1;
     void *none = NULL, *function;
-    unsigned shared = strstr(kernel->tile, "Wgmma") ? MOEC_WGMMA_SHARED : 0;
+    unsigned shared = strstr(kernel->tile, "256")     ? MOEC_WIDE_SHARED
+                      : strstr(kernel->tile, "Wgmma") ? MOEC_WGMMA_SHARED
+                                                      : 0;
     void *arguments[] = {&shape, &device[0], one->gathers ? &device[1] : &none, one->gathers ? &device[2] : &none,
                          &device[3], &device[4], &device[5]};
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
@@ -288,6 +293,7 @@ static const Case cases[] = {
     {8, 24, 16, {0, 1, 0, 0, 2, 0, 1, 0}, true, false},
     {1, 128, 32, {128}, false, false},
     {5, 72, 200, {0, 1, 63, 64, 65}, true, true},
+    {2, 264, 328, {129, 7}, true, false},
 };
 
 static void test_tiles(void **state) {
