@@ -239,7 +239,16 @@ typedef struct Launch {
 
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
 /* Who takes turns of a loop that is shared out. */
-typedef enum Sharing { THREADS_ALONE, COLUMNS_OF_THREADS, SHARED_IN_BLOCK, SHARED_BY_ALL } Sharing;
+typedef enum Sharing {
+    THREADS_ALONE,
+    COLUMNS_OF_THREADS,
+    COLUMNS_IN_SLICES, /* see emit_cuda_columns.c */
+    SHARED_IN_BLOCK,
+    SHARED_BY_ALL
+} Sharing;
+/* How many loops from `nest` inwards each member runs in with an element of its own; who takes turns inside the last. */
+int chain_of(const Emitter *emitter, const Nest *nest);
+Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the turn; those that the body names. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
@@ -257,6 +266,10 @@ bool sums_in_two(const Emitter *emitter, const Nest *nest);
 void emit_parts_of_sums(Emitter *emitter, Nest *nest);
 Launch launch_of_parts(void);
 Launch emit_sums_of_parts(Emitter *emitter, Nest *nest);
+/* A nest of sums of a few long columns: the sums of their slices, then the sums of those. */
+bool columns_in_two(const Emitter *emitter, Nest *nest);
+Launch emit_parts_of_columns(Emitter *emitter, Nest *nest);
+Launch emit_sums_of_columns(Emitter *emitter, Nest *nest);
 /* A nest that is one scatter. */
 bool scatters_rows(const Emitter *emitter, const Nest *nest);
 Launch emit_scatter(Emitter *emitter, Nest *nest);

@@ -54,7 +54,14 @@ void device_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     }
 }
 
-typedef enum Part { WHOLE_KERNEL, ONE_NEST, PARTS_OF_SUMS, SUMS_OF_PARTS } Part;
+typedef enum Part {
+    WHOLE_KERNEL,
+    ONE_NEST,
+    PARTS_OF_SUMS, /* and all behind it: with the sums of parts in memory of their own */
+    SUMS_OF_PARTS,
+    PARTS_OF_COLUMNS,
+    SUMS_OF_COLUMNS
+} Part;
 
 static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     switch (part) {
@@ -67,6 +74,10 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
         return launch_of_parts();
     case SUMS_OF_PARTS:
         return emit_sums_of_parts(emitter, nest);
+    case PARTS_OF_COLUMNS:
+        return emit_parts_of_columns(emitter, nest);
+    case SUMS_OF_COLUMNS:
+        return emit_sums_of_columns(emitter, nest);
     }
     return emit_cuda_block(emitter, nest);
 }
@@ -81,7 +92,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
     device_parameters(emitter, &parameters, &arguments);
-    if (part == PARTS_OF_SUMS || part == SUMS_OF_PARTS) {
+    if (part >= PARTS_OF_SUMS) {
         text_add(&parameters, "%sfloat *moec_parts", parameters.length ? ", " : "");
         text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",
                  emitter->schedule->arena_bytes);
@@ -106,11 +117,14 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     emit_launch(emitter, name, launch, arguments.text);
 }
 
-static bool is_two(Emitter *emitter, Kernel *kernel, const Nest *nest) {
+/* The first part of a nest. */
+static Part part_of(Emitter *emitter, Kernel *kernel, Nest *nest) {
     emitter->kernel = kernel;
-    bool two = sums_in_two(emitter, nest);
+    Part part = sums_in_two(emitter, nest)      ? PARTS_OF_SUMS
+                : columns_in_two(emitter, nest) ? PARTS_OF_COLUMNS
+                                                : ONE_NEST;
     emitter->kernel = NULL;
-    return two;
+    return part;
 }
 
 /* Nests can be launched apart when nothing but memory goes from one to the next. */
@@ -129,8 +143,8 @@ void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
     }
     for (int i = 0; i < kernel->root->children.count; i++) {
         Nest *nest = kernel->root->children.items[i];
-        bool two = is_two(emitter, kernel, nest);
-        emit_part(emitter, kernel, two ? PARTS_OF_SUMS : ONE_NEST, nest);
-        if (two) emit_part(emitter, kernel, SUMS_OF_PARTS, nest);
+        Part part = part_of(emitter, kernel, nest);
+        emit_part(emitter, kernel, part, nest);
+        if (part != ONE_NEST) emit_part(emitter, kernel, part + 1, nest);
     }
 }

@@ -33,8 +33,7 @@ static const Nest *only_child(const Nest *nest) {
     return child && !child->member ? child : NULL;
 }
 
-/* How many loops from `nest` inwards each member runs in with an element of its own. */
-static int chain_of(const Emitter *emitter, const Nest *nest) {
+int chain_of(const Emitter *emitter, const Nest *nest) {
     int length = 0;
     for (; nest && !sums_at(emitter, nest, length); length++) nest = only_child(nest);
     return length;
@@ -109,7 +108,7 @@ static bool shows_inside(const Emitter *emitter, const Nest *nest) {
     return false;
 }
 
-static Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
+Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
     const Member *member;
     bool across = false, scatter = false, stores = false;
     if (is_innermost(last)) return THREADS_ALONE;
@@ -136,6 +135,10 @@ void emit_barrier(Emitter *emitter) {
     if (!there) emit_line(emitter, "moec_barrier();");
 }
 
+static bool by_column(Sharing sharing) {
+    return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
+}
+
 /* The threads' sums into one that all of them know. */
 static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     static const char *const names[] = {"", "sum", "max", "min"};
@@ -148,7 +151,7 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
             own = arena_format(emitter->arena, "%s * moec_fade(%s, %s)", own,
                                member->running->before, member->running->sum);
         emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
-                  sharing == COLUMNS_OF_THREADS ? "column" : "block",
+                  by_column(sharing) ? "column" : "block",
                   names[member->statement->reduction], own);
     }
 }
@@ -217,15 +220,19 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     if (shows) emit_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
-    Lanes *lanes = sharing == COLUMNS_OF_THREADS ? NULL : lanes_of(emitter, last);
+    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last);
     const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
                        : lanes    ? lanes_from(lanes)
                                   : last->text;
-    static const char *const firsts[] = {"", "moec_thread() / 32", "moec_thread()", "moec_first()"};
-    static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads()", "moec_step()"};
+    static const char *const firsts[] = {"", "moec_thread() / 32",
+                                         "moec_slice_from + moec_thread() / 32", "moec_thread()",
+                                         "moec_first()"};
+    static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
+                                        "moec_threads()", "moec_step()"};
+    const char *end = sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
     const char *times = times_text(emitter, lanes);
     emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing], name,
-              turns_text(emitter, nest, turns), name, times, steps[sharing]);
+              end, name, times, steps[sharing]);
     emitter->indent++;
 
     Text body = {.arena = emitter->arena}, *out = emitter->out;
@@ -240,7 +247,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     if (body.text) text_add_bytes(emitter->out, body.text, body.length);
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
-    if (sharing != SHARED_BY_ALL) end_sums(emitter, nest);
+    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
     if (shows) emit_barrier(emitter);
 }
 

@@ -507,6 +507,7 @@ static const Case cases[] = {
     /* Rows whose largest is found on the way; most threads see entries that count for nothing. */
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=1300"}},
     {"tests/rows.moe", "rows", MOEC_FORWARD, {"gap=0"}},
+    {"tests/rows.moe", "columns", MOEC_FORWARD, {NULL}},
     /* Large enough for kernels of more than one block. */
     {"models/tiny.moe", "tiny_sdpa_gate", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=100", "train.context=70", "train.batch=2"}},
@@ -538,17 +539,23 @@ static void test_models(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) run_case(&cases[i]);
 }
 
-/* A long row is read once for its largest and for its normaliser; what it is made of needs no memory then. */
-static void test_long_rows(void **state) {
-    (void)state;
-    MoecCompiler *compiler = moec_open("tests/rows.moe", "rows", NULL, 0, NULL);
+static void check_text(const char *model, const char *one, const char *other) {
+    MoecCompiler *compiler = moec_open("tests/rows.moe", model, NULL, 0, NULL);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     Program *program = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     const char *device;
     moec_emit_cuda(compiler, &program, 1, false, &device);
-    assert_non_null(strstr(device, "moec_fade"));
-    assert_non_null(strstr(device, "float masked = "));
+    assert_non_null(strstr(device, one));
+    assert_non_null(strstr(device, other));
     moec_close(compiler);
+}
+
+/* A long row is read once for its largest and for its normaliser; what it is made of needs no memory then. Few columns are
+ * cut into slices. */
+static void test_ways(void **state) {
+    (void)state;
+    check_text("rows", "moec_fade", "float masked = ");
+    check_text("columns", "moec_slice_to", "MoecMax::join");
 }
 
 /* ---- random programs ---- */
@@ -593,7 +600,7 @@ static void test_random_programs(void **state) {
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_programs),
                                        cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_long_rows)};
+                                       cmocka_unit_test(test_ways)};
     bool random_only = getenv("MOEC_PROGRAMS") != NULL;
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
     if (count > 3) {
