@@ -241,6 +241,13 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epil
 
 /* ---- over packed rows ---- */
 
+/* Lines with as many elements from each to the next. A line's number and the step fit in 32 bits, their product does not. */
+template <class Element> struct MoecEvenLines {
+    const Element *first;
+    int step;
+    __device__ __forceinline__ const Element *operator()(int line) const { return first + (long)line * step; }
+};
+
 /* The tiles of all groups have numbers; some numbers have no tile. A group begins after the full tiles of the rows before it
  * and one more for each group before it, so that its number needs no counting. Where there are more groups than rows, the
  * number is that of the tile's first row. */
@@ -280,12 +287,12 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
         const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
         if (tile.rows == 0) continue;
         const long first = tile.first, n = task % columns * Tile::BREADTH;
-        const Right *y = b + tile.group * grouped.b_group + n * grouped.b_n;
+        const MoecEvenLines<Right> y = {b + tile.group * grouped.b_group + n * grouped.b_n,
+                                        (int)(b_along ? grouped.b_n : grouped.b_k)};
         Tile::multiply(
             tile.rows, grouped.n - n, grouped.k, true, b_along,
             [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
-            [&](long line) { return y + line * (b_along ? grouped.b_n : grouped.b_k); },
-            [&](long row, long column, float sum) { store(first + row, n + column, sum); });
+            y, [&](long row, long column, float sum) { store(first + row, n + column, sum); });
     }
 }
 
@@ -296,11 +303,14 @@ MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t 
     const long rows = moec_pieces(grouped.k, Tile::HEIGHT), columns = moec_pieces(grouped.n, Tile::BREADTH);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks()) {
         const long g = tile / columns / rows, k = tile / columns % rows * Tile::HEIGHT;
-        const long n = tile % columns * Tile::BREADTH, first = group[g];
+        const long n = tile % columns * Tile::BREADTH;
+        const int first = group[g], a_step = (int)grouped.a_row, b_step = (int)grouped.b_k;
+        const Left *x = a + k;
+        const Right *y = b + n;
         Tile::multiply(
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
-            [&](long r) { return a + (a_gather != NULL ? a_gather[first + r] : first + r) * grouped.a_row + k; },
-            [&](long r) { return b + (b_gather != NULL ? b_gather[first + r] : first + r) * grouped.b_k + n; },
+            [&](int r) { return x + (long)(a_gather != NULL ? a_gather[first + r] : first + r) * a_step; },
+            [&](int r) { return y + (long)(b_gather != NULL ? b_gather[first + r] : first + r) * b_step; },
             [&](long row, long column, float sum) { store(g, k + row, n + column, sum); });
     }
 }

@@ -34,36 +34,44 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
         COUNT = LINES / STEP               /* lines of a thread */
     };
 
-    /* The lines of this thread where they lie along the sum: they stay the same from stage to stage. */
+    /* Where the lines of this thread begin, where they lie along the sum: they stay the same from stage to stage. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
+
+    /* This many bytes of the piece at `at` of a line lie before its end. */
+    static __device__ __forceinline__ int bytes_before(int end, int at) {
+        const int left = end - at;
+        return 2 * (left < 0 ? 0 : left > PIECE ? PIECE : left);
+    }
 
     template <class Line> __device__ __forceinline__ void begin(int size, Line line) {
 #pragma unroll
         for (int i = 0; ALONG && i < COUNT; i++) {
             const int row = (int)threadIdx.x / PIECES + i * STEP;
-            lines[ALONG ? i : 0] = row < size ? line(row) : NULL;
+            lines[ALONG ? i : 0] = line(row < size ? row : 0) + threadIdx.x % PIECES * PIECE;
         }
     }
 
-    /* Asks for the terms from `from` on. */
+    /* Line i of this thread of those that begin at `from`, where each term has a line. */
+    template <class Line> static __device__ __forceinline__ const MoecBf16 *line_of(const Line &line, int from, int i, int depth) {
+        const int term = from + (int)threadIdx.x / PIECES + i * STEP;
+        return line(term < depth ? term : from);
+    }
+    static __device__ __forceinline__ const MoecBf16 *line_of(const MoecEvenLines<MoecBf16> &line, int from, int i, int) {
+        return line(from + (int)threadIdx.x / PIECES) + i * (STEP * (long)line.step);
+    }
+
+    /* Asks for the terms from `from` on. What is missing at an edge has 0 bytes, its place is that of something else: no
+     * branches, for all threads go through here at every stage. */
     template <class Line>
     __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth, Line line) const {
         const int piece = (int)threadIdx.x % PIECES;
+        const int bytes = ALONG ? bytes_before(depth, from + piece * PIECE) : bytes_before(size, piece * PIECE);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             const int number = (int)threadIdx.x / PIECES + i * STEP;
-            const MoecBf16 *at = NULL;
-            int left = 0;
-            if (ALONG) {
-                at = lines[ALONG ? i : 0];
-                left = at != NULL ? depth - from - piece * PIECE : 0;
-                at += from + piece * PIECE;
-            } else if (from + number < depth) {
-                left = size - piece * PIECE;
-                if (left > 0) at = line(from + number) + piece * PIECE;
-            }
-            left = left < 0 ? 0 : left > PIECE ? PIECE : left;
-            moec_copy_async(to + Part::place(number, piece), at, left * 2);
+            const bool there = ALONG ? number < size : from + number < depth;
+            const MoecBf16 *at = ALONG ? lines[ALONG ? i : 0] + from : line_of(line, from, i, depth) + piece * PIECE;
+            moec_copy_async(to + Part::place(number, piece), at, there ? bytes : 0);
         }
     }
 };
@@ -187,15 +195,16 @@ MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const 
         const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
         if (tile.rows == 0) continue;
         const long first = tile.first, n = task % columns * Tile::BREADTH;
-        const MoecBf16 *y = b + tile.group * grouped.b_group + n * grouped.b_n;
-        const MoecBf16 *z = more_b + tile.group * more.b_group + n * more.b_n;
+        const MoecEvenLines<MoecBf16> y = {b + tile.group * grouped.b_group + n * grouped.b_n,
+                                           (int)(along ? grouped.b_n : grouped.b_k)};
+        const MoecEvenLines<MoecBf16> z = {more_b + tile.group * more.b_group + n * more.b_n,
+                                           (int)(along ? more.b_n : more.b_k)};
         Tile::multiply_two(
             tile.rows, grouped.n - n, grouped.k,
             [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
-            [&](long line) { return y + line * (along ? grouped.b_n : grouped.b_k); }, more.k,
+            y, more.k,
             [&](long row) { return more_a + (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row; },
-            [&](long line) { return z + line * (along ? more.b_n : more.b_k); },
-            [&](long row, long column, float sum) { store(first + row, n + column, sum); });
+            z, [&](long row, long column, float sum) { store(first + row, n + column, sum); });
     }
 }
 

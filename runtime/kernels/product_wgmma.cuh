@@ -82,7 +82,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
     MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right, long more, MoreLeft more_left,
                                   MoreRight more_right, Store store) {
         MOEC_SHARED(unsigned char, memory);
-        MoecBf16 *const stages = (MoecBf16 *)(((size_t)memory + MOEC_SWIZZLED_ALIGN - 1) / MOEC_SWIZZLED_ALIGN * MOEC_SWIZZLED_ALIGN);
+        MoecBf16 *const stages = (MoecBf16 *)(memory + moec_to_block(memory));
         const int warp = threadIdx.x / 32, group = warp / 4;
         const int first = (int)moec_pieces(depth, DEPTH), turns = first + (int)moec_pieces(more, DEPTH);
         const int height = m < ROWS ? (int)m : ROWS, breadth = n < WIDTH ? (int)n : WIDTH;

@@ -20,17 +20,25 @@
  * 128 bytes, Swizzle<3,4,3>). */
 enum { MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 }; /* elements of a line */
 
+/* An address in shared memory as descriptors have it. */
+MOEC_DEVICE unsigned moec_shared_place(const void *at) {
+#ifdef MOEC_SIM
+    return sim_shared_place(at);
+#else
+    return (unsigned)__cvta_generic_to_shared(at);
+#endif
+}
+
+/* How far it is to the next block. */
+MOEC_DEVICE unsigned moec_to_block(const void *at) { return -moec_shared_place(at) % MOEC_SWIZZLED_ALIGN; }
+
 /* The descriptor (9.7.15.5.1.2.2) of a matrix that begins at `at`: bits 0 to 13 the address, 16 to 29 the leading and 32 to 45
  * the stride byte offset, all without their last 4 bits; bits 62 and 63 the swizzle, 1 for 128 bytes.
  *
  * Lines along the sum (K-major): eight lines further on is `stride`; the leading offset has no meaning.
  * Lines across (MN-major): eight terms further on is `stride`, 64 rows or columns further on `leading`. */
 MOEC_DEVICE uint64_t moec_matrix(const void *at, unsigned leading, unsigned stride) {
-#ifdef MOEC_SIM
-    const unsigned address = sim_shared_place(at);
-#else
-    const unsigned address = (unsigned)__cvta_generic_to_shared(at);
-#endif
+    const unsigned address = moec_shared_place(at);
     return (uint64_t)(address >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
 }
 
