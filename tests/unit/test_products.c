@@ -1,6 +1,6 @@
-/* The tiles of products over packed rows on the simulated device, compared with sums in double precision: rows that are
- * gathered or not, groups that are empty, of one row, of many; sizes that divide nothing evenly. Runs in the root of the
- * project; BUILD is where libmoec_sim.so stands. */
+/* The tiles of products on the simulated device, compared with sums in double precision. Over packed rows: rows that are
+ * gathered or not, groups that are empty, of one row, of many. Dense: operands that lie either way, what is done before a
+ * result is stored. Sizes divide nothing evenly. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -73,6 +73,25 @@ static const Kernel kernels[] = {
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
+/* The same for dense products. */
+typedef struct Dense {
+    const char *name, *tile;
+    bool stored, exact; /* as in Kernel */
+    bool down, across;  /* neighbours of a differ in m, of b in k */
+    bool half;          /* the result, and what is done with it, is bf16 */
+} Dense;
+
+static const Dense dense[] = {
+    {"dense_exact", "MoecTileExact", false, true, false, false, false},
+    {"dense_exact_turned", "MoecTileExact", false, true, true, true, false},
+    {"dense_rounded", "MoecTileRounded", false, false, false, true, false},
+    {"dense_large", "MoecTileStored<128, 128, true, false>", true, false, false, false, false},
+    {"dense_across", "MoecTileStored<128, 64, true, true>", true, false, false, true, true},
+    {"dense_down", "MoecTileStored<64, 128, false, false>", true, false, true, false, false},
+    {"dense_turned", "MoecTileStored<64, 64, false, true>", true, false, true, true, true},
+};
+enum { DENSE = sizeof dense / sizeof *dense };
+
 static void find_symbol(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     if (!symbol) fail_msg("%s: %s", name, dlerror());
@@ -103,6 +122,15 @@ static void write_kernels(char *text, size_t size) {
             "*group, const int32_t *x, const int32_t *y, const %s *a, const %s *b, float *c) {\n"
             "    moec_by_%s<%s>(g, group, x, %sa, b, MoecPlainStore<float>{g, c});\n}\n",
             one->name, type, type, one->rows ? "rows" : "weight", one->tile, one->rows ? "y, " : "");
+    }
+    for (int i = 0; i < DENSE; i++) {
+        const Dense *one = &dense[i];
+        const char *type = one->stored ? "MoecBf16" : "float";
+        length += (size_t)snprintf(
+            text + length, size - length,
+            "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) %s(MoecProduct p, MoecEpilogue e, const %s *a, "
+            "const %s *b, %s *c) {\n    moec_dense<%s>(p, e, a, b, c);\n}\n",
+            one->name, type, type, one->half ? "MoecBf16" : "float", one->tile);
     }
     assert_true(length < size);
 }
@@ -173,14 +201,14 @@ static void *on_device(const void *from, size_t bytes) {
 }
 
 /* An operand as the kernel wants it; `values` become what the kernel multiplies. */
-static void *operand(const Kernel *kernel, float *values, size_t count) {
+static void *operand(bool stored, bool exact, float *values, size_t count) {
     uint16_t *halves = calloc(count, sizeof *halves);
-    void *memory = kernel->stored ? NULL : on_device(values, count * sizeof *values);
+    void *memory = stored ? NULL : on_device(values, count * sizeof *values);
     for (size_t i = 0; i < count; i++) {
         halves[i] = bits_of(values[i]);
-        if (!kernel->exact) values[i] = rounded(values[i]);
+        if (!exact) values[i] = rounded(values[i]);
     }
-    if (kernel->stored) memory = on_device(halves, count * sizeof *halves);
+    if (stored) memory = on_device(halves, count * sizeof *halves);
     free(halves);
     return memory;
 }
@@ -263,8 +291,8 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     void *device[] = {on_device(memory.group, sizeof memory.group),
                       on_device(memory.x, (size_t)memory.rows * sizeof *memory.x),
                       on_device(memory.y, (size_t)memory.rows * sizeof *memory.y),
-                      operand(kernel, memory.a, memory.a_count),
-                      operand(kernel, memory.b, memory.b_count),
+                      operand(kernel->stored, kernel->exact, memory.a, memory.a_count),
+                      operand(kernel->stored, kernel->exact, memory.b, memory.b_count),
                       on_device(memory.c, memory.c_count * sizeof *memory.c)};
     MoecGroupedOnDevice shape = {.groups = one->groups, .n = one->n, .k = one->k, .a_row = one->k,
                                  .b_group = one->k * one->n, .c_row = one->n, .accumulate = one->accumulates};
@@ -302,7 +330,109 @@ static void test_tiles(void **state) {
         for (size_t j = 0; j < sizeof cases / sizeof *cases; j++) run(&kernels[i], &cases[j], j % 2 ? 64 : 3);
 }
 
+/* ---- dense products ---- */
+
+/* What is done with a sum, and what is left in place of what is added and kept. */
+typedef struct Ended {
+    float *a, *b, *c, *add, *bias, *kept;
+    long add_m, kept_m;
+} Ended;
+
+static double ended(const Ended *one, int endings, long row, long column, double x, double *kept) {
+    const double scale = 0.7978845608028654;
+    if (endings & MOEC_ADD) x += (double)one->add[row * one->add_m + column];
+    if (endings & MOEC_BIAS) x += (double)one->bias[column];
+    *kept = x;
+    if (endings & MOEC_GELU) x *= 0.5 * (1 + tanh(scale * (x + 0.044715 * x * x * x)));
+    if (endings & MOEC_GELU_BACK) {
+        double y = (double)one->kept[row * one->kept_m + column], t = tanh(scale * (y + 0.044715 * y * y * y));
+        x *= 0.5 * (1 + t) + 0.5 * y * (1 - t * t) * scale * (1 + 3 * 0.044715 * y * y);
+    }
+    return x;
+}
+
+static float *random_numbers(size_t count) {
+    float *numbers = calloc(count, sizeof *numbers);
+    for (size_t i = 0; i < count; i++) numbers[i] = random_number();
+    return numbers;
+}
+
+/* Numbers from the device, widened. */
+static float *from_device(const void *memory, bool half, size_t count) {
+    float *numbers = calloc(count, sizeof *numbers);
+    uint16_t *halves = calloc(count, sizeof *halves);
+    size_t bytes = count * (half ? sizeof *halves : sizeof *numbers);
+    assert_int_equal(cuda.cuMemcpyDtoHAsync_v2(half ? (void *)halves : numbers, (void *)(uintptr_t)memory, bytes, NULL), 0);
+    for (size_t i = 0; half && i < count; i++) {
+        uint32_t bits = (uint32_t)halves[i] << 16;
+        memcpy(&numbers[i], &bits, sizeof bits);
+    }
+    free(halves);
+    return numbers;
+}
+
+static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended *one, const float *c, const float *kept) {
+    double difference = 0, norm = 0;
+    for (long batch = 0; batch < p->batch[0]; batch++)
+        for (long i = 0; i < p->m; i++)
+            for (long j = 0; j < p->n; j++) {
+                double sum = 0, before;
+                long at = batch * p->c_batch[0] + i * p->c_m + j;
+                for (long k = 0; k < p->k; k++)
+                    sum += (double)one->a[batch * p->a_batch[0] + i * p->a_m + k * p->a_k] *
+                           (double)one->b[batch * p->b_batch[0] + k * p->b_k + j * p->b_n];
+                double wanted = ended(one, p->endings, i, j, sum, &before) + (p->accumulate ? (double)one->c[at] : 0);
+                difference += (wanted - (double)c[at]) * (wanted - (double)c[at]);
+                norm += wanted * wanted;
+                if (!(p->endings & MOEC_KEEP)) continue;
+                double off = before - (double)kept[i * p->kept_m + j];
+                difference += off * off;
+                norm += before * before;
+            }
+    if (!(sqrt(difference) <= (kernel->half ? 4e-3 : 2e-6) * sqrt(norm)))
+        fail_msg("%s, %ld x %ld x %ld, endings %d: off by %g of %g", kernel->name, p->m, p->n, p->k, p->endings,
+                 sqrt(difference), sqrt(norm));
+}
+
+static void run_dense(const Dense *kernel, long m, long n, long k, int endings, bool batched, unsigned blocks) {
+    enum { WIDER = 8 }; /* what is added, kept and stored has lines that are longer than their part in it */
+    long count = batched ? 3 : 1;
+    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + WIDER, .endings = endings, .accumulate = batched};
+    p.a_m = kernel->down ? 1 : k, p.a_k = kernel->down ? m : 1;
+    p.b_k = kernel->across ? 1 : n, p.b_n = kernel->across ? k : 1;
+    p.a_batch[0] = m * k, p.b_batch[0] = k * n, p.c_batch[0] = m * p.c_m;
+    p.add_m = n + 2 * WIDER, p.kept_m = n + 3 * WIDER;
+    size_t a = (size_t)(count * m * k), b = (size_t)(count * k * n), c = (size_t)(count * m * p.c_m);
+    size_t add = (size_t)(m * p.add_m), kept = (size_t)(m * p.kept_m);
+    Ended one = {random_numbers(a), random_numbers(b), random_numbers(c), random_numbers(add), random_numbers((size_t)n),
+                 random_numbers(kept), p.add_m, p.kept_m};
+    void *device[] = {operand(kernel->stored, kernel->exact, one.a, a), operand(kernel->stored, kernel->exact, one.b, b),
+                      operand(kernel->half, !kernel->half, one.c, c), operand(kernel->half, !kernel->half, one.add, add),
+                      operand(kernel->half, !kernel->half, one.bias, (size_t)n),
+                      operand(kernel->half, !kernel->half, one.kept, kept)};
+    MoecEpilogue epilogue = {device[3], device[4], device[5]};
+    void *arguments[] = {&p, &epilogue, &device[0], &device[1], &device[2]}, *function;
+    assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
+    if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL))
+        fail_msg("%s, %ld x %ld x %ld, endings %d", kernel->name, m, n, k, endings);
+    float *stored = from_device(device[2], kernel->half, c), *left = from_device(device[5], kernel->half, kept);
+    compare_dense(kernel, &p, &one, stored, left);
+    for (int i = 0; i < 6; i++) cuda.cuMemFree_v2(device[i]);
+    free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
+}
+
+/* Several tiles each way, the last ones not full; a single row; every ending; results that add up in batches. */
+static void test_dense(void **state) {
+    (void)state;
+    static const int endings[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK};
+    for (int i = 0; i < DENSE; i++) {
+        for (int j = 0; j < 5; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], false, j % 2 ? 64 : 2);
+        run_dense(&dense[i], 8, 72, 24, 0, true, 64);
+        if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, false, 64);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_dense)};
     return cmocka_run_group_tests(tests, load, NULL);
 }
