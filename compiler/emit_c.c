@@ -54,12 +54,20 @@ static const char *prefix_of(Arena *arena, Program *const *programs, int place) 
     return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
 }
 
+static bool has_rounded(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++)
+            if (((Tensor *)programs[i]->tensors.items[j])->role == ROLE_ROUNDED) return true;
+    return false;
+}
+
 Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target) {
     Module *module = arena_alloc(arena, sizeof *module);
     module->arena = module->functions.arena = module->device.arena = arena;
     module->target = target;
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
+    module->rounded = has_rounded(programs, count);
     text_add(&module->functions, "%s", "");
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)

@@ -39,13 +39,6 @@ static void add_functions(Text *text, const List *kernels) {
     text_add(text, "};\n}\n");
 }
 
-static bool has_rounded(Program *const *programs, int count) {
-    for (int i = 0; i < count; i++)
-        for (int j = 0; j < programs[i]->tensors.count; j++)
-            if (((Tensor *)programs[i]->tensors.items[j])->role == ROLE_ROUNDED) return true;
-    return false;
-}
-
 /* All weights as bf16, in one launch: see MoecTable.round. */
 static void add_rounding(Text *text, size_t weight_bytes) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void *rounded)\n{\n");
@@ -58,7 +51,6 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
     Module *module = emit_module(
         arena, programs, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
-    module->rounded = has_rounded(programs, count);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
     text_add(&text, "#include \"launch.h\"\n\n");

@@ -25,7 +25,8 @@ static List statements_of(Program *program, bool rate) {
         const Statement *statement = all->items[i];
         const Tensor *target = statement->target->tensor;
         bool root = rate ? target->role == ROLE_OUTPUT
-                         : target->role == ROLE_PARAMETER || target->role == ROLE_STATE;
+                         : target->role == ROLE_PARAMETER || target->role == ROLE_STATE ||
+                               target->role == ROLE_ROUNDED;
         taken[i] = root || needed[target->id];
         if (taken[i]) need(program, statement, needed);
     }
@@ -122,6 +123,8 @@ static void declare_arrays(Emitter *emitter, Names *names) {
         if (is_scalar(tensor) && used) {
             emit_line(emitter, "const float *const %s = scalars + %d;", name, names->scalars.count);
             list_push(emitter->arena, &names->scalars, tensor);
+        } else if (tensor->role == ROLE_ROUNDED && used) {
+            emit_line(emitter, "MoecBf16 *const %s = moec_rounded + moec_from;", name);
         } else if (tensor->role == ROLE_STATE) {
             if (used) emit_line(emitter, "float *const %s = state[%d];", name, names->states.count);
             list_push(emitter->arena, &names->states, tensor);
@@ -227,18 +230,18 @@ static void emit_device(Module *module, const char *head, const char *body, Laun
         &module->device,
         "extern \"C\" __global__ void update_step(\n"
         "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
-        "        const float *__restrict__ moec_numbers)\n{\n",
-        list.text);
+        "        const float *__restrict__ moec_numbers%s)\n{\n",
+        list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
     add_piece(&module->device, shares, names->states.count, names->scalars.count, each);
     text_add(&module->device, "%s%s}\n\n", head, body);
     text_add(
         &module->functions,
         "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"
-        "                          float *const *states, const float *scalars)\n"
-        "{\n    (void)states;\n"
+        "                          float *const *states, const float *scalars, void *rounded)\n"
+        "{\n    (void)states, (void)rounded;\n"
         "    moec_launch_on(host, update_step, %ld, %d,\n"
-        "                   MOEC_ARGUMENTS(&weights, &gradients%s, &scalars));\n}\n\n",
-        blocks, launch.block, given.text);
+        "                   MOEC_ARGUMENTS(&weights, &gradients%s, &scalars%s));\n}\n\n",
+        blocks, launch.block, given.text, module->rounded ? ", &rounded" : "");
 }
 
 /* Statements without elements come first and every thread makes them for itself, unless what
@@ -261,8 +264,25 @@ static Launch emit_threads(Emitter *emitter, const Kernel *kernel) {
     return emit_cuda_nest(emitter, last);
 }
 
+/* The new weights as bf16, stored with them: rounded[e] = weight[e]. */
+static void add_rounded(Program *program) {
+    Tensor *weight = NULL;
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_ROUNDED) return; /* emitted before */
+        if (tensor->role == ROLE_PARAMETER) weight = tensor;
+    }
+    Tensor *copy = tensor_new(program, "rounded", ROLE_ROUNDED, TYPE_BF16, 1, weight->axes,
+                              weight->span);
+    copy->of = weight;
+    Index *index = index_new(program, weight->axes[0]->name, weight->axes[0]);
+    statement_loop(program, &program->body, expr_read_indices(program, copy, &index), false,
+                   REDUCE_NONE, NULL, 0, expr_read_indices(program, weight, &index), weight->span);
+}
+
 void emit_update(Module *module, Program *program) {
     Arena *arena = module->arena;
+    if (module->rounded) add_rounded(program);
     Text body = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
     Emitter *emitter = part_of(arena, program, &body);
     List statements = statements_of(program, false);

@@ -149,9 +149,10 @@ typedef struct MoecUpdate {
     int scalar_count;
     /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients and each of `states` (an
      * array of the host) are whole blocks of the device; scalars are the device's, twice: for parameters that are no
-     * matrices, then, from scalar_count on, for those that are */
+     * matrices, then, from scalar_count on, for those that are; rounded receives the new weights as MoecTable.round makes
+     * them, where that is not NULL */
     void (*launch)(const MoecHost *host, float *weights, const float *gradients, float *const *states,
-                   const float *scalars);
+                   const float *scalars, void *rounded);
 } MoecUpdate;
 
 typedef struct MoecTable {

@@ -399,9 +399,8 @@ static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
     engine->base.table->update->launch(&engine->base.host, given->weights, given->gradients,
                                        given->moments,
-                                       (const float *)(uintptr_t)scalars_place(engine));
-    if (given->rounded)
-        engine->base.table->round(&engine->base.host, given->weights, given->rounded);
+                                       (const float *)(uintptr_t)scalars_place(engine),
+                                       given->rounded);
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {

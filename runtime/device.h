@@ -33,7 +33,7 @@ typedef struct BlockUpdate {
     float *weights;
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
-    void *rounded;         /* made from the weights afterwards, where that is not NULL */
+    void *rounded;         /* receives the new weights as bf16, where that is not NULL */
     const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
 } BlockUpdate;
 

@@ -247,11 +247,11 @@ template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const flo
 #pragma unroll
     for (int i = 0; i < COUNT; i++) lanes[i] = i < left ? from[i] : 0.0f;
 }
-template <int COUNT> MOEC_DEVICE void moec_write(float *to, const float (&lanes)[COUNT], long left) {
+template <int COUNT, class Element> MOEC_DEVICE void moec_write(Element *to, const float (&lanes)[COUNT], long left) {
     if (left >= COUNT) return moec_write(to, lanes);
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
-        if (i < left) to[i] = lanes[i];
+        if (i < left) moec_store(to + i, lanes[i]);
 }
 
 /* d[16,8] += a[16,16] b[16,8], spread over a warp as mma.m16n8k16 wants it. */

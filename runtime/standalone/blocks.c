@@ -43,7 +43,9 @@ void weights_round(const MoecTable *table, const float *weights, void *rounded) 
 
 void graph_run(const MoecGraphEntry *graph, MoecRun *run) { graph->run(run); }
 
-void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars) {
+void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars,
+                void *rounded) {
+    (void)rounded;
     const MoecUpdate *update = table->update;
     float **state = calloc((size_t)update->state_count + 1, sizeof *state);
     for (int p = 0; state && p < table->parameter_count; p++) {

@@ -18,7 +18,8 @@ double block_squares(const float *block, size_t count);
  * and outputs are memory of the program (see slots_new); each of `states` is laid out like the weights; scalars are
  * update->scalar_count numbers for parameters that are no matrices, then those for parameters that are. */
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
-void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars);
+void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars,
+                void *rounded);
 /* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the table has no such function. */
 void weights_round(const MoecTable *table, const float *weights, void *rounded);
 /* Elements of a tensor. */

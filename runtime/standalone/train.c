@@ -117,7 +117,7 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
                                                            : 0);
     }
     if (scalars)
-        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars);
+        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars, trainer->rounded);
     free(scalars);
 }
 
@@ -125,7 +125,6 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
 static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
-    weights_round(&moec_table, trainer->weights, trainer->rounded);
     block_zero(trainer->gradients, moec_table.weight_bytes);
     set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
     set_scalar(trainer, "step", (double)step);

@@ -67,6 +67,12 @@ train again cuda 4 --resume
 grep -q 'kernels found' "$work/again.out" || wrong "the second start compiled the kernels"
 cmp "$work/cuda/last.safetensors" "$work/again/last.safetensors" || wrong "a run that was stopped ends in other weights"
 
+# The optimizer rounds the weights that products read as a start does.
+train rounded cuda 3 --set train.precision=bf16
+train parts cuda 1 --set train.precision=bf16
+train parts cuda 3 --resume --set train.precision=bf16
+cmp "$work/rounded/last.safetensors" "$work/parts/last.safetensors" || wrong "a start rounds other weights than a step"
+
 # Two runs give the same bits.
 train twice cuda 4
 cmp "$work/cuda/last.safetensors" "$work/twice/last.safetensors" || wrong "two runs end in other weights"
