@@ -221,12 +221,13 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 /* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
  * calls the template needs for it, with the arguments of its launch. A template of another operation hands over the row
- * and the column of the element in the same way, with as many loops of the target in the row as it says. */
+ * and the column of the element in the same way, with as many loops of the target in the row as it says. width > 1: so many
+ * neighbours at a time, of which the template hands over the first one's place. */
 typedef struct Functor {
     const char *text; /* "[&](long row, long column, float sum) { ... }" */
     Text parameters, arguments;
 } Functor;
-Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows);
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
 /* The equations of a store as a comment above the kernel that is written next. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */
@@ -255,8 +256,12 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
                  const Text *body);
 /* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by one. The loop is bound. */
 Lanes *lanes_of(Emitter *emitter, const Nest *nest);
+/* That many turns in any case; the loop has a multiple of them. */
+Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */
+/* Names: of the place of the first of them, of the number of one of them. */
 const char *lanes_from(const Lanes *lanes);
+const char *lanes_number(const Lanes *lanes);
 /* The body of the loop for all of them; the place of the first has the name lanes_from. */
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
 /* The variable of a lane for an element in memory, a float; NULL when it has none. */

@@ -216,13 +216,21 @@ static int loops_of_places(const Shape *o) {
     return count;
 }
 
+/* moec_store_rows hands over four neighbours where it can; the other templates have one in each of
+ * the threads that follow each other. */
+static bool takes_fours(const Attend *attend) {
+    return attend->rounds && !attend->statement->attention.position &&
+           dimension(&attend->v, 1) % 4 == 0;
+}
+
 /* Where the template stores o, and what it computes there besides. */
 static void give_store(const Attend *attend, Call *call) {
     Emitter *emitter = attend->emitter;
     const Expr *o = attend->statement->outputs.items[0];
     const Shape shape = shape_of(o);
     if (attend->epilogue) {
-        Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape));
+        Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
+                                     takes_fours(attend) ? 4 : 1);
         add(call, store.parameters.text, store.text, store.arguments.text);
         return;
     }

@@ -131,7 +131,7 @@ static bool stays_apart(Emitter *emitter, const Lanes *lanes, const Tensor *tens
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         List reads = {0};
         if (!is_inside(member, lanes->nest)) continue;
-        reads_of(emitter->arena, member->statement, &reads);
+        if (!member->given) reads_of(emitter->arena, member->statement, &reads);
         for (int i = 0; i < reads.count; i++) survey_access(&survey, reads.items[i], false);
         if (!reduces_at(member, lanes->nest))
             survey_access(&survey, member->statement->target, true);
@@ -147,7 +147,7 @@ static bool has_lanes(Emitter *emitter, const Nest *nest, int width, bool *halve
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         List list = {0};
         if (!is_inside(member, nest)) continue;
-        reads_of(emitter->arena, member->statement, &list);
+        if (!member->given) reads_of(emitter->arena, member->statement, &list);
         writes_of(emitter->arena, member->statement, &list);
         for (int i = 0; i < list.count; i++) {
             const Expr *access = list.items[i];
@@ -190,6 +190,10 @@ Lanes *lanes_of(Emitter *emitter, const Nest *nest) {
     if (halves && nest->size % MOST_LANES == 0 && has_lanes(emitter, nest, MOST_LANES, &halves) &&
         halves)
         width = MOST_LANES;
+    return lanes_of_width(emitter, nest, width);
+}
+
+Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width) {
     Lanes *lanes = arena_alloc(emitter->arena, sizeof *lanes);
     size_t tensors = (size_t)emitter->program->tensors.count + 1;
     *lanes = (Lanes){.nest = nest, .width = width};
@@ -210,6 +214,10 @@ int lanes_width(const Lanes *lanes) {
 
 const char *lanes_from(const Lanes *lanes) {
     return lanes->from;
+}
+
+const char *lanes_number(const Lanes *lanes) {
+    return lanes->lane;
 }
 
 /* ---- inside ---- */

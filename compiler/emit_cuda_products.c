@@ -25,39 +25,60 @@ static long pieces(long count, long size) {
 
 /* ---- what a store computes ---- */
 
-/* The first `rows` loops of the target make the row, the others the column. */
-static void emit_lines(Emitter *emitter, Kernel *epilogue, int rows, const char *const *names) {
+/* What a store gets from its template: the names of its parameters, how many loops of the target
+ * make the row, and how many neighbours come at a time. */
+typedef struct Given {
+    const char *row, *column, *sum;
+    int rows, width;
+} Given;
+
+static void emit_members(Emitter *emitter, Kernel *epilogue) {
+    for (int i = 0; i < epilogue->members.count; i++)
+        emit_member(emitter, epilogue->members.items[i]);
+}
+
+static void emit_lines(Emitter *emitter, Kernel *epilogue, const Given *given) {
     Nest *loops[MAX_LOOPS];
-    int count = 0;
+    int count = 0, rows = given->rows;
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(emitter, nest);
     }
     Text body = {.arena = emitter->arena}, *out = emitter->out;
+    Member *first = epilogue->members.items[0];
     emitter->out = &body;
-    emit_store(emitter, epilogue->members.items[0], names[2]);
-    for (int i = 1; i < epilogue->members.count; i++)
-        emit_member(emitter, epilogue->members.items[i]);
+    first->given = given->sum;
+    if (given->width > 1) {
+        Nest *last = loops[count - 1];
+        Lanes *lanes = lanes_of_width(emitter, last, given->width);
+        first->given = arena_format(emitter->arena, "%s[%s]", given->sum, lanes_number(lanes));
+        emit_lanes(emitter, lanes, last, count - 1);
+        last->text = lanes_from(lanes);
+    } else {
+        emit_members(emitter, epilogue);
+    }
     emitter->out = out;
-    emit_places(emitter, loops, rows, names[0], &body);
-    emit_places(emitter, loops + rows, count - rows, names[1], &body);
+    emit_places(emitter, loops, rows, given->row, &body);
+    emit_places(emitter, loops + rows, count - rows, given->column, &body);
     text_add_bytes(emitter->out, body.text, body.length);
 }
 
-Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows) {
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
     int bindings = emitter->binding_count, indent = emitter->indent;
     Text body = {.arena = emitter->arena}, *out = emitter->out;
     Functor functor = {.parameters = {.arena = emitter->arena},
                        .arguments = {.arena = emitter->arena}};
-    const char *names[3] = {"row", "column", "sum"};
     begin_kernel(emitter, epilogue);
-    for (int i = 0; i < 3; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
+    Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
+                   bind_name(emitter, NULL, NULL, width > 1 ? "sums" : "sum"), rows, width};
     emitter->out = &body;
     emitter->indent = 2;
-    emit_lines(emitter, epilogue, rows, names);
+    emit_lines(emitter, epilogue, &given);
     device_parameters(emitter, &functor.parameters, &functor.arguments);
-    functor.text = arena_format(emitter->arena, "[&](long %s, long %s, float %s) {\n%s    }",
-                                names[0], names[1], names[2], body.text);
+    const char *sum = width > 1 ? arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, width)
+                                : arena_format(emitter->arena, "float %s", given.sum);
+    functor.text = arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s    }", given.row,
+                                given.column, sum, body.text);
     emitter->kernel = NULL;
     emitter->used = emitter->declared;
     emitter->out = out;
@@ -325,7 +346,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
     /* A loop of one turn is not written: a single row leaves all loops to the column. */
     int rows = contraction->relation->rows->size > 1;
-    Functor functor = emit_functor(emitter, epilogue, rows);
+    Functor functor = emit_functor(emitter, epilogue, rows, 1);
     emitter->binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",

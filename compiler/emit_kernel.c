@@ -153,6 +153,10 @@ static const char *running_value(Emitter *emitter, const Member *member) {
 
 void emit_member(Emitter *emitter, Member *member) {
     Statement *statement = member->statement;
+    if (member->given) {
+        emit_store(emitter, member, member->given);
+        return;
+    }
     if (member->is_run) keep_before(emitter, member);
     const char *value = member->running ? running_value(emitter, member)
                                         : value_text(emitter, statement);

@@ -90,7 +90,7 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (nest->index && !is_inside(member, nest)) continue;
+        if (member->given || (nest->index && !is_inside(member, nest))) continue;
         hoist(emitter, member, member->statement->target, false, level);
         hoist(emitter, member, member->statement->value, false, level);
     }

@@ -96,6 +96,7 @@ struct Member {
     bool is_run;     /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
     const char *before; /* what the largest was before this turn, or this thread's own */
+    const char *given;                /* the value, where it is at hand and not computed; or NULL */
     bool sum_is_local;
 };
 
