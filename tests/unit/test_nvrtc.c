@@ -202,8 +202,9 @@ static const char *kernels_of(MoecCompiler *compiler) {
     int count = 2;
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     const char *cost = strstr(moec_cost_json(compiler), "\"cache_bytes_per_token\":"), *device;
+    /* One sequence, as the commands decode. */
     if (cost && atof(strchr(cost, ':') + 1) > 0)
-        programs[count++] = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+        programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     moec_emit_cuda(compiler, programs, count, false, &device);
     return device;

@@ -4,6 +4,7 @@
  *     test_oracle                      all rows in double precision, a few compiled
  *     test_oracle compiled [ROW...]    all rows, or those, compiled
  *     test_oracle meaning  [ROW...]    all rows, or those, in double precision
+ *     MOEC_DEVICE=cuda ...             compiled for that device
  *
  * Both sides make the weights and the tokens from the same rule (tests/oracle/published.py: number,
  * tokens). Of each tensor the norm, one random projection and three elements are compared, relative
@@ -311,6 +312,8 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
 
 /* ---- compiled ---- */
 
+static Device *device;
+
 static void set_weights(const Row *row, Model *model) {
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
@@ -362,7 +365,8 @@ static int32_t *make_examples(const Call *call) {
 }
 
 static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
-    memset(call->model->gradients, 0, call->model->table->weight_bytes);
+    Model *model = call->model;
+    model->device->kind->zero(model->device, model->there.gradients, model->table->weight_bytes);
     call_set_scalar(call, "loss_scale", 1);
     int32_t *examples = reads_images(row) ? make_examples(call) : NULL;
     call_set_windows(call, examples ? examples : windows);
@@ -371,11 +375,10 @@ static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     for (int i = 0; i < call->graph->output_count; i++) {
         const Expected *one = find(row, call->graph->outputs[i].name);
         bool whole = one && (long)tensor_count(&call->graph->outputs[i]) == one->count;
-        if (whole) compare_floats(row, one, call->outputs[i], compiled_limits.logits);
+        if (whole) compare_floats(row, one, call_get(call, i), compiled_limits.logits);
     }
-    if (call->graph->kind == MOEC_GRAPH_TRAIN)
-        compare_block(row, call->model, "gradient:", call->model->gradients,
-                      compiled_limits.gradient);
+    if (call->graph->kind == MOEC_GRAPH_TRAIN && model_get_gradients(model))
+        compare_block(row, model, "gradient:", model->gradients, compiled_limits.gradient);
 }
 
 static void compiled_decodes(const Row *row, Call *call, const int32_t *windows) {
@@ -387,7 +390,7 @@ static void compiled_decodes(const Row *row, Call *call, const int32_t *windows)
         call_set_tokens(call, windows + s);
         call_set_scalar(call, "position", (double)s);
         call_run(call, 0, false);
-        memcpy(logits + (size_t)s * words, call->outputs[slot], sizeof *logits * words);
+        memcpy(logits + (size_t)s * words, call_get(call, slot), sizeof *logits * words);
     }
     compare_floats(row, one, logits, compiled_limits.logits);
     free(logits);
@@ -433,6 +436,7 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
         if (step_run(&stepper, step, (uint64_t)(step * row->batch), &result))
             compare(row, "compiled", find(row, name), &result.loss, compiled_limits.step);
     }
+    model_get(call->model, false);
     compare_block(row, call->model, "step:", call->model->weights, compiled_limits.step);
     step_release(&stepper);
     data_close(data);
@@ -445,12 +449,13 @@ static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t
                            {MOEC_DECODE, 1, row->context, 1}};
     bool decodes = find(row, "decode") != NULL;
     Settings settings = settings_of(compiler);
-    Model *model = model_open(compiler, wishes, decodes ? 4 : 3, true);
+    Model *model = model_open_on(device, compiler, wishes, decodes ? 4 : 3, true);
     if (!model) {
         missing(row, "compiled", "program");
         return;
     }
     set_weights(row, model);
+    model_put(model);
     for (int i = 0; i < model->table->graph_count; i++) {
         Call *call = call_open(model, &model->table->graphs[i], NULL);
         if (call && call->graph->kind == MOEC_GRAPH_DECODE)
@@ -494,6 +499,8 @@ static bool listed(const char *name, const char *const *names, int count) {
 int main(int argc, char **argv) {
     Row *rows = NULL;
     int count = 0, named = argc - 2;
+    device = device_open(getenv("MOEC_DEVICE") ? getenv("MOEC_DEVICE") : "cpu");
+    if (!device) return 1;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         rows = read_rows(families[i], rows, &count);
     const char *how = argc > 1 ? argv[1] : "";
@@ -508,6 +515,7 @@ int main(int argc, char **argv) {
         free(rows[i].all);
     }
     free(rows);
+    device_close(device);
     printf("%d rows, %ld comparisons, %ld wrong\n", count, checked, wrong);
     return wrong != 0;
 }
