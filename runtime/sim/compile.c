@@ -191,11 +191,11 @@ static char *read_all(const char *path, size_t before, size_t *length) {
 /* Flags that make the compiler call the simulator at every access, as gcc and as clang spell them.
  */
 static const char *const gcc_flags =
-    "-O1 -g1 -gdwarf-4 -fsanitize=kernel-address -fno-gnu-unique "
+    "-g1 -gdwarf-4 -fsanitize=kernel-address -fno-gnu-unique "
     "--param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "
     "--param asan-globals=0";
 static const char *const clang_flags =
-    "-O1 -g1 -gdwarf-4 -fsanitize=kernel-address "
+    "-g1 -gdwarf-4 -fsanitize=kernel-address "
     "-mllvm -asan-instrumentation-with-call-threshold=0 -mllvm -asan-stack=0 "
     "-mllvm -asan-globals=0";
 
@@ -205,20 +205,20 @@ static const char *const entries =
     "store1_noabort store2_noabort store4_noabort store8_noabort store16_noabort storeN_noabort "
     "handle_no_return before_dynamic_init after_dynamic_init memcpy memmove memset";
 
-/* Compiling takes longer than running: no debug information, and no more than -Og does. */
-static const char *const unchecked_flags = "-Og -DSIM_UNCHECKED";
+static const char *const unchecked_flags = "-DSIM_UNCHECKED";
 
 static const char *compiler_name(void) {
     const char *name = getenv("MOEC_CXX");
     return name && *name ? name : "c++";
 }
 
+/* Compiling takes longer than running: no more than -Og does. */
 static int run_compiler(const char *folder) {
     char command[4096];
     snprintf(command, sizeof command,
              "cd '%s' && { f='%s'; case $(%s --version 2>&1) in *clang*) f='%s' ;; esac; "
              "for e in %s; do f=\"$f -Wl,--wrap=__asan_$e\"; done; "
-             "%s -std=c++17 %s -fPIC -shared -w -fvisibility=hidden "
+             "%s -std=c++17 -Og %s -fPIC -shared -w -fvisibility=hidden "
              "-ffp-contract=off -fno-strict-aliasing $f "
              "-I. -o unit.so unit.cpp; } >log 2>&1",
              folder, unchecked() ? unchecked_flags : gcc_flags, compiler_name(),

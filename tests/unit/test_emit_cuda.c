@@ -475,10 +475,16 @@ typedef struct Case {
 static const Case cases[] = {
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny", MOEC_DECODE, {SMALL}},
+    {"models/tiny.moe", "tiny", MOEC_FORWARD, {SMALL}},
     {"models/tiny.moe", "tiny_uneven", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_uneven", MOEC_DECODE, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_sigmoid_moe", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_expert_choice", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_two_gates", MOEC_TRAIN, {SMALL}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "ffn.top=1"}}, /* a single packed row */
     {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL}},
+    {"models/tiny.moe", "tiny_lore", MOEC_TRAIN, {SMALL, "train.remat=layer"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16"}},
     {"models/tiny.moe", "tiny", MOEC_TRAIN, {SMALL, "train.precision=bf16", "attention=swiglu"}},
     {"models/tiny.moe", "tiny_moe", MOEC_DECODE, {SMALL, "train.precision=bf16"}},
