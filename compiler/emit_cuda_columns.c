@@ -9,8 +9,14 @@
 #include "emit.h"
 #include "nest.h"
 
-/* Blocks that keep a device busy, and threads of one; terms of a slice at least. */
-enum { COLUMNS = 32, BLOCKS = 264, LEAST_SLICE = 128, MOST_SLICES = 32, THREADS = 64, LEAST_WORK = 1 << 18 };
+enum {
+    COLUMNS = 32,
+    BLOCKS = 264,      /* keep a device busy */
+    LEAST_SLICE = 128, /* terms */
+    MOST_SLICES = 32,
+    THREADS = 64,        /* of a block that adds slices */
+    LEAST_WORK = 1 << 18 /* less is not worth two launches */
+};
 
 /* The columns of a nest and what is summed. */
 typedef struct Columns {
@@ -29,7 +35,8 @@ static long terms_of(const Emitter *emitter, const Nest *sum) {
         terms *= at->size;
     }
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (is_inside(member, sum) && (!reduces_at(member, sum) || member->column || member->running))
+        if (is_inside(member, sum) &&
+            (!reduces_at(member, sum) || member->column || member->running))
             return -1;
     return terms;
 }
@@ -80,10 +87,12 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     long pieces = (columns.turns + COLUMNS - 1) / COLUMNS;
     long each = (columns.terms + columns.slices - 1) / columns.slices;
     bind_columns(emitter, &columns);
-    emit_line(emitter, "for (long moec_task = moec_block(); moec_task < %ld; moec_task += moec_blocks()) {",
+    emit_line(emitter,
+              "for (long moec_task = moec_block(); moec_task < %ld; moec_task += moec_blocks()) {",
               pieces * columns.slices);
     emitter->indent++;
-    emit_line(emitter, "const long moec_from = moec_task %% %ld * %d, moec_slice = moec_task / %ld;", pieces,
+    emit_line(emitter,
+              "const long moec_from = moec_task %% %ld * %d, moec_slice = moec_task / %ld;", pieces,
               COLUMNS, pieces);
     emit_line(emitter, "const long turn = moec_column(moec_from, %ld);", columns.turns);
     emit_line(emitter, "const long moec_slice_from = moec_slice * %ld;", each);
@@ -99,7 +108,8 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
                       "moec_parts[(%ld + moec_slice) * %ld + turn] = %s;",
                       COLUMNS, columns.slices * number++, columns.turns, member->sum);
     end_columns(emitter, &columns, out, &body, bindings);
-    const size_t floats = (size_t)(columns.slices * columns.turns) * (size_t)emitter->kernel->members.count;
+    const size_t floats =
+        (size_t)(columns.slices * columns.turns) * (size_t)emitter->kernel->members.count;
     if (4 * floats > emitter->scratch_bytes) emitter->scratch_bytes = 4 * floats;
     return (Launch){arena_format(emitter->arena, "%ld", pieces * columns.slices), 1024};
 }
@@ -118,7 +128,8 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     emitter->out = &body;
     emit_hoisted(emitter, columns.last, columns.length - 1);
     begin_sums(emitter, columns.sum, false);
-    emit_line(emitter, "for (long moec_slice = 0; moec_slice < %ld; moec_slice++) {", columns.slices);
+    emit_line(emitter, "for (long moec_slice = 0; moec_slice < %ld; moec_slice++) {",
+              columns.slices);
     emitter->indent++;
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
@@ -129,5 +140,6 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     emit_line(emitter, "}");
     end_sums(emitter, columns.sum);
     end_columns(emitter, &columns, out, &body, bindings);
-    return (Launch){arena_format(emitter->arena, "%ld", (columns.turns + THREADS - 1) / THREADS), THREADS};
+    return (Launch){arena_format(emitter->arena, "%ld", (columns.turns + THREADS - 1) / THREADS),
+                    THREADS};
 }

@@ -229,7 +229,8 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
                                          "moec_first()"};
     static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
                                         "moec_threads()", "moec_step()"};
-    const char *end = sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
+    const char *end =
+        sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
     const char *times = times_text(emitter, lanes);
     emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing], name,
               end, name, times, steps[sharing]);

@@ -196,7 +196,8 @@ static void choose_in(Fusion *fusion, const List *units) {
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (!kernel) continue;
         choose_locals(fusion->program, kernel, fusion->users);
-        if (!unit->kernel || !fusion->program->device || !running(fusion->program, kernel)) continue;
+        if (!unit->kernel || !fusion->program->device || !running(fusion->program, kernel))
+            continue;
         kernel->locals = (List){0};
         choose_locals(fusion->program, kernel, fusion->users);
     }

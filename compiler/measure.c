@@ -25,8 +25,8 @@ static Tensor *find_output(const Program *program, const char *name) {
 static Tensor *find_input(const Program *program, InputKind kind, const Tensor *logits) {
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        bool fits = tensor->role == ROLE_INPUT && tensor->input == kind &&
-                    tensor->rank > 0 && tensor->rank == logits->rank - 1;
+        bool fits = tensor->role == ROLE_INPUT && tensor->input == kind && tensor->rank > 0 &&
+                    tensor->rank == logits->rank - 1;
         for (int j = 0; fits && j < tensor->rank; j++) fits = tensor->axes[j] == logits->axes[j];
         if (fits) return tensor;
     }
@@ -70,8 +70,8 @@ static Tensor *add_nats(Program *program, Tensor *logits) {
                            expr_apply(program, OP_EXP, less, NULL, NULL));
     for (int i = 0; i < last; i++) subs[i] = expr_index(program, loops[i]);
     subs[last] = expr_read_indices(program, next, loops);
-    Expr *normal = expr_apply(program, OP_ADD, most,
-                              expr_apply(program, OP_LOG, total, NULL, NULL), NULL);
+    Expr *normal =
+        expr_apply(program, OP_ADD, most, expr_apply(program, OP_LOG, total, NULL, NULL), NULL);
     Expr *value = expr_apply(program, OP_SUB, normal, expr_read(program, logits, subs), NULL);
     return add_rows(program, "nats", REDUCE_NONE, logits, loops, value)->tensor;
 }

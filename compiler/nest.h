@@ -64,8 +64,8 @@ void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
 
 /* ---- running.c ---- */
 
-/* Sums of exponentials less their largest, found in the loop of that. True when there are any: more may live in
- * variables now. */
+/* Sums of exponentials less their largest, found in the loop of that. True when there are any:
+ * more may live in variables now. */
 bool running(Program *program, const Kernel *kernel);
 
 #endif

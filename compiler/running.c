@@ -24,8 +24,8 @@ static Member *largest_of(const Nest *loop) {
     Member *largest = NULL;
     for (int i = 0; i < loop->children.count; i++) {
         Member *member = ((Nest *)loop->children.items[i])->member;
-        bool plain = member && member->statement->reduction == REDUCE_NONE &&
-                     member->kept == member->depth;
+        bool plain =
+            member && member->statement->reduction == REDUCE_NONE && member->kept == member->depth;
         if (plain) continue;
         if (!member || largest || !is_reduced(loop, member, REDUCE_MAX)) return NULL;
         largest = member;
