@@ -125,5 +125,8 @@ if "$PYTHON" -c 'import torch' 2>/dev/null; then
     limited 170 "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} >"$work/torch" 2>"$work/torch.log"
 fi
 
+# Which form of a kernel was taken, and what each takes: see runtime/cuda_twins.h.
+cat "$work"/cache/moec/*.twins >"$work/twins" 2>/dev/null || true
+
 echo "seconds: $(($(date +%s) - began))" >&2
 "$PYTHON" tests/gpu_report.py "$work" "$folder"

@@ -199,6 +199,18 @@ class Report:
                 self.say(f"| {row['name']} | {row['launches']} | {row['microseconds']:.1f} | {row['share']:.1%} | {speed} |")
             self.say("")
 
+    def forms(self):
+        rows = [line.split() for line in text("twins").splitlines()]
+        if not rows:
+            return
+        taken = ", ".join(f"{sum(row[2] == form for row in rows)} {form}" for form in ("mma", "wgmma", "wide"))
+        self.say("## Kernels in several forms", "", f"Each with its shape, microseconds; inf: not there, or not right. Taken: {taken}.", "")
+        self.say("| kernel | taken | mma | wgmma | wide |", "|---|---|---|---|---|")
+        rows.sort(key=lambda row: -float(row[3]))
+        for kernel, _, *figures in rows[:24]:
+            self.say(f"| {kernel} | {' | '.join(figures)} |")
+        self.say("")
+
     def write(self):
         device = text("device").splitlines() or [""]
         self.say(f"# {device[0]} UTC, {', '.join(device[1:]) or 'no GPU told'}", "", f"moec {text('commit')}.", "")
@@ -207,6 +219,7 @@ class Report:
         self.steps()
         self.peers()
         self.kernels()
+        self.forms()
         bad = sum(map(len, self.bad.values()))
         self.say(f"{bad} outputs disagree.")
         with open(os.path.join(FOLDER, "report.md"), "w") as file:
