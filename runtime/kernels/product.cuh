@@ -119,8 +119,42 @@ struct MoecRoundedPart {
     }
 };
 
-/* Hands the results of a tile to `store`, a warp 32 columns of a row at a time: results of tensor cores are spread over a
- * warp in pieces of 8 bytes, which would touch memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns from
+/* How many neighbours of a row a store takes together; 0: it takes single results. A store that takes several has `lanes` for
+ * them, and `together`, which is true when its lines begin at multiples of 16 bytes. */
+template <class Store> struct MoecLanes {
+    enum { COUNT = 0 };
+};
+
+/* Hands `rows` rows of a warp's results to `store`, from shared memory, where they lie STRIDE apart: 32 columns of a row at a
+ * time, or as many neighbours as the store takes. The first one has place (row, column); there are `columns` columns. */
+template <int COLUMNS, int STRIDE, class Store>
+MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int rows, int columns, Store store) {
+    enum { LANES = MoecLanes<Store>::COUNT };
+    const int lane = threadIdx.x % 32;
+    if constexpr (LANES > 0) {
+        if (store.together()) {
+            enum { PARTS = COLUMNS / LANES };
+            for (int at = lane; at < rows * PARTS; at += 32) {
+                const int j = at / PARTS, c = at % PARTS * LANES;
+                const float *from = room + j * STRIDE + c;
+                float x[LANES];
+                moec_read(x, from);
+                if (c + LANES <= columns)
+                    store.lanes(row + j, column + c, x);
+                else
+                    for (int i = 0; c + i < columns; i++) store(row + j, column + c + i, from[i]);
+            }
+            return;
+        }
+    }
+    for (int c = lane; c < COLUMNS && c < columns; c += 32) {
+#pragma unroll 4
+        for (int j = 0; j < rows; j++) store(row + j, column + c, room[j * STRIDE + c]);
+    }
+}
+
+/* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in pieces of 8 bytes, which would touch
+ * memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns from
  * `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
 #define MOEC_ROOM(down) ((down) < 2 ? 640 : 1280)
 template <int DOWN, class Store>
@@ -139,11 +173,8 @@ MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int 
                 *(float2 *)at = make_float2(two[0], two[1]);
             }
         __syncwarp();
-        const long rows = moec_least(16 * TWO, m - row - 16 * i);
-        if (column + lane < n) {
-#pragma unroll 4
-            for (int j = 0; j < rows; j++) store(row + 16 * i + j, column + lane, room[j * STRIDE + lane]);
-        }
+        const int rows = (int)moec_least(16 * TWO, m - row - 16 * i), columns = (int)moec_least(32, n - column);
+        moec_hand_rows<32, STRIDE>(room, row + 16 * i, column, rows, columns, store);
     }
 }
 
@@ -248,6 +279,28 @@ template <class Element> struct MoecEvenLines {
     __device__ __forceinline__ const Element *operator()(int line) const { return first + (long)line * step; }
 };
 
+/* A store whose rows and columns begin at those of a tile, and one that is told the group as well. */
+template <class Store> struct MoecStoreAt {
+    Store store;
+    long row, column;
+    __device__ __forceinline__ void operator()(long r, long c, float x) const { store(row + r, column + c, x); }
+    __device__ __forceinline__ bool together() const { return store.together(); }
+    template <int COUNT> __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
+        store.lanes(row + r, column + c, x);
+    }
+};
+template <class Store> struct MoecStoreIn {
+    Store store;
+    long group, row, column;
+    __device__ __forceinline__ void operator()(long r, long c, float x) const { store(group, row + r, column + c, x); }
+    __device__ __forceinline__ bool together() const { return store.together(); }
+    template <int COUNT> __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
+        store.lanes(group, row + r, column + c, x);
+    }
+};
+template <class Store> struct MoecLanes<MoecStoreAt<Store>> : MoecLanes<Store> {};
+template <class Store> struct MoecLanes<MoecStoreIn<Store>> : MoecLanes<Store> {};
+
 /* The tiles of all groups have numbers; some numbers have no tile. A group begins after the full tiles of the rows before it
  * and one more for each group before it, so that its number needs no counting. Where there are more groups than rows, the
  * number is that of the tile's first row. */
@@ -292,7 +345,7 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
         Tile::multiply(
             tile.rows, grouped.n - n, grouped.k, true, b_along,
             [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
-            y, [&](long row, long column, float sum) { store(first + row, n + column, sum); });
+            y, MoecStoreAt<Store>{store, first, n});
     }
 }
 
@@ -311,11 +364,11 @@ MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t 
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
             [&](int r) { return x + (long)(a_gather != NULL ? a_gather[first + r] : first + r) * a_step; },
             [&](int r) { return y + (long)(b_gather != NULL ? b_gather[first + r] : first + r) * b_step; },
-            [&](long row, long column, float sum) { store(g, k + row, n + column, sum); });
+            MoecStoreIn<Store>{store, g, k, n});
     }
 }
 
-/* Stores results as they are. */
+/* Stores results as they are, 16 bytes at once where it can. */
 template <class C> struct MoecPlainStore {
     MoecGroupedOnDevice grouped;
     C *c;
@@ -326,6 +379,27 @@ template <class C> struct MoecPlainStore {
     __device__ __forceinline__ void operator()(long group, long row, long column, float sum) const {
         (*this)(row, group * grouped.b_group + column, sum);
     }
+
+    enum { LANES = 16 / sizeof(C) };
+    __device__ __forceinline__ bool together() const {
+        return grouped.c_row % LANES == 0 && grouped.b_group % LANES == 0 && (size_t)c % 16 == 0;
+    }
+    __device__ __forceinline__ void lanes(long row, long column, float (&x)[LANES]) const {
+        C *at = c + row * grouped.c_row + column;
+        if (grouped.accumulate) {
+            float before[LANES];
+            moec_read(before, at);
+#pragma unroll
+            for (int i = 0; i < LANES; i++) x[i] += before[i];
+        }
+        moec_write(at, x);
+    }
+    __device__ __forceinline__ void lanes(long group, long row, long column, float (&x)[LANES]) const {
+        lanes(row, group * grouped.b_group + column, x);
+    }
+};
+template <class C> struct MoecLanes<MoecPlainStore<C>> {
+    enum { COUNT = MoecPlainStore<C>::LANES };
 };
 
 #endif

@@ -204,7 +204,7 @@ MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const 
             [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
             y, more.k,
             [&](long row) { return more_a + (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row; },
-            z, [&](long row, long column, float sum) { store(first + row, n + column, sum); });
+            z, MoecStoreAt<Store>{store, first, n});
     }
 }
 

@@ -62,7 +62,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         moec_wgmma_commit();
     }
 
-    /* A warp has 16 rows from `row` on; it hands them to `store` 32 columns of a row at a time, as moec_hand_out. */
+    /* A warp has 16 rows from `row` on: see moec_hand_out. */
     template <class Store>
     static __device__ __forceinline__ void hand_out(const float (&sum)[COLUMNS / 2], float *room, int row, int column, int m,
                                                     int n, Store store) {
@@ -71,10 +71,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         for (int i = 0; i < COLUMNS / 2; i += 2)
             *(float2 *)(room + (lane / 4 + i / 2 % 2 * 8) * STRIDE + i / 4 * 8 + lane % 4 * 2) = make_float2(sum[i], sum[i + 1]);
         __syncwarp();
-        for (int c = lane; c < COLUMNS && column + c < n; c += 32) {
-#pragma unroll 4
-            for (int j = 0; j < rows; j++) store(row + j, column + c, room[j * STRIDE + c]);
-        }
+        moec_hand_rows<COLUMNS, STRIDE>(room, row, column, rows, n - column, store);
     }
 
     /* The sum goes on with `more` terms of a second pair of operands. */

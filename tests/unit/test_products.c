@@ -223,6 +223,11 @@ typedef struct Case {
 
 enum { TOKENS = 70 };
 
+/* From a row of the result to the next: not always a multiple of 16 bytes. */
+static long result_row(const Case *one) {
+    return one->n + (one->accumulates && one->gathers ? 1 : 0);
+}
+
 typedef struct Memory {
     float *a, *b, *c;
     size_t a_count, b_count, c_count;
@@ -243,7 +248,7 @@ static Memory make(const Kernel *kernel, const Case *one) {
     long lines = one->gathers ? TOKENS : memory.rows;
     memory.a_count = (size_t)(lines * one->k);
     memory.b_count = (size_t)(kernel->rows ? lines * one->n : one->groups * one->k * one->n);
-    memory.c_count = (size_t)(kernel->rows ? one->groups * one->k * one->n : memory.rows * one->n);
+    memory.c_count = (size_t)((kernel->rows ? one->groups * one->k : memory.rows) * result_row(one));
     memory.a = calloc(memory.a_count, sizeof *memory.a);
     memory.b = calloc(memory.b_count, sizeof *memory.b);
     memory.c = calloc(memory.c_count, sizeof *memory.c);
@@ -275,7 +280,7 @@ static void compare(const Kernel *kernel, const Case *one, const Memory *memory,
         long first = kernel->rows ? 0 : memory->group[g], last = kernel->rows ? one->k : memory->group[g + 1];
         for (long i = first; i < last; i++)
             for (long j = 0; j < one->n; j++) {
-                long at = ((kernel->rows ? g * one->k : 0) + i) * one->n + j;
+                long at = ((kernel->rows ? g * one->k : 0) + i) * result_row(one) + j;
                 double wanted = expected(kernel, one, memory, g, i, j) + (one->accumulates ? memory->c[at] : 0);
                 difference += (wanted - result[at]) * (wanted - result[at]);
                 norm += wanted * wanted;
@@ -295,7 +300,8 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
                       operand(kernel->stored, kernel->exact, memory.b, memory.b_count),
                       on_device(memory.c, memory.c_count * sizeof *memory.c)};
     MoecGroupedOnDevice shape = {.groups = one->groups, .n = one->n, .k = one->k, .a_row = one->k,
-                                 .b_group = one->k * one->n, .c_row = one->n, .accumulate = one->accumulates};
+                                 .b_group = one->k * (kernel->rows ? result_row(one) : one->n), .c_row = result_row(one),
+                                 .accumulate = one->accumulates};
     shape.b_k = kernel->rows ? one->n : kernel->across ? 1 : one->n;
     shape.b_n = kernel->across ? one->k : 1;
     void *none = NULL, *function;
