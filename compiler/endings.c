@@ -27,7 +27,8 @@ static int row_loops(const Contraction *product, const Member *first) {
 }
 
 /* Loops that lie behind each other are one with the stride of the innermost. */
-static bool join_strides(const Member *member, const long *strides, int from, int to, long *joined) {
+static bool join_strides(const Member *member, const long *strides, int from, int to,
+                         long *joined) {
     *joined = to > from ? strides[to - 1] : 0;
     for (int level = to - 1; level > from; level--)
         if (strides[level - 1] != strides[level] * loop_size(member->order[level])) return false;
@@ -80,9 +81,9 @@ static bool take_terms(Sum *sum, Expr *term) {
         ended->bias = term;
         return true;
     }
-    if (ended->add || (sum->rows && matrix.row < ended->product.n)) return false;
+    if (ended->add || matrix.row < ended->product.n) return false;
     ended->add = term;
-    ended->product.add_m = sum->rows ? matrix.row : ended->product.n;
+    ended->product.add_m = matrix.row;
     return true;
 }
 
@@ -140,7 +141,7 @@ static bool end_in_function(Contraction *ended, const Member *next, int rows, bo
     if (!depends_on(value, ended->c->tensor, &other)) return false;
     int function = function_of(value, ended->c->tensor, other);
     if (function == ENDING_GELU_BACK &&
-        (kept || ended->product.endings || !rows || !as_matrix(other, next, rows, &matrix)))
+        (kept || ended->product.endings || !as_matrix(other, next, rows, &matrix)))
         return false;
     if (function == ENDING_GELU_BACK || kept) {
         ended->kept = other ? other : ended->c;
@@ -165,7 +166,7 @@ bool end_product(Contraction *product, const Member *first, const Member *next, 
     Matrix matrix;
     if (rows < 0 || product->product.endings >= ENDING_GELU || statement->accumulate ||
         !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
-        (rows && matrix.row < product->product.n))
+        matrix.row < product->product.n)
         return false;
     if (!end_in_function(&ended, next, rows, kept)) {
         ended = *product;
@@ -175,7 +176,7 @@ bool end_product(Contraction *product, const Member *first, const Member *next, 
     if (!has_type(ended.add, type) || !has_type(ended.bias, type) || !has_type(ended.kept, type))
         return false;
     ended.c = target;
-    ended.product.c_m = rows ? matrix.row : product->product.n;
+    ended.product.c_m = matrix.row;
     ended.product.c_type = type;
     *product = ended;
     return true;

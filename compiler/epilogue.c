@@ -334,13 +334,14 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
 }
 
 /* What follows a dense product, one statement after the other, while it can be an ending of it and
- * takes nothing else along. */
+ * takes nothing else along. A single row or column is left alone: the library has kernels of their
+ * own for those, which do nothing else. */
 static void take_endings(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
     Contraction best = *product, ended = *product;
     int best_count = folding->count, last;
     if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
-        product->product.batch[1] > 1 || product->product.n == 1)
+        product->product.batch[1] > 1 || product->product.m == 1 || product->product.n == 1)
         return;
     while (folding->count < MOST_INSIDE) {
         const Tensor *result = ended.c->tensor;
