@@ -226,6 +226,14 @@ static int part_count(const MoecTable *table) {
     return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
+static void add_products(const CudaEngine *engine, char *ledger, size_t size) {
+    int declined = cuda_products_declined(engine->products), length;
+    length = snprintf(ledger, size, ", products by cuBLASLt, %d timed",
+                      cuda_products_timed(engine->products));
+    if (declined && length > 0 && (size_t)length < size)
+        snprintf(ledger + length, size - (size_t)length, ", %d left to our own kernels", declined);
+}
+
 static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     Making makings[PART_LIMIT + 1] = {{.good = false}};
     char *texts[PART_LIMIT];
@@ -254,8 +262,8 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
                           engine->base.table->kernel_count,
                           engine->base.cached ? "found" : "compiled", made - start, loaded - made);
     if (engine->products && length > 0 && (size_t)length < sizeof engine->base.ledger)
-        snprintf(engine->base.ledger + length, sizeof engine->base.ledger - (size_t)length,
-                 ", products by cuBLASLt, %d timed", cuda_products_timed(engine->products));
+        add_products(engine, engine->base.ledger + length,
+                     sizeof engine->base.ledger - (size_t)length);
     for (int i = 0; i <= parts; i++) free(makings[i].image.bytes);
     for (int i = 0; i < parts; i++) free(texts[i]);
     return good;

@@ -243,6 +243,12 @@ int cuda_products_timed(const CudaProducts *products) {
     return products->work.timed;
 }
 
+int cuda_products_declined(const CudaProducts *products) {
+    int count = 0;
+    for (int i = 0; i < products->count; i++) count += products->entries[i].state == ENTRY_DECLINED;
+    return count;
+}
+
 int cuda_products_run(CudaProducts *products, int index, const void *a, const void *b, void *c,
                       const MoecEpilogue *epilogue) {
     Entry *entry = &products->entries[index];
