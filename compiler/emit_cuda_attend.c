@@ -216,11 +216,11 @@ static int loops_of_places(const Shape *o) {
     return count;
 }
 
-/* moec_store_rows hands over four neighbours where it can; the other templates have one in each of
+/* moec_store_rows hands over two neighbours where it can; the other templates have one in each of
  * the threads that follow each other. */
-static bool takes_fours(const Attend *attend) {
+static bool takes_pairs(const Attend *attend) {
     return attend->rounds && !attend->statement->attention.position &&
-           dimension(&attend->v, 1) % 4 == 0;
+           dimension(&attend->v, 1) % 2 == 0;
 }
 
 /* Where the template stores o, and what it computes there besides. */
@@ -230,7 +230,7 @@ static void give_store(const Attend *attend, Call *call) {
     const Shape shape = shape_of(o);
     if (attend->epilogue) {
         Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
-                                     takes_fours(attend) ? 4 : 1);
+                                     takes_pairs(attend) ? 2 : 1);
         add(call, store.parameters.text, store.text, store.arguments.text);
         return;
     }

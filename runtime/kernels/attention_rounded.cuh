@@ -181,24 +181,13 @@ MOEC_DEVICE float moec_row_max(float x) {
 MOEC_DEVICE int moec_result_row(int m, int i) { return 16 * m + threadIdx.x % 32 / 4 + i / 2 * 8; }
 MOEC_DEVICE int moec_result_column(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-/* Four neighbours of a row. */
-template <class Store> MOEC_DEVICE void moec_store_four(const Store &store, long row, long column, const float (&x)[4]) {
+/* Two neighbours of a row. */
+template <class Store> MOEC_DEVICE void moec_store_pair(const Store &store, long row, long column, const float (&x)[2]) {
     store(row, column, x);
 }
 template <class T>
-MOEC_DEVICE void moec_store_four(const MoecPlainRows<T> &store, long row, long column, const float (&x)[4]) {
+MOEC_DEVICE void moec_store_pair(const MoecPlainRows<T> &store, long row, long column, const float (&x)[2]) {
     moec_write(store.to + row * store.width + column, x);
-}
-
-/* From two neighbours in each of two results, 8 columns apart, four in one of them: pairs of threads exchange halves, the
- * first of a pair keeps the first result. Returns how far its four stand behind the first column of both. */
-MOEC_DEVICE int moec_gather_four(float (&four)[4], float low, float high, float next_low, float next_high) {
-    const bool second = threadIdx.x % 2;
-    const float got_low = __shfl_xor_sync(0xffffffffu, second ? low : next_low, 1);
-    const float got_high = __shfl_xor_sync(0xffffffffu, second ? high : next_high, 1);
-    four[0] = second ? got_low : low, four[1] = second ? got_high : high;
-    four[2] = second ? next_low : got_low, four[3] = second ? next_high : got_high;
-    return second * 8 + threadIdx.x % 4 / 2 * 4;
 }
 
 /* out, times its row's number, for rows from `first` on of `rows` and columns from `column` on; `before` rows are those of
@@ -209,21 +198,18 @@ MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_pad
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
-        for (int n = 0; n < moec_padded(W) / 8; n += 2)
+        for (int n = 0; n < moec_padded(W) / 8; n++)
 #pragma unroll
             for (int i = 0; i < 4; i += 2) {
                 const int row = first + moec_result_row(m, i);
-                const float *low = out[m][n] + i, *high = out[m][n + 1] + i, by = factor[m][i / 2];
-                if constexpr (W % 4 == 0) {
-                    float four[4];
-                    const int at = n * 8 + moec_gather_four(four, low[0] * by, low[1] * by, high[0] * by, high[1] * by);
-                    if (row < rows && at < W) moec_store_four(store, before + row, column + at, four);
+                const int at = moec_result_column(n, 0);
+                const float pair[2] = {out[m][n][i] * factor[m][i / 2], out[m][n][i + 1] * factor[m][i / 2]};
+                if (row >= rows || at >= W) continue;
+                if constexpr (W % 2 == 0) {
+                    moec_store_pair(store, before + row, column + at, pair);
                 } else {
-#pragma unroll
-                    for (int j = 0; j < 4; j++) {
-                        const int at = moec_result_column(n + j / 2, j % 2);
-                        if (row < rows && at < W) store(before + row, column + at, (j < 2 ? low : high)[j % 2] * by);
-                    }
+                    store(before + row, column + at, pair[0]);
+                    if (at + 1 < W) store(before + row, column + at + 1, pair[1]);
                 }
             }
 }

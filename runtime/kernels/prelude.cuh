@@ -219,6 +219,16 @@ template <int COUNT> MOEC_DEVICE void moec_write(float *to, const float (&lanes)
     for (int i = 0; i < COUNT; i += 4)
         *(float4 *)(to + i) = make_float4(lanes[i], lanes[i + 1], lanes[i + 2], lanes[i + 3]);
 }
+MOEC_DEVICE void moec_read(float (&lanes)[2], const float *from) {
+    const float2 two = *(const float2 *)from;
+    lanes[0] = two.x, lanes[1] = two.y;
+}
+MOEC_DEVICE void moec_write(float *to, const float (&lanes)[2]) { *(float2 *)to = make_float2(lanes[0], lanes[1]); }
+MOEC_DEVICE void moec_read(float (&lanes)[2], const MoecBf16 *from) {
+    const unsigned two = *(const unsigned *)from;
+    lanes[0] = __uint_as_float(two << 16), lanes[1] = __uint_as_float(two & 0xffff0000u);
+}
+MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[2]) { *(unsigned *)to = moec_bf16_pair(lanes[0], lanes[1]); }
 MOEC_DEVICE void moec_read(float (&lanes)[4], const MoecBf16 *from) {
     const uint2 four = *(const uint2 *)from;
     lanes[0] = __uint_as_float(four.x << 16), lanes[1] = __uint_as_float(four.x & 0xffff0000u);
