@@ -85,6 +85,7 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         const int height = m < ROWS ? (int)m : ROWS, breadth = n < WIDTH ? (int)n : WIDTH;
         const int terms = (int)depth, more_terms = (int)more;
         float sum[COLUMNS / 2] = {};
+        moec_hold(sum);
         Left x;
         Right y;
         const auto copy = [&](int turn, MoecBf16 *to) {
