@@ -71,6 +71,8 @@ struct alignas(16) longlong2 {
 };
 struct dim3 {
     unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {
+    }
 };
 
 /* ---- warps ---- */

@@ -25,14 +25,17 @@ static void check(cudaError_t error, const char *what) {
     exit(1);
 }
 
+static void start(const void *function, dim3 grid, unsigned block, unsigned shared_bytes, void **arguments) {
+    check(cudaLaunchKernel(function, grid, dim3(block), arguments, shared_bytes, 0), "a kernel cannot be launched");
+}
+
 static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments) {
     const void *function = moec_kernel_functions[kernel];
     if (shared_bytes > PLAIN_SHARED)
         check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
               "a kernel wants more shared memory than there is");
-    check(cudaLaunchKernel(function, dim3(grid_x, grid_y), dim3(block), arguments, shared_bytes, 0),
-          "a kernel cannot be launched");
+    start(function, dim3(grid_x, grid_y), block, shared_bytes, arguments);
 }
 
 static void zero(void *, void *memory, size_t bytes) { check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared"); }
@@ -63,11 +66,15 @@ extern "C" void block_zero(void *block, size_t bytes) { zero(NULL, block, bytes)
 
 extern "C" double block_squares(const float *block, size_t count) {
     static double *parts;
-    double total;
+    double total, *sum;
     if (!parts)
         check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts), "no memory on the device");
-    moec_square_parts<<<MOEC_SUM_BLOCKS, MOEC_SUM_THREADS>>>(block, (long long)count, parts);
-    moec_square_total<<<1, MOEC_SUM_THREADS>>>(parts, MOEC_SUM_BLOCKS, parts + MOEC_SUM_BLOCKS);
+    sum = parts + MOEC_SUM_BLOCKS;
+    long long length = (long long)count;
+    int blocks = MOEC_SUM_BLOCKS;
+    void *first[] = {&block, &length, &parts}, *second[] = {&parts, &blocks, &sum};
+    start((const void *)moec_square_parts, dim3(MOEC_SUM_BLOCKS), MOEC_SUM_THREADS, 0, first);
+    start((const void *)moec_square_total, dim3(1), MOEC_SUM_THREADS, 0, second);
     block_get(parts, MOEC_SUM_BLOCKS * sizeof *parts, &total, sizeof total);
     return total;
 }

@@ -8,4 +8,4 @@ case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export MOEC_DEVICE=cuda MOEC_CUDA="$BUILD/libmoec_sim.so" MOEC_SIM=unchecked MOEC_CFLAGS=-O0 XDG_CACHE_HOME="$work" OMP_NUM_THREADS=1
-MOEC_MODELS=${MOEC_MODELS:-12} "$BUILD/tests/unit/test_models"
+MOEC_MODELS=${MOEC_MODELS:-20} "$BUILD/tests/unit/test_models"

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Folders that moec emit --target cuda writes, on the simulated driver (tests/stand_in/cuda_runtime.cpp stands in for CUDA's
+# runtime): they generate and train as the folders for the CPU do, from the same weights.
+set -eu
+cd "$(dirname "$0")/../.."
+root=$PWD
+case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME="$work/cache" MOEC_CFLAGS=-O0 MOEC_SIM=unchecked OMP_NUM_THREADS=1
+head -c 900 README.md >"$work/text"
+
+# emitted NAME SET...: that folder for the CPU and for a device, both built.
+emitted() {
+    name=$1
+    shift
+    for target in c cuda; do
+        moec emit models/tiny.moe:tiny_moe --target "$target" --out "$work/$name.$target" --set layers=2 --set dim=32 \
+            --set train.context=16 --set train.batch=2 --set train.steps=3 "$@" >/dev/null
+    done
+    make -s -C "$work/$name.c" CFLAGS="-O1 -w"
+    cd "$work/$name.cuda"
+    sed -n 's/^    (const void \*)\(.*\),$/"\1",/p' kernels.cu >names
+    echo "const void *const moec_kernel_functions[] = {$(cat names)};" >functions.c
+    for source in *.c; do "${CC:-cc}" -std=c11 -O1 -w -I. -c "$source"; done
+    for source in blocks_cuda.cu "$root/tests/stand_in/cuda_runtime.cpp"; do
+        "${MOEC_CXX:-c++}" -std=c++17 -O1 -w -I. -I"$root/tests/stand_in" -I"$root/runtime/sim" -x c++ -c "$source"
+    done
+    "${MOEC_CXX:-c++}" -rdynamic -o "${name%_*}" ./*.o "$BUILD/libmoec_sim.so" -Wl,-rpath,"$BUILD" -ldl -lm
+    cd "$root"
+}
+
+# f32: the same text, the same losses. bf16: losses that rounding explains.
+emitted generate_exact --graph decode
+for target in c cuda; do
+    (cd "$work/generate_exact.$target" && ./generate --prompt "a spec" --tokens 8 --temperature 0 >"$work/$target.text")
+done
+cmp "$work/c.text" "$work/cuda.text" || { echo "the folders generate different text"; exit 1; }
+
+for precision in f32=1e-4 bf16=1e-2; do
+    name=train_${precision%=*}
+    emitted "$name" --graph train --set train.precision="${precision%=*}"
+    for target in c cuda; do
+        (cd "$work/$name.$target" && ./train --data "$work/text" --steps 3) | sed 's/.* loss //' >"$work/$target.losses"
+    done
+    paste "$work/c.losses" "$work/cuda.losses" | awk -v most="${precision#*=}" '
+        { gap = $1 - $2; if (gap < 0) gap = -gap; if (NF != 2 || !(gap <= most * $1)) bad = 1 }
+        END { exit bad || NR != 3 }' || { paste "$work/c.losses" "$work/cuda.losses"; echo "$precision: other losses"; exit 1; }
+done
