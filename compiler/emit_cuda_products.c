@@ -107,8 +107,8 @@ typedef struct Tile {
     const char *wgmma, *wide;
 } Tile;
 
-/* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has 64
- * rows and at least as many columns: half of 64 by 64 is too small. */
+/* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has
+ * 64 rows and at least as many columns: half of 64 by 64 is too small. */
 static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;

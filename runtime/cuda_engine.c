@@ -89,8 +89,9 @@ static int work_launch(void *data) {
 
 static void launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
-    int error = engine->profile ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
-                                : work_launch(&work);
+    int error = engine->profile
+                    ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
+                    : work_launch(&work);
     if (error) cuda_good(engine->device, error, one->name);
 }
 

@@ -355,7 +355,8 @@ bool block_run(const Launch *launch) {
     for (unsigned i = 0; i < blocks && !block->failed; i++) {
         start_block(launch, index_of(i, launch->grid));
         run_threads();
-        if (!block->failed && !wgmma_agree(block->threads, block->thread_count)) block->failed = true;
+        if (!block->failed && !wgmma_agree(block->threads, block->thread_count))
+            block->failed = true;
     }
     return !block->failed;
 }

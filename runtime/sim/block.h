@@ -20,7 +20,8 @@ typedef struct SimCopy {
     int bytes, size, group; /* what lies beyond `bytes` becomes 0 */
 } SimCopy;
 
-/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what the sums will be. */
+/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what the
+ * sums will be. */
 typedef struct SimSums {
     float *at;
     int count, group; /* the last group that adds to them */
@@ -75,7 +76,7 @@ typedef struct Now {
     unsigned char *shared; /* dynamic shared memory */
     uint32_t epoch;        /* goes up at every barrier and every block */
     uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
-    uint32_t fences; /* of proxies, by all threads; and how many there were after the last one of each */
+    uint32_t fences; /* of proxies, by all threads; and how many there were after the last of each */
     uint32_t fenced[SIM_THREADS];
     Part recent[2]; /* blocks of memory that were touched last */
 } Now;
@@ -107,8 +108,8 @@ void check_access(const void *at, size_t bytes, bool writes, const void *caller)
 void check_pending(const void *at, size_t bytes, const void *caller);
 /* The same for an atomic access, whatever other threads did. */
 void check_atomic(const void *at, size_t bytes, const void *caller);
-/* The tensor cores read shared memory on behalf of the current thread, from now on until the other call. What is wrong with
- * it, or NULL. */
+/* The tensor cores read shared memory on behalf of the current thread, from now on until the other
+ * call. What is wrong with it, or NULL. */
 const char *check_reading(const void *at, size_t bytes);
 void check_read(const void *at, size_t bytes);
 /* Prints "KERNEL: MESSAGE" with the place in the text and the thread. */

@@ -396,7 +396,8 @@ static inline void sim_ldmatrix(unsigned *result, const void *row, int transpose
     }
 }
 
-static inline void sim_wgmma(float *d, int n, uint64_t a, uint64_t b, bool turn_a, bool turn_b, SIM_WHERE) {
+static inline void sim_wgmma(float *d, int n, uint64_t a, uint64_t b, bool turn_a, bool turn_b,
+                             SIM_WHERE) {
     sim_wgmma_on(d, n, a, b, turn_a, turn_b, file, line);
 }
 

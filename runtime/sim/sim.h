@@ -19,7 +19,14 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-enum { SIM_WARP = 32, SIM_SLOT = 64, SIM_SUMS = 128, SIM_SHARED = 232448, SIM_THREADS = 1024, SIM_ARGUMENTS = 64 };
+enum {
+    SIM_WARP = 32,
+    SIM_SLOT = 64,
+    SIM_SUMS = 128,
+    SIM_SHARED = 232448,
+    SIM_THREADS = 1024,
+    SIM_ARGUMENTS = 64
+};
 
 typedef struct SimIndex {
     unsigned x, y, z;
