@@ -18,8 +18,7 @@ MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float tota
 template <class A, class Shape> struct MoecGradQuery {
     enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
     enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
-    enum { VALUE = Shape::part * moec_stride(E), STAGE = VALUE + Shape::part * moec_stride(C) };
-    static_assert(2 * (KEY + 2 * STAGE) <= Shape::bytes, "shared memory");
+    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
     float out[M][moec_padded(E) / 8][4], normal[M][2], total[M][2];
 
     /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need it. */
@@ -53,7 +52,7 @@ template <class A, class Shape> struct MoecGradQuery {
         float s[M][N][4], through[M][N][4];
         const bool partial = moec_hides_some<A>(row, 16 * M, at, Shape::part);
         moec_multiply<E, M, N>(s, shared, key);
-        moec_multiply<C, M, N>(through, shared + GRAD, key + VALUE);
+        moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
@@ -70,36 +69,19 @@ template <class A, class Shape> struct MoecGradQuery {
     template <class In, class D>
     __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * M;
-        const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
-        const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
         const float *documents = in.documents + b * A::keys;
-        const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
-        const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
-        const auto fetch = [&](int turn, int at) {
-            moec_fetch<E, A::key_heads, Shape::part>(shared + KEY + turn * STAGE, k, at, A::keys);
-            moec_fetch<C, A::value_heads, Shape::part>(shared + KEY + turn * STAGE + VALUE, v, at, A::keys);
-        };
         moec_barrier();
         moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         moec_fetch<C, A::heads, Shape::rows>(shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
-        int at = moec_next_part<A>(span, documents, moec_visible<A>(from).first / Shape::part * Shape::part, end, Shape::part);
-        fetch(0, at);
-        moec_copy_commit();
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int n = 0; n < moec_padded(E) / 8; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
-        for (int turn = 0; at < end; turn ^= 1) {
-            const int next = moec_next_part<A>(span, documents, at + Shape::part, end, Shape::part);
-            moec_copy_wait<0>();
-            moec_barrier();
-            if (next < end) fetch(turn ^ 1, next);
-            moec_copy_commit();
-            if (!moec_hides_all<A>(row, 16 * M, at, Shape::part)) part(shared, shared + KEY + turn * STAGE, documents, row, at);
-            at = next;
-        }
+        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
+            part(shared, key, documents, row, at);
+        });
     }
 };
 
@@ -191,28 +173,23 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
         const auto *d = moec_head<C>(output_grad, b, A::queries, A::heads, h);
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
-        int end = A::queries, from = A::mask == MOEC_MASK_NONE ? 0 : at / Shape::part * Shape::part;
+        int end = A::queries;
+        const int from = A::mask == MOEC_MASK_NONE ? 0 : at / Shape::part * Shape::part;
         if (A::mask == MOEC_MASK_WINDOW) end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
-        const auto fetch = [&](int turn, int first) {
-            moec_fetch<E, A::heads, Shape::part>(shared + QUERY + turn * STAGE, q, first, A::queries);
-            moec_fetch<C, A::heads, Shape::part>(shared + QUERY + turn * STAGE + GRAD, d, first, A::queries);
-        };
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        from = moec_next_part<A>(span, documents, from, end, Shape::part);
-        fetch(0, from);
-        moec_copy_commit();
-        for (int turn = 0; from < end; turn ^= 1) {
-            const int next = moec_next_part<A>(span, documents, from + Shape::part, end, Shape::part);
-            moec_copy_wait<0>();
-            moec_barrier();
-            if (next < end) fetch(turn ^ 1, next);
-            moec_copy_commit();
-            if (!moec_hides_all<A>(from, Shape::part, row, 16))
-                part(shared, shared + QUERY + turn * STAGE, documents, lse + place + (long)from * A::heads,
-                     totals + place + (long)from * A::heads, row, from);
-            from = next;
-        }
+        const auto from_on = [&](int query) { return moec_next_part<A>(span, documents, query, end, Shape::part); };
+        moec_each_part(
+            from_on(from), end, [&](int query) { return from_on(query + Shape::part); },
+            [&](int turn, int query) {
+                moec_fetch<E, A::heads, Shape::part>(shared + QUERY + turn * STAGE, q, query, A::queries);
+                moec_fetch<C, A::heads, Shape::part>(shared + QUERY + turn * STAGE + GRAD, d, query, A::queries);
+            },
+            [&](int turn, int query) {
+                if (!moec_hides_all<A>(query, Shape::part, row, 16))
+                    part(shared, shared + QUERY + turn * STAGE, documents, lse + place + (long)query * A::heads,
+                         totals + place + (long)query * A::heads, row, query);
+            });
     }
 };
 

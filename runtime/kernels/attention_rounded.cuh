@@ -240,6 +240,52 @@ template <class Q, class K, class V> struct MoecAttended {
     const float *sink, *documents;
 };
 
+/* Parts one after the other from the one at `at` on: fetch(turn, at) begins to bring one into the first or second place for
+ * them, next(at) says where the one behind it is, work(turn, at) has it. What was on its way before comes with the first. */
+template <class Next, class Fetch, class Work>
+MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch, const Work &work) {
+    fetch(0, at);
+    moec_copy_commit();
+    for (int turn = 0; at < end; turn ^= 1) {
+        const int behind = next(at);
+        moec_copy_wait<0>();
+        moec_barrier(); /* this part is there, and all are done with the one before */
+        if (behind < end) fetch(turn ^ 1, behind);
+        moec_copy_commit();
+        work(turn, at);
+        at = behind;
+    }
+}
+
+/* Where the values of a part of keys begin behind the keys, and what it takes. */
+template <class A, class Shape> struct MoecKeyPart {
+    enum { VALUE = Shape::part * moec_stride(A::width), SIZE = VALUE + Shape::part * moec_stride(A::value_width) };
+};
+
+/* The keys and values that a block of queries of head h sees: work(key, at) for each part of which the warp sees some. In
+ * `shared` is room for two. */
+template <class A, class Shape, class In, class Work>
+MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, int h, int from, const Work &work) {
+    typedef MoecKeyPart<A, Shape> Part;
+    enum { E = A::width, C = A::value_width, COUNT = Shape::part };
+    const int row = from + threadIdx.x / 32 * 16 * Shape::tiles;
+    const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
+    const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
+    const float *documents = in.documents + b * A::keys;
+    const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
+    const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
+    const auto from_on = [&](int at) { return moec_next_part<A>(span, documents, at, end, COUNT); };
+    moec_each_part(
+        from_on(moec_visible<A>(from).first / COUNT * COUNT), end, [&](int at) { return from_on(at + COUNT); },
+        [&](int turn, int at) {
+            moec_fetch<E, A::key_heads, COUNT>(shared + turn * Part::SIZE, k, at, A::keys);
+            moec_fetch<C, A::value_heads, COUNT>(shared + turn * Part::SIZE + Part::VALUE, v, at, A::keys);
+        },
+        [&](int turn, int at) {
+            if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT)) work(shared + turn * Part::SIZE, at);
+        });
+}
+
 /* The score as a power of 2. */
 MOEC_TEMPLATE float moec_score_by_2(float product) {
     return A::cap == 0.0f ? product * (A::scale * MOEC_LOG2E) : moec_score<A>(product) * MOEC_LOG2E;
@@ -249,8 +295,8 @@ MOEC_TEMPLATE float moec_score_by_2(float product) {
 
 template <class A, class Shape> struct MoecForward {
     enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
-    enum { KEY = Shape::rows * moec_stride(E), VALUE = Shape::part * moec_stride(E), STAGE = VALUE + Shape::part * moec_stride(C) };
-    static_assert(2 * (KEY + 2 * STAGE) <= Shape::bytes, "shared memory");
+    enum { KEY = Shape::rows * moec_stride(E) };
+    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
     float out[M][moec_padded(C) / 8][4], most[M][2], sum[M][2];
 
     /* Scores, in powers of 2: products times scale or bent by the cap, nothing where the mask hides. */
@@ -324,37 +370,17 @@ template <class A, class Shape> struct MoecForward {
     /* One block of queries of head h against all keys that they see. */
     template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * M;
-        const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
-        const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
         const float *documents = in.documents + b * A::keys;
-        const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
-        const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
-        const auto fetch = [&](int turn, int at) {
-            moec_fetch<E, A::key_heads, Shape::part>(shared + KEY + turn * STAGE, k, at, A::keys);
-            moec_fetch<C, A::value_heads, Shape::part>(shared + KEY + turn * STAGE + VALUE, v, at, A::keys);
-        };
         moec_barrier(); /* the block before is done with shared memory */
         moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
-        int at = moec_next_part<A>(span, documents, moec_visible<A>(from).first / Shape::part * Shape::part, end, Shape::part);
-        fetch(0, at);
-        moec_copy_commit();
         begin(in, h);
-        for (int turn = 0; at < end; turn ^= 1) {
-            const int next = moec_next_part<A>(span, documents, at + Shape::part, end, Shape::part);
-            moec_copy_wait<0>();
-            moec_barrier(); /* this part is there, and all are done with the one before */
-            if (next < end) fetch(turn ^ 1, next);
-            moec_copy_commit();
-            if (!moec_hides_all<A>(row, 16 * M, at, Shape::part)) {
-                const uint16_t *key = shared + KEY + turn * STAGE;
-                float s[M][N][4];
-                moec_multiply<E, M, N>(s, shared, key);
-                score(s, documents, row, at);
-                soften(s);
-                moec_multiply_add<C, M, N>(out, s, key + VALUE);
-            }
-            at = next;
-        }
+        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
+            float s[M][N][4];
+            moec_multiply<E, M, N>(s, shared, key);
+            score(s, documents, row, at);
+            soften(s);
+            moec_multiply_add<C, M, N>(out, s, key + MoecKeyPart<A, Shape>::VALUE);
+        });
     }
 
     template <class Store>
