@@ -147,3 +147,16 @@ const double *moec_eval_margins(const MoecEval *eval, size_t *count)
 {
     return eval_margins(eval->eval, count);
 }
+
+static void find_best(Statement *statement, void *data)
+{
+    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
+    if (attends && statement->attention.position && statement->attention.best > 0) *(bool *)data = true;
+}
+
+bool moec_reads_best(MoecProgram *step)
+{
+    bool found = false;
+    block_walk(&step->body, find_best, &found);
+    return found;
+}

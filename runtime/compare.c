@@ -1,6 +1,6 @@
 /* compare: moec compare: what a device computes beside what the program means, tensor by tensor:
  * every output, every gradient, every state after the step, and decoding token by token against the
- * whole window.
+ * whole window (against the step's own meaning where that is another: see moec_reads_best).
  *
  * f32 is held to fixed limits. Where products round to bf16 the device's program is evaluated
  * in double precision with products that round and with what it stores as bf16, the choices held
@@ -115,11 +115,17 @@ static void give(MoecEval *eval, const char *name, const void *values, size_t co
     free(wide);
 }
 
+static void give_inputs(MoecEval *eval, const Call *call) {
+    for (int i = 0; i < call->graph->input_count; i++)
+        give(eval, call->graph->inputs[i].name, call->inputs[i],
+             tensor_count(&call->graph->inputs[i]), call->graph->inputs[i].is_int);
+}
+
 /* What the program means; `rounded`: with what a device keeps as bf16 rounded where it is stored. */
 static MoecEval *define(const Comparison *comparison, MoecGraph graph, const Call *call,
                         bool rounded) {
-    MoecProgram *program =
-        moec_compile(comparison->compiler, graph, call->graph->batch, comparison->context, 0);
+    MoecProgram *program = moec_compile(comparison->compiler, graph, call->graph->batch,
+                                        comparison->context, graph == MOEC_DECODE);
     if (program && rounded) moec_for_device(comparison->compiler, program);
     MoecEval *eval = program ? moec_eval_new(comparison->compiler, program) : NULL;
     if (!eval) return NULL;
@@ -132,9 +138,6 @@ static MoecEval *define(const Comparison *comparison, MoecGraph graph, const Cal
         give(eval, model->states[i].name,
              model->layer_states + model->states[i].offset / sizeof(float), model->states[i].count,
              false);
-    for (int i = 0; i < call->graph->input_count; i++)
-        give(eval, call->graph->inputs[i].name, call->inputs[i],
-             tensor_count(&call->graph->inputs[i]), call->graph->inputs[i].is_int);
     return eval;
 }
 
@@ -149,22 +152,30 @@ static void forget(Comparison *comparison) {
     }
 }
 
-static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call) {
+/* The interpreters of a graph: the exact one, then the ways to round. */
+static bool prepare(Comparison *comparison, MoecGraph graph, const Call *call) {
     forget(comparison);
     MoecEval *exact = comparison->exact = define(comparison, graph, call, false);
-    const char *problem = exact ? moec_eval_run(exact, comparison->seed, true) : NULL;
     bool good = exact != NULL;
-    for (int i = 0; i < WAYS && comparison->rounded && good && !problem; i++) {
+    for (int i = 0; i < WAYS && comparison->rounded && good; i++) {
         MoecEval *round = comparison->round[i] = define(comparison, graph, call, true);
         good = round != NULL;
         if (!good) break;
         moec_eval_rounded(round, i + 1);
         moec_eval_follow(round, exact);
-        problem = moec_eval_run(round, comparison->seed, true);
     }
-    if (!good)
-        return spec_good(comparison->compiler) &&
-               complain(NULL, "the interpreter does not take this program");
+    return good || (spec_good(comparison->compiler) &&
+                    complain(NULL, "the interpreter does not take this program"));
+}
+
+static bool evaluate(const Comparison *comparison, const Call *call) {
+    const char *problem = NULL;
+    for (int i = -1; i < WAYS && !problem; i++) {
+        MoecEval *eval = i < 0 ? comparison->exact : comparison->round[i];
+        if (!eval) break;
+        give_inputs(eval, call);
+        problem = moec_eval_run(eval, comparison->seed, true);
+    }
     return !problem || complain(NULL, "%s", problem);
 }
 
@@ -303,7 +314,8 @@ static bool compare_training(Comparison *comparison) {
     Call *call = graph ? call_open(model, graph, NULL) : NULL;
     bool good = call != NULL;
     if (good) set_inputs(comparison, call);
-    good = good && evaluate(comparison, MOEC_TRAIN, call) && run_call(comparison, call) &&
+    good = good && prepare(comparison, MOEC_TRAIN, call) &&
+           evaluate(comparison, call) && run_call(comparison, call) &&
            model_get_gradients(model) && model_get(model, false);
     if (good) {
         judge_outputs(comparison, call);
@@ -313,6 +325,34 @@ static bool compare_training(Comparison *comparison) {
     forget(comparison);
     call_close(call);
     return good;
+}
+
+static void set_step(Call *call, const int32_t *tokens, long place) {
+    call_set_tokens(call, &tokens[place]);
+    call_set_scalar(call, "position", (double)place);
+}
+
+/* The same steps in the interpreters, where they mean something else than the whole. */
+static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
+                        const float *given) {
+    Squares all = {0}, one;
+    bool good = prepare(comparison, MOEC_DECODE, call);
+    for (long i = 0; i < comparison->context && good; i++) {
+        set_step(call, tokens, i);
+        good = evaluate(comparison, call);
+        const Sample sample = {"logits", "logits", wide, wide, given + (size_t)i * wide};
+        if (!good || !measure(comparison, &sample, &one)) break;
+        all.exact += one.exact, all.given += one.given;
+        for (int way = 0; way < WAYS; way++) all.round[way] += one.round[way];
+    }
+    if (good) judge_squares(comparison, DECODING, "logits, token by token", &all);
+    return good;
+}
+
+static bool reads_best(const Comparison *comparison) {
+    MoecProgram *step =
+        moec_compile(comparison->compiler, MOEC_DECODE, 1, comparison->context, 1);
+    return step && moec_reads_best(step);
 }
 
 /* The first sequence again, token by token. */
@@ -326,14 +366,15 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
     float *given = memory_new(sizeof *given * wide * (size_t)comparison->context);
     bool good = true;
     for (long i = 0; i < comparison->context && good; i++) {
-        call_set_tokens(call, &tokens[i]);
-        call_set_scalar(call, "position", (double)i);
+        set_step(call, tokens, i);
         int stepped = call_output(call, "logits");
         good = call_run(call, comparison->seed, false) && call_get(call, stepped);
         if (good) memcpy(given + (size_t)i * wide, call->outputs[stepped], sizeof *given * wide);
     }
     comparison->scale = 0;
-    if (good)
+    if (good && reads_best(comparison))
+        good = judge_steps(comparison, call, tokens, wide, given);
+    else if (good)
         judge(comparison, DECODING,
               &(Sample){"logits, token by token", "logits", wide * (size_t)comparison->context,
                         tensor_count(logits), given});
@@ -359,7 +400,7 @@ static bool compare_forward(Comparison *comparison) {
         comparison->seed = (uint64_t)(comparison->options->seed + i);
         good = set_weights(comparison);
         set_inputs(comparison, call);
-        good = good && evaluate(comparison, MOEC_FORWARD, call);
+        good = good && prepare(comparison, MOEC_FORWARD, call) && evaluate(comparison, call);
         clear = good && choices_are_clear(comparison);
     }
     if (good && !clear)

@@ -2,7 +2,7 @@
 # Models on the simulated CUDA device beside their definition: outputs, every gradient by name, decoding token by token; f32
 # within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec compare`).
 #
-#   tests/checks/cuda_models.sh          all models of tests/layers.moe, every fourth small one of models/
+#   tests/checks/cuda_models.sh          all models of tests/layers.moe, every fourth small one of models/, best values
 #   tests/checks/cuda_models.sh all      all of both; minutes
 #   tests/checks/cuda_models.sh WORD...  those whose FILE:MODEL contains a word
 #
@@ -25,7 +25,7 @@ export PATH XDG_CACHE_HOME MOEC_CFLAGS MOEC_SIM MOEC_CUDA OMP_NUM_THREADS
 
 case ${1:-} in
 all) tests/small_models.sh ;;
-"") tests/small_models.sh | awk '/layers.moe/ || NR % 4 == 1' ;;
+"") tests/small_models.sh | awk '/layers.moe/ || NR % 4 == 1 || /gqa4_small_best/' ;;
 *) tests/small_models.sh "$@" ;;
 esac >"$work/models"
 [ -s "$work/models" ] || { echo "no such model" && exit 2; }
