@@ -231,20 +231,79 @@ struct MoecTileRounded {
 
 /* ---- dense, of fixed shape ---- */
 
-/* What is done with a sum before it is stored: see MoecEnding. */
-template <class Result>
-MOEC_DEVICE float moec_end(const MoecProduct &product, const MoecEpilogue &epilogue, long row, long column, float x) {
-    if (product.endings & MOEC_ADD) x += moec_load(((const Result *)epilogue.add)[row * product.add_m + column]);
-    if (product.endings & MOEC_BIAS) x += moec_load(((const Result *)epilogue.bias)[column]);
-    if (product.endings & MOEC_KEEP) moec_store((Result *)epilogue.kept + row * product.kept_m + column, x);
-    if (product.endings & MOEC_GELU) x = 0.5f * x * (1.0f + moec_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
-    if (product.endings & MOEC_GELU_BACK) {
-        const float y = moec_load(((const Result *)epilogue.kept)[row * product.kept_m + column]);
-        const float t = moec_tanh(0.79788456f * (y + 0.044715f * y * y * y));
-        x *= 0.5f * (1.0f + t) + 0.5f * y * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * y * y);
-    }
-    return x;
+MOEC_DEVICE float moec_gelu(float x) {
+    return 0.5f * x * (1.0f + moec_tanh(0.79788456f * (x + 0.044715f * x * x * x)));
 }
+
+/* Its derivative. */
+MOEC_DEVICE float moec_gelu_slope(float x) {
+    const float t = moec_tanh(0.79788456f * (x + 0.044715f * x * x * x));
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * x * x);
+}
+
+/* Stores results after what is to be done with them, see MoecEnding; 16 bytes at once where it can. Rows and columns count from
+ * a place of the matrix. */
+template <class C> struct MoecDenseStore {
+    const MoecProduct &product;
+    const MoecEpilogue &epilogue;
+    C *c; /* of that place */
+    long first_row, first_column;
+
+    enum { LANES = 16 / sizeof(C) };
+    __device__ __forceinline__ bool together() const {
+        return (product.c_m | product.add_m | product.kept_m) % LANES == 0 &&
+               ((size_t)c | (size_t)epilogue.add | (size_t)epilogue.bias | (size_t)epilogue.kept) % 16 == 0;
+    }
+    __device__ __forceinline__ void operator()(long row, long column, float x) const {
+        float one[1] = {x};
+        store(row, column, one);
+    }
+    __device__ __forceinline__ void lanes(long row, long column, float (&x)[LANES]) const { store(row, column, x); }
+
+    template <int COUNT> static __device__ __forceinline__ void read(float (&x)[COUNT], const C *from) {
+        if constexpr (COUNT > 1)
+            moec_read(x, from);
+        else
+            x[0] = moec_load(*from);
+    }
+    template <int COUNT> static __device__ __forceinline__ void write(C *to, const float (&x)[COUNT]) {
+        if constexpr (COUNT > 1)
+            moec_write(to, x);
+        else
+            moec_store(to, x[0]);
+    }
+    template <int COUNT> static __device__ __forceinline__ void add(float (&x)[COUNT], const C *from) {
+        float more[COUNT];
+        read(more, from);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) x[i] += more[i];
+    }
+    template <int COUNT> __device__ __forceinline__ void end(long row, long column, float (&x)[COUNT]) const {
+        C *const kept = (C *)epilogue.kept + row * product.kept_m + column;
+        if (product.endings & MOEC_ADD) add(x, (const C *)epilogue.add + row * product.add_m + column);
+        if (product.endings & MOEC_BIAS) add(x, (const C *)epilogue.bias + column);
+        if (product.endings & MOEC_KEEP) write(kept, x);
+        if (product.endings & MOEC_GELU) {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) x[i] = moec_gelu(x[i]);
+        }
+        if (product.endings & MOEC_GELU_BACK) {
+            float at[COUNT];
+            read(at, kept);
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) x[i] *= moec_gelu_slope(at[i]);
+        }
+    }
+    template <int COUNT> __device__ __forceinline__ void store(long row, long column, float (&x)[COUNT]) const {
+        C *const at = c + row * product.c_m + column;
+        if (product.endings != 0) end(first_row + row, first_column + column, x);
+        if (product.accumulate) add(x, at);
+        write(at, x);
+    }
+};
+template <class C> struct MoecLanes<MoecDenseStore<C>> {
+    enum { COUNT = MoecDenseStore<C>::LANES };
+};
 
 template <class Tile, class Left, class Right, class Result>
 MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a, const Right *b,
@@ -262,11 +321,7 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epil
             product.m - m, product.n - n, product.k, a_along, b_along,
             [&](long line) { return x + line * (a_along ? product.a_m : product.a_k); },
             [&](long line) { return y + line * (b_along ? product.b_n : product.b_k); },
-            [&](long row, long column, float sum) {
-                Result *at = z + row * product.c_m + column;
-                if (product.endings != 0) sum = moec_end<Result>(product, epilogue, m + row, n + column, sum);
-                moec_store(at, product.accumulate ? moec_load(*at) + sum : sum);
-            });
+            MoecDenseStore<Result>{product, epilogue, z, m, n});
     }
 }
 

@@ -400,14 +400,15 @@ static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended
                  sqrt(difference), sqrt(norm));
 }
 
-static void run_dense(const Dense *kernel, long m, long n, long k, int endings, bool batched, unsigned blocks) {
-    enum { WIDER = 8 }; /* what is added, kept and stored has lines that are longer than their part in it */
+/* wider: what is added, kept and stored has lines that are longer than their part in it. */
+static void run_dense(const Dense *kernel, long m, long n, long k, int endings, long wider, bool batched) {
+    const unsigned blocks = wider % 2 ? 64 : 2;
     long count = batched ? 3 : 1;
-    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + WIDER, .endings = endings, .accumulate = batched};
+    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + wider, .endings = endings, .accumulate = batched};
     p.a_m = kernel->down ? 1 : k, p.a_k = kernel->down ? m : 1;
     p.b_k = kernel->across ? 1 : n, p.b_n = kernel->across ? k : 1;
     p.a_batch[0] = m * k, p.b_batch[0] = k * n, p.c_batch[0] = m * p.c_m;
-    p.add_m = n + 2 * WIDER, p.kept_m = n + 3 * WIDER;
+    p.add_m = n + 2 * wider, p.kept_m = n + 3 * wider;
     size_t a = (size_t)(count * m * k), b = (size_t)(count * k * n), c = (size_t)(count * m * p.c_m);
     size_t add = (size_t)(m * p.add_m), kept = (size_t)(m * p.kept_m);
     Ended one = {random_numbers(a), random_numbers(b), random_numbers(c), random_numbers(add), random_numbers((size_t)n),
@@ -427,14 +428,15 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int endings, 
     free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
 }
 
-/* Several tiles each way, the last ones not full; a single row; every ending; results that add up in batches. */
+/* Several tiles each way, the last ones not full; a single row; every ending; results that add up in batches; lines that
+ * begin at multiples of 16 bytes and such that do not. */
 static void test_dense(void **state) {
     (void)state;
     static const int endings[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK};
     for (int i = 0; i < DENSE; i++) {
-        for (int j = 0; j < 5; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], false, j % 2 ? 64 : 2);
-        run_dense(&dense[i], 8, 72, 24, 0, true, 64);
-        if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, false, 64);
+        for (int j = 0; j < 5; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], 7 + (i + j) % 2, false);
+        run_dense(&dense[i], 8, 72, 24, 0, 8, true);
+        if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, 7, false);
     }
 }
 
