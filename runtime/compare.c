@@ -87,6 +87,7 @@ static void set_inputs(const Comparison *comparison, Call *call) {
          vocabulary = call_vocabulary(call);
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
+        if (input->input == MOEC_INPUT_SCALAR) continue;
         bool next = input->input == MOEC_INPUT_NEXT;
         uint64_t seed = random_seed_for(comparison->seed, next ? "tokens" : input->name);
         if (input->input == MOEC_INPUT_TOKEN) seed = random_seed_for(comparison->seed, "tokens");
@@ -98,7 +99,7 @@ static void set_inputs(const Comparison *comparison, Call *call) {
                                : j / each * (size_t)(context + 1) + j % each + next;
             if (input->input == MOEC_INPUT_REAL)
                 ((float *)call->inputs[i])[j] = (float)(2 * random_uniform(seed, j) - 1);
-            else if (input->input != MOEC_INPUT_SCALAR)
+            else
                 ((int32_t *)call->inputs[i])[j] =
                     (int32_t)(random_bits(seed, place) % (uint64_t)most);
         }

@@ -54,7 +54,10 @@ typedef struct Job {
     char *d_data;
     float alpha, beta;
     uint64_t number;
+    struct Job *before;
 } Job;
+
+static Job *jobs; /* all of them, as long as a graph may want one: until the library is left */
 
 /* ---- descriptions ---- */
 
@@ -65,6 +68,10 @@ int cublasLtCreate(void **handle) {
 
 int cublasLtDestroy(void *handle) {
     free(handle);
+    for (Job *before; jobs; jobs = before) {
+        before = jobs->before;
+        free(jobs);
+    }
     return GOOD;
 }
 
@@ -277,7 +284,8 @@ int cublasLtMatmul(void *handle, const Product *product, const float *alpha, con
     if (c == d && (c_layout->leading != d_layout->leading || c_layout->step != d_layout->step)) return INVALID_VALUE;
     if (algorithm[0] != MARK || !workspace || workspace_bytes < 1024) return NOT_SUPPORTED;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algorithm[2]) return INVALID_VALUE;
-    Job *job = malloc(sizeof *job); /* kept as long as a graph may want it */
-    *job = (Job){*product, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d, *alpha, *beta, algorithm[1]};
+    Job *job = malloc(sizeof *job);
+    *job = (Job){*product, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d, *alpha, *beta, algorithm[1], jobs};
+    jobs = job;
     return in_stream(stream, job);
 }
