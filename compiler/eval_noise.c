@@ -3,11 +3,12 @@
  * Whoever computes with rounded numbers changes each value that he makes by a share of at most half
  * a unit in the last place. How far that moves a result is a property of the program and its data:
  * a sum that cancels, a normaliser next to zero. Runs with noise of that size measure it, and
- * rounding may then be held against it. Whole numbers stay as they are: they have no rounding, and
- * subscripts are made of them.
+ * rounding, and the range of floats, may then be held against it. Whole numbers stay as they are:
+ * they have no rounding, and subscripts are made of them.
  */
 #include "eval.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -39,9 +40,17 @@ bool eval_rounds(OpCode op) {
     }
 }
 
+/* As a float holds it: nothing below its smallest, no number beyond its largest. */
+static double in_range(double value) {
+    if (fabs(value) < (double)FLT_MIN) return 0;
+    return fabs(value) > (double)FLT_MAX ? copysign(INFINITY, value) : value;
+}
+
 void eval_disturb(Eval *eval, double *values, int count) {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * noise_of(eval, values[i]);
+        values[i] = in_range(values[i]);
+    }
 }
 
 static void disturb_view(Eval *eval, const View *view, int dimension, double *part) {

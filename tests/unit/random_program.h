@@ -5,7 +5,6 @@
 
 #include "passes.h"
 
-#include <float.h>
 #include <stdint.h>
 
 /* PROGRAMS stand in one text. */
@@ -255,19 +254,6 @@ static void random_programs(Arena *arena, int first, Program **programs) {
         char *wrong = verify(arena, programs[i]);
         if (wrong) fail_msg("program %d: %s", first + i, wrong);
     }
-}
-
-/* Equations drawn at random may ask for numbers that no float holds, too large or too small. */
-static bool outgrows_float(const Program *program, Eval *eval) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        if (tensor->type == TYPE_INT) continue;
-        const double *values = eval_real(eval, tensor);
-        for (long j = 0, count = tensor_elements(tensor); j < count; j++)
-            if (fabs(values[j]) > (double)FLT_MAX || (values[j] != 0 && fabs(values[j]) < (double)FLT_MIN))
-                return true;
-    }
-    return false;
 }
 
 static int number_from(const char *name, int otherwise) {

@@ -387,17 +387,17 @@ static bool random_explains(Program *program, const Loaded *loaded, Eval *exact,
                             const Tensor *tensor, double off, double scale) {
     double most = 0;
     if (strcmp(program->name, "random") != 0) return false;
-    if (outgrows_float(program, exact)) return true;
     for (uint64_t i = 1; i <= WAYS; i++) {
         Eval *noisy = eval_new(program);
         fill(program, noisy, loaded);
         eval_noise(noisy, noise, i);
         eval_run(noisy, SEED, true);
-        most = fmax(most, distance(eval_real(exact, tensor), eval_real(noisy, tensor),
-                                   tensor_elements(tensor)) / scale);
+        double moved = distance(eval_real(exact, tensor), eval_real(noisy, tensor),
+                                tensor_elements(tensor)) / scale;
+        if (!(moved <= most)) most = moved;
         eval_free(noisy);
     }
-    return isfinite(off) && (off <= most || most > undecided);
+    return off <= 2 * most || !(most <= undecided); /* a few samples do not find the most */
 }
 
 static void compare(Program *program, Eval *const *evals, const Loaded *loaded, const char *what) {
