@@ -338,6 +338,16 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     return name.text;
 }
 
+/* How many neighbours of a row the store takes: what it reads and writes of them is one access each.
+ * The tile without tensor cores hands over single results. */
+static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
+    enum { WIDTH = 4 };
+    const Nest *nest = epilogue->root;
+    int count = 0;
+    for (; !((Nest *)nest->children.items[0])->member; count++) nest = nest->children.items[0];
+    return tile->text != exact_tile.text && count > rows && nest->size % WIDTH == 0 ? WIDTH : 1;
+}
+
 /* A kernel of its own for a product with an epilogue. */
 static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                               Kernel *epilogue, Text *arguments) {
@@ -346,7 +356,11 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
     /* A loop of one turn is not written: a single row leaves all loops to the column. */
     int rows = contraction->relation->rows->size > 1;
-    Functor functor = emit_functor(emitter, epilogue, rows, 1);
+    int width = store_width(epilogue, tile, rows);
+    Functor functor = emit_functor(emitter, epilogue, rows, width);
+    if (width > 1)
+        functor.text =
+            arena_format(emitter->arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",

@@ -120,16 +120,33 @@ struct MoecRoundedPart {
 };
 
 /* How many neighbours of a row a store takes together; 0: it takes single results. A store that takes several has `lanes` for
- * them, and `together`, which is true when its lines begin at multiples of 16 bytes. */
+ * them, and `together`, which is true when its lines begin at multiples of 16 bytes. ALWAYS: it takes nothing else, and rows
+ * have a multiple of so many. */
 template <class Store> struct MoecLanes {
-    enum { COUNT = 0 };
+    enum { COUNT = 0, ALWAYS = 0 };
 };
+
+/* A function of so many neighbours as a store. */
+template <int LANES, class Function> struct MoecLaneStore {
+    Function function;
+    __device__ __forceinline__ bool together() const { return true; }
+    __device__ __forceinline__ void lanes(long row, long column, const float (&x)[LANES]) const { function(row, column, x); }
+    __device__ __forceinline__ void lanes(long group, long row, long column, const float (&x)[LANES]) const {
+        function(group, row, column, x);
+    }
+};
+template <int LANES, class Function> struct MoecLanes<MoecLaneStore<LANES, Function>> {
+    enum { COUNT = LANES, ALWAYS = 1 };
+};
+template <int LANES, class Function> MOEC_DEVICE MoecLaneStore<LANES, Function> moec_in_lanes(Function function) {
+    return MoecLaneStore<LANES, Function>{function};
+}
 
 /* Hands `rows` rows of a warp's results to `store`, from shared memory, where they lie STRIDE apart: 32 columns of a row at a
  * time, or as many neighbours as the store takes. The first one has place (row, column); there are `columns` columns. */
 template <int COLUMNS, int STRIDE, class Store>
 MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int rows, int columns, Store store) {
-    enum { LANES = MoecLanes<Store>::COUNT };
+    enum { LANES = MoecLanes<Store>::COUNT, ALWAYS = MoecLanes<Store>::ALWAYS };
     const int lane = threadIdx.x % 32;
     if constexpr (LANES > 0) {
         if (store.together()) {
@@ -139,18 +156,18 @@ MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int ro
                 const float *from = room + j * STRIDE + c;
                 float x[LANES];
                 moec_read(x, from);
-                if (c + LANES <= columns)
-                    store.lanes(row + j, column + c, x);
-                else
-                    for (int i = 0; c + i < columns; i++) store(row + j, column + c + i, from[i]);
+                if (c + LANES <= columns) store.lanes(row + j, column + c, x);
+                if constexpr (!ALWAYS)
+                    for (int i = 0; c + LANES > columns && c + i < columns; i++) store(row + j, column + c + i, from[i]);
             }
             return;
         }
     }
-    for (int c = lane; c < COLUMNS && c < columns; c += 32) {
+    if constexpr (!ALWAYS)
+        for (int c = lane; c < COLUMNS && c < columns; c += 32) {
 #pragma unroll 4
-        for (int j = 0; j < rows; j++) store(row + j, column + c, room[j * STRIDE + c]);
-    }
+            for (int j = 0; j < rows; j++) store(row + j, column + c, room[j * STRIDE + c]);
+        }
 }
 
 /* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in pieces of 8 bytes, which would touch
@@ -454,7 +471,7 @@ template <class C> struct MoecPlainStore {
     }
 };
 template <class C> struct MoecLanes<MoecPlainStore<C>> {
-    enum { COUNT = MoecPlainStore<C>::LANES };
+    enum { COUNT = MoecPlainStore<C>::LANES, ALWAYS = 0 };
 };
 
 #endif
