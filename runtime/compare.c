@@ -2,14 +2,17 @@
  * every output, every gradient, every state after the step, and decoding token by token against the
  * whole window (against the step's own meaning where that is another: see moec_reads_best).
  *
- * f32 is held to fixed limits. Where products round to bf16 the device's program is evaluated
- * in double precision with products that round and with what it stores as bf16, the choices held
- * equal: its distance to the exact one is the
- * reference, the most of some equally good ways to round, and a device may be twice as far off.
+ * f32 is held to fixed limits. Where products round to bf16 the program is evaluated in double
+ * precision with products that round, the choices held equal: its distance to the exact one is the
+ * reference, the most of some equally good ways to round, and a device may be twice as far off. Two
+ * programs are rounded so: the model's, and the device's, which stores as bf16 what it only ever
+ * rounds and rounds a little more by that. Results of many numbers (logits, decoding, all gradients
+ * as one) are held to the first. A single gradient can be a difference of large terms, and a single
+ * number is one of chance: those are held to the second.
+ *
  * Outputs are held to 2e-2 besides, unless rounding alone costs that; gradients are not, because
- * rounding alone can cost more where they are differences of large terms. A choice that rounding
- * could turn over would make such a comparison one of chance, so the first seed is taken whose
- * choices are all clear.
+ * rounding alone can cost more. A choice that rounding could turn over would make such a comparison
+ * one of chance, so the first seed is taken whose choices are all clear.
  */
 #include "call.h"
 #include "commands.h"
@@ -23,7 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12, SEEDS = 64, WAYS = 4, NAME_BYTES = 160 };
+enum { DEFAULT_BATCH = 2, DEFAULT_CONTEXT = 12, SEEDS = 64, NAME_BYTES = 160 };
+/* Ways to round the device's program, then as many to round the model's; numbers that are many. */
+enum { EACH = 4, WAYS = 2 * EACH, MANY = 64 };
 
 typedef struct Options {
     const char *operand, *device;
@@ -122,7 +127,8 @@ static void give_inputs(MoecEval *eval, const Call *call) {
              tensor_count(&call->graph->inputs[i]), call->graph->inputs[i].is_int);
 }
 
-/* What the program means; `rounded`: with what a device keeps as bf16 rounded where it is stored. */
+/* What the program means; `rounded`: with what a device keeps as bf16 rounded where it is stored.
+ */
 static MoecEval *define(const Comparison *comparison, MoecGraph graph, const Call *call,
                         bool rounded) {
     MoecProgram *program = moec_compile(comparison->compiler, graph, call->graph->batch,
@@ -153,31 +159,31 @@ static void forget(Comparison *comparison) {
     }
 }
 
-/* The interpreters of a graph: the exact one, then the ways to round. */
-static bool prepare(Comparison *comparison, MoecGraph graph, const Call *call) {
-    forget(comparison);
-    MoecEval *exact = comparison->exact = define(comparison, graph, call, false);
-    bool good = exact != NULL;
-    for (int i = 0; i < WAYS && comparison->rounded && good; i++) {
-        MoecEval *round = comparison->round[i] = define(comparison, graph, call, true);
-        good = round != NULL;
-        if (!good) break;
-        moec_eval_rounded(round, i + 1);
-        moec_eval_follow(round, exact);
-    }
-    return good || (spec_good(comparison->compiler) &&
-                    complain(NULL, "the interpreter does not take this program"));
+/* An interpreter of a graph: number -1 is exact, the others round. */
+static MoecEval *begin(const Comparison *comparison, MoecGraph graph, const Call *call,
+                       int number) {
+    MoecEval *eval = define(comparison, graph, call, number >= 0 && number < EACH);
+    if (!eval || number < 0) return eval;
+    moec_eval_rounded(eval, number % EACH + 1);
+    moec_eval_follow(eval, comparison->exact);
+    return eval;
 }
 
-static bool evaluate(const Comparison *comparison, const Call *call) {
-    const char *problem = NULL;
-    for (int i = -1; i < WAYS && !problem; i++) {
-        MoecEval *eval = i < 0 ? comparison->exact : comparison->round[i];
-        if (!eval) break;
-        give_inputs(eval, call);
-        problem = moec_eval_run(eval, comparison->seed, true);
+/* Interpreters `first` to `last` of a graph run once; those that there are go on. */
+static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call, int first,
+                     int last) {
+    if (!comparison->rounded && last > -1) last = -1;
+    for (int i = first; i <= last; i++) {
+        MoecEval **eval = i < 0 ? &comparison->exact : &comparison->round[i];
+        if (!*eval) *eval = begin(comparison, graph, call, i);
+        if (!*eval)
+            return spec_good(comparison->compiler) &&
+                   complain(NULL, "the interpreter does not take this program");
+        give_inputs(*eval, call);
+        const char *problem = moec_eval_run(*eval, comparison->seed, true);
+        if (problem) return complain(NULL, "%s", problem);
     }
-    return !problem || complain(NULL, "%s", problem);
+    return true;
 }
 
 /* No choice is turned over by rounding, nor comes near to it: a device rounds the same numbers, and
@@ -208,6 +214,7 @@ typedef struct Sample {
 /* Squares of norms: of the definition, of what rounding alone and what the device is off by. */
 typedef struct Squares {
     double exact, round[WAYS], given;
+    bool many; /* so many numbers that no single one decides */
 } Squares;
 
 static double square_of(const double *values, size_t count) {
@@ -221,7 +228,8 @@ static bool measure(const Comparison *comparison, const Sample *sample, Squares 
     double *exact = memory_new(sizeof *exact * (sample->whole + 1)),
            *other = memory_new(sizeof *other * (sample->whole + 1));
     bool there = moec_eval_get(comparison->exact, sample->of, exact, sample->whole);
-    *squares = (Squares){.exact = there ? square_of(exact, sample->count) : 0};
+    *squares = (Squares){.exact = there ? square_of(exact, sample->count) : 0,
+                         .many = sample->count >= MANY};
     for (int way = 0; there && comparison->rounded && way < WAYS; way++) {
         moec_eval_get(comparison->round[way], sample->of, other, sample->whole);
         for (size_t i = 0; i < sample->count; i++) other[i] -= exact[i];
@@ -235,12 +243,18 @@ static bool measure(const Comparison *comparison, const Sample *sample, Squares 
     return there;
 }
 
+static double reference_of(const Squares *squares, int first) {
+    double most = 0;
+    for (int way = first; way < first + EACH; way++) most = fmax(most, squares->round[way]);
+    return sqrt(most);
+}
+
 static void judge_squares(Comparison *comparison, Kind kind, const char *name,
                           const Squares *squares) {
     double scale = fmax(sqrt(squares->exact), comparison->scale),
-           error = sqrt(squares->given) / scale, reference = 0, limit = exact_limits[kind];
-    for (int way = 0; way < WAYS; way++)
-        reference = fmax(reference, sqrt(squares->round[way]) / scale);
+           error = sqrt(squares->given) / scale, limit = exact_limits[kind],
+           reference = reference_of(squares, 0) / scale;
+    if (squares->many) reference = fmin(reference, reference_of(squares, EACH) / scale);
     if (comparison->rounded) {
         limit = fmax(rounded_floor, 2 * reference);
         if (kind != GRADIENTS) limit = fmin(limit, fmax(rounded_limit, reference));
@@ -279,7 +293,8 @@ static void judge_outputs(Comparison *comparison, const Call *call) {
  * then held against a share of the largest. */
 static void judge_gradients(Comparison *comparison) {
     const Model *model = comparison->model;
-    Squares all = {0}, *each = memory_new(sizeof *each * (size_t)(model->parameter_count + 1));
+    Squares all = {.many = true},
+            *each = memory_new(sizeof *each * (size_t)(model->parameter_count + 1));
     comparison->scale = 0;
     for (int i = 0; i < model->parameter_count; i++) {
         const PublicTensor *one = &model->parameters[i];
@@ -287,6 +302,7 @@ static void judge_gradients(Comparison *comparison) {
         const Sample sample = {name, name, one->count, one->count,
                                model->gradients + one->offset / sizeof(float)};
         measure(comparison, &sample, &each[i]);
+        each[i].many = false;
         comparison->scale = fmax(comparison->scale, 1e-3 * sqrt(each[i].exact));
         all.exact += each[i].exact, all.given += each[i].given;
         for (int way = 0; way < WAYS; way++) all.round[way] += each[i].round[way];
@@ -315,9 +331,8 @@ static bool compare_training(Comparison *comparison) {
     Call *call = graph ? call_open(model, graph, NULL) : NULL;
     bool good = call != NULL;
     if (good) set_inputs(comparison, call);
-    good = good && prepare(comparison, MOEC_TRAIN, call) &&
-           evaluate(comparison, call) && run_call(comparison, call) &&
-           model_get_gradients(model) && model_get(model, false);
+    good = good && evaluate(comparison, MOEC_TRAIN, call, -1, WAYS - 1) &&
+           run_call(comparison, call) && model_get_gradients(model) && model_get(model, false);
     if (good) {
         judge_outputs(comparison, call);
         judge_gradients(comparison);
@@ -336,11 +351,12 @@ static void set_step(Call *call, const int32_t *tokens, long place) {
 /* The same steps in the interpreters, where they mean something else than the whole. */
 static bool judge_steps(Comparison *comparison, Call *call, const int32_t *tokens, size_t wide,
                         const float *given) {
-    Squares all = {0}, one;
-    bool good = prepare(comparison, MOEC_DECODE, call);
+    Squares all = {.many = true}, one;
+    bool good = true;
+    forget(comparison);
     for (long i = 0; i < comparison->context && good; i++) {
         set_step(call, tokens, i);
-        good = evaluate(comparison, call);
+        good = evaluate(comparison, MOEC_DECODE, call, -1, WAYS - 1);
         const Sample sample = {"logits", "logits", wide, wide, given + (size_t)i * wide};
         if (!good || !measure(comparison, &sample, &one)) break;
         all.exact += one.exact, all.given += one.given;
@@ -401,13 +417,15 @@ static bool compare_forward(Comparison *comparison) {
         comparison->seed = (uint64_t)(comparison->options->seed + i);
         good = set_weights(comparison);
         set_inputs(comparison, call);
-        good = good && prepare(comparison, MOEC_FORWARD, call) && evaluate(comparison, call);
+        forget(comparison);
+        good = good && evaluate(comparison, MOEC_FORWARD, call, -1, 0);
         clear = good && choices_are_clear(comparison);
     }
     if (good && !clear)
         good = complain("choose another --seed, or fewer tokens",
                         "none of %d seeds makes choices that rounding leaves alone", SEEDS);
-    good = good && run_call(comparison, call);
+    good = good && evaluate(comparison, MOEC_FORWARD, call, 1, WAYS - 1) &&
+           run_call(comparison, call);
     if (good) judge_outputs(comparison, call);
     /* The pass may have moved states. */
     good = good && set_weights(comparison) &&
