@@ -319,7 +319,7 @@ template <class C> struct MoecDenseStore {
     }
 };
 template <class C> struct MoecLanes<MoecDenseStore<C>> {
-    enum { COUNT = MoecDenseStore<C>::LANES };
+    enum { COUNT = MoecDenseStore<C>::LANES, ALWAYS = 0 };
 };
 
 template <class Tile, class Left, class Right, class Result>
