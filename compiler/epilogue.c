@@ -15,6 +15,9 @@
  * makes is wanted in there (and it can wait for the product, or be done before its time): no two
  * turns of the loops may then have to do with each other. What nobody else asks for needs no
  * memory.
+ *
+ * Any statement may go into a product over packed rows, which is ours; into a dense one, which is a
+ * library's, only what endings.c takes, and only where that saves a pass over memory.
  */
 #include "nest.h"
 

@@ -54,7 +54,7 @@ typedef enum Role {
     ROLE_GRADIENT,  /* adjoint of a parameter; lives in the gradients block; `of` is the parameter. Statements only add to it */
     ROLE_CACHE,     /* kept between decode steps */
     ROLE_OUTPUT,    /* handed to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED,   /* a parameter as TYPE_BF16; `of` is the parameter. Made by the runtime when the weights have changed */
+    ROLE_ROUNDED,   /* a parameter as TYPE_BF16; `of` is the parameter. Made whenever the weights have changed */
     ROLE_TEMP
 } Role;
 

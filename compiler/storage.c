@@ -33,8 +33,8 @@
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
  *     dbias[f] += sum[b] da[b,f]              da: bf16
  *
- * A parameter has a copy beside all weights, made by the host whenever the weights have changed and
- * not by the program.
+ * A parameter has a copy beside all weights, made by the host or the optimizer whenever the weights
+ * have changed and not by the program.
  */
 #include "attend.h"
 #include "gradient.h"

@@ -167,7 +167,7 @@ typedef struct MoecTable {
     const MoecProduct *products;
     int product_count;
     /* programs for a device; NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
-     * have changed, before the next run. */
+     * have changed otherwise than by update->launch, before the next run. */
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
