@@ -24,10 +24,10 @@
  *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
  *
  * Three things round more than the products would; none of them is better than the operands were.
- * A product that rounds made it, perhaps with a bias added, and it is kept for the way back: as bf16.
- * Besides what rounds it only sums that are the gradient of a parameter read it: they add up bf16. A
- * bias that is added to a result that is stored as bf16 is bf16 itself, so that the product can add
- * it: see endings.c.
+ * A product that rounds made it, perhaps with a bias added, or an attention that rounds, and it is
+ * kept for the way back: as bf16. Besides what rounds it only sums that are the gradient of a
+ * parameter read it: they add up bf16. A bias that is added to a result that is stored as bf16 is
+ * bf16 itself, so that the product can add it: see endings.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
@@ -56,7 +56,7 @@ typedef struct Use {
     Expr *access;
     bool write, stores; /* stores: sets elements and never looks at them */
     bool takes;         /* reads: rounds it, but takes it as it comes */
-    bool result;        /* stores what a product made that rounds */
+    bool result;        /* stores what a product or an attention made that rounds */
     bool sums;          /* reads: adds all of it to a gradient */
     int operand;        /* reads: number of the operand that the statement rounds, or -1 */
 } Use;
@@ -134,7 +134,7 @@ static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
     for (int i = 0; i < statement->outputs.count; i++) {
         bool stores = rounds && i < (attend ? 1 : 3);
         add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true,
-                               .stores = stores, .operand = -1});
+                               .stores = stores, .result = stores && attend, .operand = -1});
     }
 }
 
@@ -195,7 +195,7 @@ static Expr *added_bias(const Storage *storage, const Statement *statement) {
     return NULL;
 }
 
-/* A stack of results of products that round, of which no choice is made. */
+/* A stack of results of products or attentions that round, of which no choice is made. */
 static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
