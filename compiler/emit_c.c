@@ -47,10 +47,9 @@ void emit_products(Text *text, const List *products) {
 
 /* "train", or "decode_2" when there are two of a kind. */
 static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
-    static const char *const names[] = {"forward", "train", "decode", "update", "measure"};
     int before = 0;
     for (int i = 0; i < place; i++) before += programs[i]->graph == programs[place]->graph;
-    const char *name = names[programs[place]->graph];
+    const char *name = graph_name(programs[place]->graph);
     return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
 }
 

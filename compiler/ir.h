@@ -325,6 +325,7 @@ int attend_document(const AttendOptions *options);
 
 /* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
 char *print_program(Arena *arena, const Program *program);
+const char *graph_name(Graph graph); /* "train" */
 char *print_expr(Arena *arena, const Expr *expr);
 char *print_statement(Arena *arena, const Statement *statement);
 /* verify: NULL when the program is well formed, else what is wrong (a mistake of the pass that ran last). */

@@ -251,10 +251,18 @@ char *print_statement(Arena *arena, const Statement *statement) {
     return text.text;
 }
 
+const char *graph_name(Graph graph) {
+    static const char *const names[] = {[GRAPH_FORWARD] = "forward",
+                                        [GRAPH_TRAIN] = "train",
+                                        [GRAPH_DECODE] = "decode",
+                                        [GRAPH_UPDATE] = "update",
+                                        [GRAPH_MEASURE] = "measure"};
+    return names[graph];
+}
+
 char *print_program(Arena *arena, const Program *program) {
-    static const char *const graphs[] = {"forward", "train", "decode", "update"};
     Text text = {.arena = arena};
-    text_add(&text, "program %s (%s)\n", program->name, graphs[program->graph]);
+    text_add(&text, "program %s (%s)\n", program->name, graph_name(program->graph));
     add_axes(&text, program);
     for (int i = 0; i < program->tensors.count; i++) add_tensor(&text, program->tensors.items[i]);
     text_add(&text, "\n");
