@@ -32,6 +32,7 @@ static struct {
     int (*nvrtcGetProgramLog)(void *, char *);
     int (*nvrtcGetCUBINSize)(void *, size_t *);
     int (*nvrtcGetCUBIN)(void *, char *);
+    int (*nvrtcDestroyProgram)(void **);
 } cuda;
 
 static void *module;
@@ -147,7 +148,7 @@ static int load(void **state) {
     FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2);
     FIND(cuModuleLoadData), FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram);
     FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize), FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize);
-    FIND(nvrtcGetCUBIN);
+    FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
     for (int i = 0; i < COUNT; i++) {
         snprintf(path, sizeof path, "runtime/%s%s", i == COUNT - 1 ? "" : "kernels/", names[i]);
         headers[i] = file_text(path);
@@ -165,6 +166,7 @@ static int load(void **state) {
     assert_int_equal(cuda.nvrtcGetCUBINSize(program, &bytes), 0);
     char *image = malloc(bytes);
     assert_int_equal(cuda.nvrtcGetCUBIN(program, image), 0);
+    cuda.nvrtcDestroyProgram(&program);
     assert_int_equal(cuda.cuModuleLoadData(&module, image), 0);
     free(image);
     free(log);

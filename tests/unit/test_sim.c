@@ -87,6 +87,7 @@ static struct {
     int (*nvrtcGetProgramLog)(void *, char *);
     int (*nvrtcGetCUBINSize)(void *, size_t *);
     int (*nvrtcGetCUBIN)(void *, char *);
+    int (*nvrtcDestroyProgram)(void **);
 } cuda;
 
 enum { THREADS = 64, BYTES = THREADS * sizeof(float), GROUP = 128, GROUP_BYTES = 4096 };
@@ -111,7 +112,7 @@ static int load(void **state) {
         FIND(cuModuleLoadData);
     FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram),
         FIND(nvrtcCompileProgram);
-    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN);
+    FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
     assert_int_equal(cuda.cuInit(0), 0);
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "wrong.cu", 0, NULL, NULL), 0);
     if (cuda.nvrtcCompileProgram(program, 0, NULL)) {
@@ -122,6 +123,7 @@ static int load(void **state) {
     assert_int_equal(cuda.nvrtcGetCUBINSize(program, &bytes), 0);
     char *image = malloc(bytes);
     assert_int_equal(cuda.nvrtcGetCUBIN(program, image), 0);
+    cuda.nvrtcDestroyProgram(&program);
     assert_int_equal(cuda.cuModuleLoadData(&module, image), 0);
     free(image);
     return 0;
