@@ -277,7 +277,7 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
 /* ---- what a kernel stores ---- */
 
 static void put_region(Emitter *emitter, const Expr *target, long count, Text *written) {
-    text_add(written, "%s{%s, %ld, %s}", written->length ? ", " : "",
+    text_add(written, "%s{%s, %ld, %s, 0}", written->length ? ", " : "",
              pointer_text(emitter, target), count,
              target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32");
 }
@@ -415,8 +415,11 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
         emit_line(emitter,
-                  "moec_launch_either(run, %s, %ld, %d, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
-                  kernel, grid, THREADS, written.text, arguments.text);
+                  "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
+                  "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
+                  "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
+                  kernel, grid, THREADS, grid, THREADS, grid, THREADS, written.text,
+                  arguments.text);
     else
         emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
                     arguments.text);

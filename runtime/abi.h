@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 5, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 6, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -90,11 +90,18 @@ typedef struct MoecEpilogue {
 
 typedef struct MoecRun MoecRun;
 
+/* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is launched. */
+enum { MOEC_FORM_FIRST, MOEC_FORM_WGMMA, MOEC_FORM_WIDE, MOEC_FORM_COUNT };
+typedef struct MoecForm {
+    unsigned grid, block, shared_bytes;
+} MoecForm;
+
 /* Elements that a kernel writes. */
 typedef struct MoecWritten {
     void *at;
     long count;
     MoecType type;
+    int rounded; /* made of what was rounded to bf16 on its way, by each form in its own places */
 } MoecWritten;
 
 /* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
@@ -107,9 +114,10 @@ typedef struct MoecHost {
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
                    void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
-    /* like launch, for a kernel that may exist as NAME_wgmma or NAME_wide as well: the host launches the one that it likes
-     * best. It may try all, for which it has to know what they write: up to an entry whose `at` is NULL. NULL: use launch */
-    void (*launch_either)(void *self, int kernel, unsigned grid_x, unsigned block, const MoecWritten *written,
+    /* like launch, for a kernel that may exist in several forms (MOEC_FORM_COUNT entries): the host launches the one that it
+     * likes best. It may try all, for which it has to know what they write: up to an entry whose `at` is NULL. What takes the
+     * same time has the same first form and the same first size_bytes of its first argument. NULL: use launch */
+    void (*launch_either)(void *self, int kernel, const MoecForm *forms, size_t size_bytes, const MoecWritten *written,
                           void **arguments);
 } MoecHost;
 

@@ -26,8 +26,7 @@ enum {
     PART_LIMIT = 8,
     LEAST_KERNELS = 12,
     SUM_BLOCKS = 512,
-    SUM_THREADS = 256,
-    PLAIN_SHARED = 48 << 10
+    SUM_THREADS = 256
 };
 
 /* What decides the arguments of all kernels of a call. */
@@ -89,7 +88,9 @@ static int work_launch(void *data) {
 
 static void launch(CudaEngine *engine, const CudaLaunch *one) {
     LaunchWork work = {engine->device, *one};
-    int error = engine->profile
+    int error = cuda_launch_allow(engine->device, one);
+    if (!error)
+        error = engine->profile
                     ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
                     : work_launch(&work);
     if (error) cuda_good(engine->device, error, one->name);
@@ -100,23 +101,22 @@ static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
     CudaEngine *engine = self;
     const CudaLaunch one = {engine->functions[kernel], engine->base.table->kernels[kernel],
                             grid_x, grid_y, block, shared, arguments};
-    if (engine->device->failed) return;
-    int error = shared > PLAIN_SHARED ? engine->device->library->driver.function_set(
-                                            one.function, CUDA_FUNCTION_SHARED, (int)shared)
-                                      : 0;
-    if (error)
-        cuda_good(engine->device, error, one.name);
-    else
-        launch(engine, &one);
+    if (!engine->device->failed) launch(engine, &one);
 }
 
-static void lend_either(void *self, int kernel, unsigned grid_x, unsigned block,
+static void lend_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
                         const MoecWritten *written, void **arguments) {
     CudaEngine *engine = self;
-    CudaLaunch one = {engine->functions[kernel], engine->base.table->kernels[kernel],
-                      grid_x, 1, block, 0, arguments};
+    const CudaTwin twin = {kernel, forms, size_bytes, written};
+    CudaLaunch one = {engine->functions[kernel],
+                      engine->base.table->kernels[kernel],
+                      forms->grid,
+                      1,
+                      forms->block,
+                      forms->shared_bytes,
+                      arguments};
     if (engine->device->failed) return;
-    if (engine->twins) cuda_twins_take(engine->twins, kernel, written, !engine->capturing, &one);
+    if (engine->twins) cuda_twins_take(engine->twins, &twin, !engine->capturing, &one);
     launch(engine, &one);
 }
 

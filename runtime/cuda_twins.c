@@ -7,17 +7,23 @@
 #include "memory.h"
 #include "module.h"
 #include "seconds.h"
-#include "shapes.h"
 #include "version.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TRIES = 3, MOST_RUNS = 20, BLOCKS = 512, THREADS = 256, ALIGN = 256, LINE = 512 };
+enum {
+    TRIES = 3,
+    MOST_RUNS = 20,
+    BLOCKS = 512,
+    THREADS = 256,
+    ALIGN = 256,
+    LINE = 512,
+    PLAIN_SHARED = 48 << 10
+};
 
 /* What one measurement shall take: longer than the clock and the launches make it uncertain. */
 static const double LEAST_SECONDS = 3e-4;
@@ -26,13 +32,11 @@ static const double LEAST_SECONDS = 3e-4;
  * those that are rounded to bf16 (or computed from what was). */
 static const double LIMIT_F32 = 1e-3, LIMIT_BF16 = 1.0 / 128;
 
-/* The forms of a kernel: the ending of the name, the shared memory of a block. */
-enum { FIRST, FORMS = 3, UNDECIDED = -1 };
+/* The forms of a kernel: the ending of its name, the word for it. */
+enum { FIRST = MOEC_FORM_FIRST, FORMS = MOEC_FORM_COUNT, UNDECIDED = -1 };
 static const struct {
     const char *ending, *name;
-    unsigned shared;
-} forms[FORMS] = {
-    {"", "mma", 0}, {"_wgmma", "wgmma", MOEC_WGMMA_SHARED}, {"_wide", "wide", MOEC_WIDE_SHARED}};
+} forms[FORMS] = {{"", "mma"}, {"_wgmma", "wgmma"}, {"_wide", "wide"}};
 
 typedef struct Decision {
     const char *kernel; /* its name in the table */
@@ -41,15 +45,15 @@ typedef struct Decision {
     double seconds[FORMS]; /* infinite: not there, or wrong */
 } Decision;
 
-typedef struct Twin {
+typedef struct Named {
     CudaFunction *function; /* NULL: not there */
     char *name;
-} Twin;
+} Named;
 
 struct CudaTwins {
     CudaDevice *device;
     const MoecTable *table;
-    Twin (*twins)[FORMS]; /* by kernel number */
+    Named (*named)[FORMS]; /* by kernel number */
     CudaFunction *apart;
     CudaPointer most; /* what `apart` finds */
     Decision *decisions;
@@ -61,6 +65,12 @@ int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
     return device->library->driver.launch(launch->function, launch->grid_x, launch->grid_y, 1,
                                           launch->block, 1, 1, launch->shared, device->stream,
                                           launch->arguments, NULL);
+}
+
+int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
+    if (launch->shared <= PLAIN_SHARED) return 0;
+    return device->library->driver.function_set(launch->function, CUDA_FUNCTION_SHARED,
+                                                (int)launch->shared);
 }
 
 /* ---- what was found before ---- */
@@ -170,9 +180,10 @@ static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaP
     bool told = false;
     for (; written->at; written++) {
         long long count = written->count;
-        int rounded = written->type == MOEC_BF16;
+        int stored = written->type == MOEC_BF16;
+        double limit = stored || written->rounded ? LIMIT_BF16 : LIMIT_F32;
         CudaPointer there = cuda_pointer(written->at), most = twins->most;
-        void *arguments[] = {&block, &there, &count, &rounded, &most};
+        void *arguments[] = {&block, &there, &count, &stored, &most};
         long long blocks = (count + THREADS - 1) / THREADS;
         float found[2] = {0};
         const CudaLaunch launch = {.function = twins->apart,
@@ -185,7 +196,7 @@ static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaP
             driver->stream_wait(device->stream))
             return DISAGREES;
         told |= found[0] > 0;
-        if (!(found[1] <= (rounded ? LIMIT_BF16 : LIMIT_F32) * found[0])) return DISAGREES;
+        if (!(found[1] <= limit * found[0])) return DISAGREES;
         block += (bytes_of(written) + ALIGN - 1) / ALIGN * ALIGN;
     }
     return told ? AGREES : UNTOLD;
@@ -252,9 +263,8 @@ static void try_all(const CudaTwins *twins, const MoecWritten *written,
 
 /* Sizes, strides and grid: what decides how long it takes. Where a kernel adds up two products, the
  * first of them stands for both. */
-static uint64_t shape_of(const CudaLaunch *launch) {
-    const size_t bytes = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int);
-    return XXH3_64bits_withSeed(launch->arguments[0], bytes, launch->grid_x);
+static uint64_t shape_of(const CudaTwin *twin, const CudaLaunch *launch) {
+    return XXH3_64bits_withSeed(launch->arguments[0], twin->size_bytes, launch->grid_x);
 }
 
 static Decision *decision_of(CudaTwins *twins, const char *kernel, uint64_t shape) {
@@ -264,23 +274,33 @@ static Decision *decision_of(CudaTwins *twins, const char *kernel, uint64_t shap
     return add_decision(twins, kernel, shape);
 }
 
-void cuda_twins_take(CudaTwins *twins, int kernel, const MoecWritten *written, bool may_try,
-                     CudaLaunch *launch) {
-    CudaLaunch launches[FORMS];
+/* The launch of another form; without a function when there is none. */
+static CudaLaunch launch_of(const CudaTwins *twins, const CudaTwin *twin, int form,
+                            const CudaLaunch *first) {
+    const Named *named = &twins->named[twin->kernel][form];
+    const MoecForm *given = &twin->forms[form];
+    CudaLaunch launch = *first;
+    launch.function = given->block ? named->function : NULL;
+    launch.name = named->name;
+    launch.grid_x = given->grid;
+    launch.block = given->block;
+    launch.shared = given->shared_bytes;
+    if (launch.function && cuda_launch_allow(twins->device, &launch)) launch.function = NULL;
+    return launch;
+}
+
+void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaLaunch *launch) {
+    CudaLaunch launches[FORMS] = {*launch};
     bool several = false;
-    for (int i = 0; i < FORMS; i++) {
-        const Twin *twin = &twins->twins[kernel][i];
-        launches[i] = *launch;
-        if (i == FIRST) continue;
-        launches[i].function = twin->function;
-        launches[i].name = twin->name;
-        launches[i].shared = forms[i].shared;
-        several |= twin->function != NULL;
+    for (int i = FIRST + 1; i < FORMS; i++) {
+        launches[i] = launch_of(twins, twin, i, launch);
+        several |= launches[i].function != NULL;
     }
     if (!several) return;
-    Decision *decision = decision_of(twins, twins->table->kernels[kernel], shape_of(launch));
+    Decision *decision =
+        decision_of(twins, twins->table->kernels[twin->kernel], shape_of(twin, launch));
     if (decision->best == UNDECIDED && may_try) {
-        try_all(twins, written, launches, decision);
+        try_all(twins, twin->written, launches, decision);
         write_kept(twins);
     }
     if (decision->best > FIRST && launches[decision->best].function)
@@ -299,17 +319,13 @@ static CudaFunction *find_function(const CudaProgram *program, const char *name)
 
 /* How many other forms there are. */
 static int find_twins(CudaTwins *twins, const CudaProgram *program) {
-    const CudaDriver *driver = &program->device->library->driver;
     int count = 0;
     for (int i = 0; i < program->table->kernel_count; i++)
         for (int j = FIRST + 1; j < FORMS; j++) {
-            Twin *twin = &twins->twins[i][j];
-            twin->name = memory_format("%s%s", program->table->kernels[i], forms[j].ending);
-            twin->function = find_function(program, twin->name);
-            if (twin->function &&
-                driver->function_set(twin->function, CUDA_FUNCTION_SHARED, (int)forms[j].shared))
-                twin->function = NULL;
-            count += twin->function != NULL;
+            Named *one = &twins->named[i][j];
+            one->name = memory_format("%s%s", program->table->kernels[i], forms[j].ending);
+            one->function = find_function(program, one->name);
+            count += one->function != NULL;
         }
     return count;
 }
@@ -320,7 +336,7 @@ CudaTwins *cuda_twins_new(const CudaProgram *program) {
     CudaTwins *twins = memory_new(sizeof *twins);
     twins->device = program->device;
     twins->table = program->table;
-    twins->twins = memory_new(sizeof *twins->twins * (size_t)(program->table->kernel_count + 1));
+    twins->named = memory_new(sizeof *twins->named * (size_t)(program->table->kernel_count + 1));
     twins->apart = find_function(program, "moec_apart");
     if (find_twins(twins, program) && twins->apart &&
         !program->device->library->driver.allocate(&twins->most, 2 * sizeof(float))) {
@@ -335,9 +351,9 @@ CudaTwins *cuda_twins_new(const CudaProgram *program) {
 void cuda_twins_free(CudaTwins *twins) {
     if (!twins) return;
     for (int i = 0; i < twins->table->kernel_count; i++)
-        for (int j = 0; j < FORMS; j++) free(twins->twins[i][j].name);
+        for (int j = 0; j < FORMS; j++) free(twins->named[i][j].name);
     if (twins->most) twins->device->library->driver.release(twins->most);
-    free(twins->twins);
+    free(twins->named);
     free(twins->decisions);
     free(twins->path);
     free(twins);

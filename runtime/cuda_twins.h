@@ -1,5 +1,5 @@
 /* cuda_twins: kernels that a program has in several forms, others for the warpgroups of capability
- * 9.0. The first time a kernel is launched with a shape all run on what it is given: another form
+ * 9.0, each with a grid of its own. The first time a kernel is launched with a shape all run on what it is given: another form
  * is taken when its results are those of the first within rounding and it is faster. What was found
  * is kept in the cache, one file for each program and device. */
 #ifndef CUDA_TWINS_H
@@ -33,9 +33,18 @@ int cuda_launch(const CudaDevice *device, const CudaLaunch *launch);
 /* NULL when no kernel has another form here. */
 CudaTwins *cuda_twins_new(const CudaProgram *program);
 void cuda_twins_free(CudaTwins *twins);
-/* Makes *launch of the kernel one of its fastest form. may_try: all may run now, else the first
- * form is taken when nothing is known. */
-void cuda_twins_take(CudaTwins *twins, int kernel, const MoecWritten *written, bool may_try,
-                     CudaLaunch *launch);
+/* What a program says of a kernel that may have several forms: see MoecHost.launch_either. */
+typedef struct CudaTwin {
+    int kernel;
+    const MoecForm *forms;
+    size_t size_bytes;
+    const MoecWritten *written;
+} CudaTwin;
+
+/* Makes *launch, of the first form, one of the fastest form. may_try: all may run now, else the
+ * first form is taken when nothing is known. */
+void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaLaunch *launch);
+/* Lets a kernel have the shared memory that it is launched with. */
+int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch);
 
 #endif

@@ -35,15 +35,19 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
     run->host->launch(run->host->self, kernel, grid, 1, block, shared, (void **)(uintptr_t)arguments);
 }
 
-/* One of two forms of a kernel. */
-#define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32}})
-MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, unsigned grid, unsigned block,
+/* What a MoecGroupedOnDevice says, without what fills it up. */
+enum { MOEC_GROUPED_BYTES = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int) };
+
+/* One of the forms of a kernel. */
+#define MOEC_FORMS(...) ((const MoecForm[MOEC_FORM_COUNT]){__VA_ARGS__})
+#define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32, 0}})
+MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, const MoecForm *forms, size_t size_bytes,
                                       const MoecWritten *written, const void *const *arguments) {
     const MoecHost *host = run->host;
     if (host->launch_either != NULL)
-        host->launch_either(host->self, kernel, grid, block, written, (void **)(uintptr_t)arguments);
+        host->launch_either(host->self, kernel, forms, size_bytes, written, (void **)(uintptr_t)arguments);
     else
-        moec_launch(run, kernel, grid, block, arguments);
+        host->launch(host->self, kernel, forms->grid, 1, forms->block, forms->shared_bytes, (void **)(uintptr_t)arguments);
 }
 
 /* One dense product: the host's, or else our own kernel with a block for each of its tiles. */
