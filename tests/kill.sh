@@ -3,18 +3,14 @@
 # left alone. Not part of `make test`, which does the same four times (checks/training.sh).
 #
 #   tests/kill.sh [N] [SEED]        10 times, a seed of the moments
-set -eu
-cd "$(dirname "$0")/.."
-moec=${BUILD:-build}/moec
+. "$(dirname "$0")/begin.sh"
 times=${1:-10}
 seed=${2:-$(date +%s)}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CACHE_HOME="$work/cache"
+
 cat stdlib/*.moe >"$work/text"
 
 train() { # OUT
-    exec "$moec" train generated/dense.moe --set vocab=256 --set train.evaluate=5 --set train.checkpoint=3 \
+    exec moec train generated/dense.moe --set vocab=256 --set train.evaluate=5 --set train.checkpoint=3 \
         --set train.accumulate=2 --steps 60 --data "$work/text" --out "$work/$1" --resume >"$work/$1.said" 2>&1
 }
 

@@ -3,16 +3,8 @@
 # repository (image rows on what examples/shapes.c draws): the loss must fall, a run that was stopped and resumed must end in
 # the same bytes, and what `moec emit` writes must build, generate or draw what the command does, and train as it trains.
 # Experts that choose their tokens cannot decode: there the message is tested. By hand: it takes an hour. `moec` on the PATH.
-set -eu
-cd "$(dirname "$0")/.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/begin.sh"
 cat compiler/*.c runtime/*.c >"$work/text"
-
-wrong() {
-    echo "$*"
-    exit 1
-}
 
 losses() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
 

@@ -3,15 +3,11 @@
 # error, nothing lost; memory/valgrind.supp names what the OpenMP runtime and oneDNN keep. Not part of `make test`.
 #
 #   tests/valgrind.sh [WORD...]     only steps whose name contains a word
-set -eu
-cd "$(dirname "$0")/.."
-build=${BUILD:-build}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/begin.sh"
 # valgrind knows no AVX-512; the AVX2 products of oneDNN read beyond the end of their own copies; and the command would start
 # itself again to set how long threads wait
 export MOEC_CFLAGS=-march=x86-64-v3 ONEDNN_MAX_CPU_ISA=SSE41 DNNL_MAX_CPU_ISA=SSE41
-export XDG_CACHE_HOME="$work/cache" GOMP_SPINCOUNT=0 OMP_NUM_THREADS=2
+export GOMP_SPINCOUNT=0 OMP_NUM_THREADS=2
 flags="-g -O1 -march=x86-64-v3"
 cat stdlib/*.moe | head -c 4000 >"$work/text"
 head -c 34 "$work/text" >"$work/tokens"
@@ -37,28 +33,28 @@ checked() { # NAME COMMAND...
 }
 
 spec=generated/routed.moe
-checked check "$build/moec" check "$spec" --json
-checked fmt "$build/moec" fmt models/tiny.moe --check
-checked dump "$build/moec" dump "$spec" --after plan --graph train
+checked check moec check "$spec" --json
+checked fmt moec fmt models/tiny.moe --check
+checked dump moec dump "$spec" --after plan --graph train
 for model in dense routed; do
     spec=generated/$model.moe
     set -- --set vocab=256 --set train.context=16 --set train.batch=2
-    checked "init $model" "$build/moec" init "$spec" "$@" --seed 1 --out "$work/w"
-    checked "run $model" "$build/moec" run "$spec" "$@" --weights "$work/w" --tokens "$work/tokens" --context 16 \
+    checked "init $model" moec init "$spec" "$@" --seed 1 --out "$work/w"
+    checked "run $model" moec run "$spec" "$@" --weights "$work/w" --tokens "$work/tokens" --context 16 \
         --want logits,loss,grads --out "$work/o"
-    checked "train $model" "$build/moec" train "$spec" "$@" --steps 3 --data "$work/text" --out "$work/$model"
-    checked "resume $model" "$build/moec" train "$spec" "$@" --steps 5 --data "$work/text" --out "$work/$model" --resume
-    checked "eval $model" "$build/moec" eval "$work/$model" --data "$work/text"
-    checked "generate $model" "$build/moec" generate "$work/$model" --prompt 'use decoder, model' --tokens 4
-    checked "emit $model" "$build/moec" emit "$work/$model" --target c --graph decode --out "$work/$model.decode"
+    checked "train $model" moec train "$spec" "$@" --steps 3 --data "$work/text" --out "$work/$model"
+    checked "resume $model" moec train "$spec" "$@" --steps 5 --data "$work/text" --out "$work/$model" --resume
+    checked "eval $model" moec eval "$work/$model" --data "$work/text"
+    checked "generate $model" moec generate "$work/$model" --prompt 'use decoder, model' --tokens 4
+    checked "emit $model" moec emit "$work/$model" --target c --graph decode --out "$work/$model.decode"
     make -s -C "$work/$model.decode" CFLAGS="$flags"
     checked "emitted decode $model" "$work/$model.decode/generate" --weights "$work/$model.decode/weights.bin" \
         --prompt 'use' --tokens 4 --temperature 0
-    "$build/moec" emit "$work/$model" --target c --graph train --out "$work/$model.train"
+    moec emit "$work/$model" --target c --graph train --out "$work/$model.train"
     make -s -C "$work/$model.train" CFLAGS="$flags"
     (cd "$work/$model.train" && ./train --help 2>&1 | head -3) >"$work/usage" || true
     checked "emitted train $model" "$work/$model.train/train" --weights "$work/$model.train/weights.bin" \
         --data "$work/text" --steps 2 --out "$work/trained.bin"
 done
-${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$build/libmoec.a" -lm -ljansson -o "$work/library"
+${CC:-cc} -g -O1 -Icompiler tests/memory/library.c "$BUILD/libmoec.a" -lm -ljansson -o "$work/library"
 checked "library" "$work/library" generated/routed.moe generated/dense.moe

@@ -1,10 +1,7 @@
 #!/bin/sh
 # What may be computed in the store of an attention, and what may not: layers of which the simulated device must make the
 # same numbers as the definition, forward, backward and in a step, in f32 and with rounded operands.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../begin.sh"
 # model EQUATIONS HEADS WIDTH
 model() {
     cat <<MODEL

@@ -1,8 +1,6 @@
 #!/bin/sh
 # What moec emit --target cuda writes builds with nvcc, for every graph; without nvcc only the C part is compiled.
-set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../begin.sh"
 for graph in decode train draw; do
     model=models/tiny.moe:tiny_moe
     [ "$graph" != draw ] || model=models/dit.moe:dit_small_e8a3s1

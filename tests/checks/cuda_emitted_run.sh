@@ -1,13 +1,9 @@
 #!/bin/sh
 # Folders that moec emit --target cuda writes, on the simulated driver (tests/stand_in/cuda_runtime.cpp stands in for CUDA's
 # runtime): they generate and train as the folders for the CPU do, from the same weights.
-set -eu
-cd "$(dirname "$0")/../.."
+. "$(dirname "$0")/../begin.sh"
 root=$PWD
-case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CACHE_HOME="$work/cache" MOEC_CFLAGS=-O0 MOEC_SIM=unchecked OMP_NUM_THREADS=1
+on_simulator
 head -c 900 README.md >"$work/text"
 
 # emitted NAME SET...: that folder for the CPU and for a device, both built.

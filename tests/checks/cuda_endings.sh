@@ -2,18 +2,9 @@
 # What a dense product of the device cuda does before it stores, and what is left to a kernel: layers of which the emitted
 # product has those endings and the simulated device makes the same numbers as the definition, by its own products and by a
 # stand-in of cuBLASLt, which does them as well.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-XDG_CACHE_HOME=$work/cache
-MOEC_CFLAGS=-O0
-export XDG_CACHE_HOME MOEC_CFLAGS
-case $BUILD in /*) sim=$BUILD/libmoec_sim.so ;; *) sim=$PWD/$BUILD/libmoec_sim.so ;; esac
-mkdir "$work/cuda"
-"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -shared -fPIC -o "$work/cuda/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl -lm
-ln -s "$sim" "$work/cuda/libcuda.so.1"
-ln -s "$sim" "$work/cuda/libnvrtc.so.13"
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
+with_cublaslt "$work/cuda"
 
 # model EQUATIONS [WIDTH]
 model() {
@@ -47,7 +38,7 @@ same() {
     [ "$found" = "$1 " ] || { echo "endings $found instead of $1: $3"; exit 1; }
     [ "$2" ] || return 0
     for precision in f32 bf16; do
-        for library in "$sim" "$work/cuda"; do
+        for library in "$simulator" "$work/cuda"; do
             rm -f "$work/log"
             MOEC_CUDA=$library STAND_IN_LOG=$work/log moec compare "$work/$number.moe" --device cuda \
                 --set train.precision=$precision >"$work/out" 2>&1 || { echo "$precision, $library: $3"; cat "$work/out"; exit 1; }

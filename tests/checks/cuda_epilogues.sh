@@ -1,10 +1,7 @@
 #!/bin/sh
 # What may be computed in the store of a product over packed rows, and what may not: layers of which the simulated device
 # must make the same numbers as the definition, forward and backward, in f32 and with rounded operands.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../begin.sh"
 model() {
     cat <<MODEL
 use decoder

@@ -8,20 +8,10 @@
 #
 # Kernels run without the simulator's checks of every access, which unit/test_emit_cuda.c has. JOBS: so many at a time.
 # With MOEC_CUDA set to something else than the simulator, say to "", this is a test of that device.
-set -u
-cd "$(dirname "$0")/../.." || exit 2
-BUILD=${BUILD:-build}
-case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
-PATH=$BUILD:$PATH
-JOBS=${JOBS:-$(nproc)} # before OMP_NUM_THREADS, which it would heed
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-XDG_CACHE_HOME=$work
-MOEC_CFLAGS=-O0
-MOEC_SIM=unchecked
-MOEC_CUDA=${MOEC_CUDA-$BUILD/libmoec_sim.so}
-OMP_NUM_THREADS=1
-export PATH XDG_CACHE_HOME MOEC_CFLAGS MOEC_SIM MOEC_CUDA OMP_NUM_THREADS
+. "$(dirname "$0")/../begin.sh"
+set +e
+JOBS=${JOBS:-$(nproc)} # before OMP_NUM_THREADS, which nproc would heed
+on_simulator
 
 case ${1:-} in
 all) tests/small_models.sh ;;

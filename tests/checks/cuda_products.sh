@@ -1,29 +1,15 @@
 #!/bin/sh
 # Dense products of the device cuda by cuBLASLt, on a stand-in of it beside the simulated driver: the CPU's losses, the
 # faster of two algorithms, timed once and kept. The numbers that stand for CUDA's are CUDA's, where its headers are.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-XDG_CACHE_HOME=$work/cache
-MOEC_CFLAGS=-O0
-export XDG_CACHE_HOME MOEC_CFLAGS
-
-wrong() {
-    echo "$*"
-    exit 1
-}
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
 
 for include in /usr/local/cuda/include /opt/cuda/include; do
     [ ! -e $include/cublasLt.h ] ||
         "${CC:-cc}" -std=c11 -Wall -Wextra -Werror -fsyntax-only -isystem $include -idirafter runtime tests/stand_in/numbers.c
 done
 
-mkdir "$work/cuda"
-"${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/cuda/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl -lm
-case $BUILD in /*) sim=$BUILD/libmoec_sim.so ;; *) sim=$PWD/$BUILD/libmoec_sim.so ;; esac
-ln -s "$sim" "$work/cuda/libcuda.so.1"
-ln -s "$sim" "$work/cuda/libnvrtc.so.13"
+with_cublaslt "$work/cuda"
 head -c 900 README.md >"$work/text"
 
 # train NAME DEVICE DRIVER [OPTION...]
@@ -66,6 +52,6 @@ train mended cuda "$work/cuda"
 grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged choice was taken"
 
 # Rounded to bf16: as with the program's own products.
-train own cuda "$sim" --set train.precision=bf16
+train own cuda "$simulator" --set train.precision=bf16
 train rounded cuda "$work/cuda" --set train.precision=bf16
 same own rounded 1e-3

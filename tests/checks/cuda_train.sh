@@ -1,20 +1,10 @@
 #!/bin/sh
 # The whole path of the device cuda, on the simulated driver: train, checkpoint, go on, evaluate, generate; the CPU gives the same.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-XDG_CACHE_HOME=$work/cache
-MOEC_CFLAGS=-O0
-export XDG_CACHE_HOME MOEC_CFLAGS
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
 
 head -c 900 README.md >"$work/text"
 head -c 300 LICENSE >"$work/other"
-
-wrong() {
-    echo "$*"
-    exit 1
-}
 
 # With no driver the command says what is missing and exits with 1.
 code=0
@@ -25,11 +15,7 @@ code=0
 moec eval "$work" --device tpu --data README.md 2>/dev/null || code=$?
 [ "$code" = 1 ] || wrong "a device that does not exist gives exit code $code"
 
-case $BUILD in
-/*) MOEC_CUDA=$BUILD/libmoec_sim.so ;;
-*) MOEC_CUDA=$PWD/$BUILD/libmoec_sim.so ;;
-esac
-export MOEC_CUDA
+export MOEC_CUDA="$simulator"
 
 # train NAME DEVICE STEPS [OPTION...]
 train() {

@@ -1,20 +1,9 @@
 #!/bin/sh
 # Kernels in several forms on a simulated device of capability 9.0: all are tried at their first launch and agree; the one
 # that was found best is launched from then on; one that computes something else is told and never launched.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-case $BUILD in /*) MOEC_CUDA=$BUILD/libmoec_sim.so ;; *) MOEC_CUDA=$PWD/$BUILD/libmoec_sim.so ;; esac
-XDG_CACHE_HOME=$work/cache
-MOEC_CFLAGS=-O0
-export MOEC_CUDA XDG_CACHE_HOME MOEC_CFLAGS
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CUDA="$simulator" MOEC_CFLAGS=-O0
 head -c 600 README.md >"$work/text"
-
-wrong() {
-    echo "$*"
-    exit 1
-}
 
 # train NAME WORDS: three steps, the third of them from a captured graph
 train() {

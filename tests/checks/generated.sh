@@ -1,9 +1,7 @@
 #!/bin/sh
 # What the compiler writes for two small specs is what stands in generated/. With -u it is written there. Lines of the
 # standard library may move without a new copy.
-set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../begin.sh"
 status=0
 without_lines() {
     sed 's/\(std\/[a-z_]*\.moe\):[0-9]*/\1/g' "$1"

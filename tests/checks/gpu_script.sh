@@ -1,11 +1,7 @@
 #!/bin/sh
 # tests/gpu.sh runs to its end on the simulated driver, with tiny sizes: every part gives a row, and the report holds them.
-set -eu
-cd "$(dirname "$0")/../.."
+. "$(dirname "$0")/../begin.sh"
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_SIM=unchecked MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even SECONDS_IN_ALL=850 \
     tests/gpu.sh "$work" >"$work/out" 2>&1 || { cat "$work/out" && exit 1; }
 

@@ -1,9 +1,7 @@
 #!/bin/sh
 # Finer experts of the same active size keep no more for the way back: what lives from the forward to the backward pass of
 # the routed layers does not grow with their number, and all memory grows by what one layer needs at a time.
-set -eu
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../begin.sh"
 cat >"$work/fine.moe" <<'MODEL'
 use decoder
 

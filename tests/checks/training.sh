@@ -1,10 +1,9 @@
 #!/bin/sh
 # A run that is killed and goes on ends with the same bytes as one that was left alone; whatever goes wrong, a checkpoint that
 # was there stays whole and the message says what to do.
-set -u
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CACHE_HOME="$work/cache"
+. "$(dirname "$0")/../begin.sh"
+set +e
+
 cat > "$work/small.moe" <<'SPEC'
 use decoder
 model small = decoder {

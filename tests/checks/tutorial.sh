@@ -1,10 +1,7 @@
 #!/bin/sh
 # The costs that examples/tutorial.md gives are those that `moec check` prints; images are drawn, learned from and made.
-set -eu
-cd "$(dirname "$0")/../.."
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-export XDG_CACHE_HOME="$work/cache" OMP_NUM_THREADS=1
+. "$(dirname "$0")/../begin.sh"
+export OMP_NUM_THREADS=1
 for model in start gated moved fewer narrow maps; do
     row=$(moec check "examples/tutorial.moe:$model" | awk '
         $1 == "parameters" { total = $2; active = $4 }

@@ -1,0 +1,31 @@
+# What a script of tests/ or tests/checks/ begins with. After it: the repository's root, the programs of BUILD on the path,
+# a folder `work` that goes when the script ends and holds its cache of compiled programs, `wrong WORD...` to fail.
+set -eu
+cd "$(dirname "$0")"
+until [ -e tests/begin.sh ]; do cd ..; done
+case ${BUILD:=build} in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
+PATH=$BUILD:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+XDG_CACHE_HOME=$work/cache
+simulator=$BUILD/libmoec_sim.so
+export BUILD PATH XDG_CACHE_HOME
+
+wrong() {
+    echo "$*"
+    exit 1
+}
+
+# on_simulator: the device cuda is the simulated one, without its checks of every access, which unit/test_emit_cuda.c has;
+# with MOEC_CUDA set, say to "", it is that driver's.
+on_simulator() {
+    export MOEC_DEVICE=cuda MOEC_CUDA="${MOEC_CUDA-$simulator}" MOEC_SIM=unchecked MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
+}
+
+# with_cublaslt FOLDER: for MOEC_CUDA, the simulated driver and a stand-in of cuBLASLt.
+with_cublaslt() {
+    mkdir "$1"
+    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -shared -fPIC -o "$1/libcublasLt.so.13" tests/stand_in/cublaslt.c -ldl -lm
+    ln -s "$simulator" "$1/libcuda.so.1"
+    ln -s "$simulator" "$1/libnvrtc.so.13"
+}
