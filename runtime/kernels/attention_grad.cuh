@@ -92,11 +92,7 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradQuery<A, Shape> Grad;
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
-    constexpr long blocks = (A::queries + Shape::rows - 1) / Shape::rows;
-    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
-        const long b = task / A::heads / blocks;
-        const int h = task % A::heads;
-        const int from = (blocks - 1 - task / A::heads % blocks) * Shape::rows;
+    moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * Grad::M;
         Grad grad;
         float one[Grad::M][2];
@@ -105,7 +101,7 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
         grad.run(shared, in, output_grad, b, h, from);
         moec_store_rows<Grad::E, Grad::M>(MoecPlainRows<DQ>{dq, A::heads * Grad::E}, grad.out, one, b * A::queries, row,
                                           A::queries, h * Grad::E);
-    }
+    });
 }
 
 /* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it; queries in parts. */

@@ -43,15 +43,20 @@ MOEC_DEVICE void moec_round_pair(uint16_t *to, const MoecBf16 *from, bool first,
     to[1] = second ? from[1].bits : 0;
 }
 
+/* Where number `column` of a row of W numbers stands in shared memory: eight from a multiple of eight on are neighbours. */
+template <int W> struct MoecPaddedRows {
+    static __device__ __forceinline__ int place(int row, int column) { return row * moec_stride(W) + column; }
+};
+
 /* Rows of W numbers, STEP apart, into shared memory by THREADS threads: COUNT of them, of which `there` are; what is not
  * there is zeros. */
-template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
-    enum { P = moec_padded(W), S = moec_stride(W) };
+template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct MoecFetch {
+    enum { P = moec_padded(W) };
 
     static __device__ __forceinline__ void pairs(uint16_t *to, const T *from, int there) {
         for (int i = threadIdx.x % THREADS; i < COUNT * (P / 2); i += THREADS) {
             const int row = i / (P / 2), column = i % (P / 2) * 2;
-            moec_round_pair(to + row * S + column, from + row * STEP + column, row < there && column < W,
+            moec_round_pair(to + Rows::place(row, column), from + row * STEP + column, row < there && column < W,
                             row < there && column + 1 < W);
         }
     }
@@ -63,8 +68,8 @@ template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
             const int row = i / (P / 4), column = i % (P / 4) * 4;
             float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (row < there && column < W) x = *(const float4 *)(from + row * STEP + column);
-            moec_put_pair(to + row * S + column, x.x, x.y);
-            moec_put_pair(to + row * S + column + 2, x.z, x.w);
+            moec_put_pair(to + Rows::place(row, column), x.x, x.y);
+            moec_put_pair(to + Rows::place(row, column) + 2, x.z, x.w);
         }
     }
 
@@ -80,7 +85,7 @@ template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
             const int row = first + pass * ROWS;
             const bool is = row < there && own < W;
             if (COUNT % ROWS == 0 || row < COUNT)
-                moec_copy_async(to + row * S + own, is ? from + row * STEP + own : from, is ? 16 : 0);
+                moec_copy_async(to + Rows::place(row, own), is ? from + row * STEP + own : from, is ? 16 : 0);
         }
     }
 
@@ -99,9 +104,9 @@ template <int W, int STEP, int COUNT, int THREADS, class T> struct MoecFetch {
 };
 
 /* COUNT rows of a head from `first` on; the head has `rows`. */
-template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS, class T>
+template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS, class Rows = MoecPaddedRows<W>, class T>
 MOEC_DEVICE void moec_fetch(uint16_t *to, const T *head, int first, int rows) {
-    MoecFetch<W, HEADS * W, COUNT, THREADS, T>::run(to, head + (long)first * (HEADS * W), rows - first);
+    MoecFetch<W, HEADS * W, COUNT, THREADS, Rows, T>::run(to, head + (long)first * (HEADS * W), rows - first);
 }
 
 /* ---- products of a warp ---- */
@@ -240,22 +245,60 @@ template <class Q, class K, class V> struct MoecAttended {
     const float *sink, *documents;
 };
 
-/* Parts one after the other from the one at `at` on: fetch(turn, at) begins to bring one into the first or second place for
- * them, next(at) says where the one behind it is, work(turn, at) has it. What was on its way before comes with the first. */
-template <class Next, class Fetch, class Work>
-MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch, const Work &work) {
-    fetch(0, at);
+/* Parts one after the other from the one at `at` on: work(turn, at) has the one at `at`. ready(): what this thread has asked
+ * for is there. bring(turn, at, behind) asks for what comes next: all have the part at `at` in place `turn`, and are done
+ * with the one before; the part `behind` follows. Where there is none of them it is -1. */
+template <class Next, class Ready, class Bring, class Work>
+MOEC_DEVICE void moec_each_turn(int at, int end, const Next &next, const Ready &ready, const Bring &bring, const Work &work) {
+    bring(1, -1, at < end ? at : -1);
     moec_copy_commit();
     for (int turn = 0; at < end; turn ^= 1) {
         const int behind = next(at);
-        moec_copy_wait<0>();
-        moec_barrier(); /* this part is there, and all are done with the one before */
-        if (behind < end) fetch(turn ^ 1, behind);
+        ready();
+        moec_barrier();
+        bring(turn, at, behind < end ? behind : -1);
         moec_copy_commit();
         work(turn, at);
         at = behind;
     }
 }
+
+/* The same where fetch(turn, at) begins to bring a part into the first or second place for them. */
+template <class Next, class Fetch, class Work>
+MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch, const Work &work) {
+    moec_each_turn(
+        at, end, next, [] { moec_copy_wait<0>(); },
+        [&](int turn, int, int behind) {
+            if (behind >= 0) fetch(turn ^ 1, behind);
+        },
+        work);
+}
+
+/* The keys and values that a block of Shape::rows queries of head h sees, in parts: see moec_each_turn. */
+template <class A, class Shape, class In> struct MoecSeenKeys {
+    enum { COUNT = Shape::part };
+    const In &in;
+    long b;
+    int h, from;
+
+    __device__ __forceinline__ const auto *keys() const {
+        return moec_head<A::width>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
+    }
+    __device__ __forceinline__ const auto *values() const {
+        return moec_head<A::value_width>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
+    }
+
+    template <class Ready, class Bring, class Work>
+    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring, const Work &work) const {
+        const float *documents = in.documents + b * A::keys;
+        const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
+        const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
+        const auto from_on = [&](int at) { return moec_next_part<A>(span, documents, at, end, COUNT); };
+        moec_each_turn(
+            from_on(moec_visible<A>(from).first / COUNT * COUNT), end, [&](int at) { return from_on(at + COUNT); }, ready,
+            bring, work);
+    }
+};
 
 /* Where the values of a part of keys begin behind the keys, and what it takes. */
 template <class A, class Shape> struct MoecKeyPart {
@@ -269,17 +312,16 @@ MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, 
     typedef MoecKeyPart<A, Shape> Part;
     enum { E = A::width, C = A::value_width, COUNT = Shape::part };
     const int row = from + threadIdx.x / 32 * 16 * Shape::tiles;
-    const auto *k = moec_head<E>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
-    const auto *v = moec_head<C>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
-    const float *documents = in.documents + b * A::keys;
-    const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
-    const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
-    const auto from_on = [&](int at) { return moec_next_part<A>(span, documents, at, end, COUNT); };
-    moec_each_part(
-        from_on(moec_visible<A>(from).first / COUNT * COUNT), end, [&](int at) { return from_on(at + COUNT); },
-        [&](int turn, int at) {
-            moec_fetch<E, A::key_heads, COUNT>(shared + turn * Part::SIZE, k, at, A::keys);
-            moec_fetch<C, A::value_heads, COUNT>(shared + turn * Part::SIZE + Part::VALUE, v, at, A::keys);
+    const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
+    const auto *k = seen.keys();
+    const auto *v = seen.values();
+    seen.each_turn(
+        [] { moec_copy_wait<0>(); },
+        [&](int turn, int, int behind) {
+            uint16_t *to = shared + (turn ^ 1) * Part::SIZE;
+            if (behind < 0) return;
+            moec_fetch<E, A::key_heads, COUNT>(to, k, behind, A::keys);
+            moec_fetch<C, A::value_heads, COUNT>(to + Part::VALUE, v, behind, A::keys);
         },
         [&](int turn, int at) {
             if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT)) work(shared + turn * Part::SIZE, at);
@@ -291,37 +333,51 @@ MOEC_TEMPLATE float moec_score_by_2(float product) {
     return A::cap == 0.0f ? product * (A::scale * MOEC_LOG2E) : moec_score<A>(product) * MOEC_LOG2E;
 }
 
+/* Scores in powers of 2: products times scale or bent by the cap, nothing where the mask hides. The first of them is that of
+ * the place `row` and the key `at`. */
+template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
+    const bool partial = moec_hides_some<A>(row, 16 * M, at, 8 * N);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
+    if (!partial) return;
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                if (!moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
+                    s[m][n][i] = -INFINITY;
+}
+
 /* ---- forward ---- */
 
-template <class A, class Shape> struct MoecForward {
-    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
-    enum { KEY = Shape::rows * moec_stride(E) };
-    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
-    float out[M][moec_padded(C) / 8][4], most[M][2], sum[M][2];
+/* What the rows of a warp have added up: their largest score, their weights less that, and values by weights. */
+template <int C, int M> struct MoecSoftened {
+    enum { COLUMNS = moec_padded(C) / 8 };
+    float out[M][COLUMNS][4], most[M][2], sum[M][2];
 
-    /* Scores, in powers of 2: products times scale or bent by the cap, nothing where the mask hides. */
-    __device__ __forceinline__ void score(float s[M][N][4], const float *documents, int row, int at) const {
-        const bool partial = moec_hides_some<A>(row, 16 * M, at, Shape::part);
+    /* sink: of the head, or NULL. */
+    __device__ __forceinline__ void begin(const float *sink) {
+        const float start = sink != NULL ? *sink * MOEC_LOG2E : -INFINITY;
+        const float share = sink != NULL && threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
 #pragma unroll
-        for (int m = 0; m < M; m++)
+        for (int m = 0; m < M; m++) {
+            most[m][0] = most[m][1] = start;
+            sum[m][0] = sum[m][1] = share;
 #pragma unroll
-            for (int n = 0; n < N; n++)
+            for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
-        if (!partial) return;
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    if (!moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
-                        s[m][n][i] = -INFINITY;
+                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
+        }
     }
 
-    /* Scores become weights; what was summed up before fades where a larger score has come. */
-    __device__ __forceinline__ void soften(float s[M][N][4]) {
-        float factor[M][2];
+    /* Scores become weights; true where a larger score has come, so that what was summed up before fades by the factors. */
+    template <int N> __device__ __forceinline__ bool soften(float s[M][N][4], float factor[M][2]) {
         bool fades = false;
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -344,48 +400,21 @@ template <class A, class Shape> struct MoecForward {
                 sum[m][r] = sum[m][r] * factor[m][r] + total; /* of this thread's columns */
                 most[m][r] = largest;
             }
-        if (!__any_sync(0xffffffffu, fades)) return;
+        return __any_sync(0xffffffffu, fades);
+    }
+
+    __device__ __forceinline__ void fade(const float factor[M][2]) {
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int n = 0; n < moec_padded(C) / 8; n++)
+            for (int n = 0; n < COLUMNS; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) out[m][n][i] *= factor[m][i / 2];
     }
 
-    template <class In> __device__ __forceinline__ void begin(const In &in, long h) {
-        const float start = in.sink != NULL ? in.sink[h] * MOEC_LOG2E : -INFINITY;
-        const float share = in.sink != NULL && threadIdx.x % 4 == 0 ? 1.0f : 0.0f;
-#pragma unroll
-        for (int m = 0; m < M; m++) {
-            most[m][0] = most[m][1] = start;
-            sum[m][0] = sum[m][1] = share;
-#pragma unroll
-            for (int n = 0; n < moec_padded(C) / 8; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
-        }
-    }
-
-    /* One block of queries of head h against all keys that they see. */
-    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
-        const int row = from + threadIdx.x / 32 * 16 * M;
-        const float *documents = in.documents + b * A::keys;
-        moec_barrier(); /* the block before is done with shared memory */
-        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
-        begin(in, h);
-        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
-            float s[M][N][4];
-            moec_multiply<E, M, N>(s, shared, key);
-            score(s, documents, row, at);
-            soften(s);
-            moec_multiply_add<C, M, N>(out, s, key + MoecKeyPart<A, Shape>::VALUE);
-        });
-    }
-
-    template <class Store>
-    __device__ __forceinline__ void finish(const Store &store, float *lse, long b, int h, int from) {
-        const int row = from + threadIdx.x / 32 * 16 * M;
+    /* The results of head h of the places from `row` on, and their normalisers. */
+    template <class A, class Store>
+    __device__ __forceinline__ void finish(const Store &store, float *lse, long b, int h, int row) {
         float factor[M][2];
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -401,20 +430,45 @@ template <class A, class Shape> struct MoecForward {
     }
 };
 
+/* The blocks of `rows` queries of all heads: work(b, h, from). Those with most keys come first. */
+template <class A, class Work> MOEC_DEVICE void moec_each_block(int rows, const Work &work) {
+    const long blocks = (A::queries + rows - 1) / rows;
+    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks())
+        work(task / A::heads / blocks, (int)(task % A::heads), (int)(blocks - 1 - task / A::heads % blocks) * rows);
+}
+
+template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width, Shape::tiles> {
+    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
+    enum { KEY = Shape::rows * moec_stride(E) };
+    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
+
+    /* One block of queries of head h against all keys that they see. */
+    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+        const int row = from + threadIdx.x / 32 * 16 * M;
+        const float *documents = in.documents + b * A::keys;
+        moec_barrier(); /* the block before is done with shared memory */
+        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
+        this->begin(in.sink != NULL ? in.sink + h : NULL);
+        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
+            float s[M][N][4], factor[M][2];
+            moec_multiply<E, M, N>(s, shared, key);
+            moec_score_all<A, M, N>(s, documents, row, at);
+            if (this->soften(s, factor)) this->fade(factor);
+            moec_multiply_add<C, M, N>(this->out, s, key + MoecKeyPart<A, Shape>::VALUE);
+        });
+    }
+};
+
 template <class A, class Shape, class Q, class K, class V, class Store>
 MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
                                      const Store &store, float *lse) {
     MOEC_SHARED(uint16_t, shared);
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
-    constexpr long blocks = (A::queries + Shape::rows - 1) / Shape::rows;
-    for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
-        const long b = task / A::heads / blocks;
-        const int h = task % A::heads;
-        const int from = (blocks - 1 - task / A::heads % blocks) * Shape::rows; /* those with most keys first */
+    moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
         MoecForward<A, Shape> forward;
         forward.run(shared, in, b, h, from);
-        forward.finish(store, lse, b, h, from);
-    }
+        forward.template finish<A>(store, lse, b, h, from + threadIdx.x / 32 * 16 * Shape::tiles);
+    });
 }
 
 #endif

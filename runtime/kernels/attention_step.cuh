@@ -14,7 +14,7 @@ enum { MOEC_STEP_KEYS = 16 };
 
 static __host__ __device__ constexpr int moec_common(int a, int b) { return b == 0 ? a : moec_common(b, a % b); }
 
-template <class A, class Shape> struct MoecStep {
+template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, Shape::tiles> {
     enum { M = Shape::tiles, RING = Shape::part, ROWS = 16 * M, E = A::width, C = A::value_width, N = MOEC_STEP_KEYS / 8 };
     enum { GROUPS = moec_common(A::heads, moec_common(A::key_heads, A::value_heads)), HEADS = A::heads / GROUPS };
     enum { KEYS = A::key_heads / GROUPS, VALUES = A::value_heads / GROUPS, UNITS = KEYS + VALUES };
@@ -23,7 +23,8 @@ template <class A, class Shape> struct MoecStep {
     enum { QUERY = ROWS * moec_stride(E) };
     static_assert(2 * (QUERY + MOEC_ATTEND_WARPS * RING * SLOT) <= Shape::bytes, "shared memory");
     static_assert(4 * MOEC_ATTEND_WARPS * ROWS * (C + 2) <= Shape::bytes, "shared memory");
-    float out[M][moec_padded(C) / 8][4], most[M][2], sum[M][2];
+    using Softened = MoecSoftened<A::value_width, Shape::tiles>;
+    using Softened::out, Softened::most, Softened::sum;
 
     /* Number of a row among the places and heads of the group: place = number / HEADS. */
     static __device__ __forceinline__ int number(int tile, int m, int r) { return tile * ROWS + moec_result_row(m, 2 * r); }
@@ -76,43 +77,24 @@ template <class A, class Shape> struct MoecStep {
     }
 
     /* Scores become weights, of keys before `end`; the first query stands at place `position`. */
-    __device__ __forceinline__ void soften(float s[M][N][4], unsigned weight[M][4], const float *documents, int tile, int position,
-                                           int at, int end) {
+    __device__ __forceinline__ void weigh(float s[M][N][4], unsigned weight[M][4], const float *documents, int tile, int position,
+                                          int at, int end) {
+        float factor[M][2];
 #pragma unroll
-        for (int m = 0; m < M; m++) {
+        for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int place = position + number(tile, m, r) / HEADS;
-                float largest = most[m][r], total = 0.0f;
+            for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int n = 0; n < N; n++)
-#pragma unroll
-                    for (int i = 2 * r; i < 2 * r + 2; i++) {
-                        const int key = at + moec_result_column(n, i);
-                        const bool seen = key < end && moec_sees<A>(documents, place, key);
-                        s[m][n][i] = seen ? moec_score_by_2<A>(s[m][n][i]) : -INFINITY;
-                        largest = fmaxf(largest, s[m][n][i]);
-                    }
-                largest = moec_row_max(largest);
-                const float less = largest == -INFINITY ? 0.0f : largest, factor = moec_exp2(most[m][r] - less);
-#pragma unroll
-                for (int n = 0; n < N; n++)
-#pragma unroll
-                    for (int i = 2 * r; i < 2 * r + 2; i++) {
-                        s[m][n][i] = moec_exp2(s[m][n][i] - less);
-                        total += s[m][n][i];
-                    }
-                sum[m][r] = sum[m][r] * factor + total;
-                most[m][r] = largest;
-#pragma unroll
-                for (int n = 0; n < moec_padded(C) / 8; n++) {
-                    out[m][n][2 * r] *= factor;
-                    out[m][n][2 * r + 1] *= factor;
+                for (int i = 0; i < 4; i++) {
+                    const int key = at + moec_result_column(n, i), place = position + number(tile, m, i / 2) / HEADS;
+                    const bool seen = key < end && moec_sees<A>(documents, place, key);
+                    s[m][n][i] = seen ? moec_score_by_2<A>(s[m][n][i]) : -INFINITY;
                 }
-            }
+        if (this->soften(s, factor)) this->fade(factor);
+#pragma unroll
+        for (int m = 0; m < M; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++) weight[m][i] = moec_bf16_pair(s[m][i / 2][i % 2 * 2], s[m][i / 2][i % 2 * 2 + 1]);
-        }
     }
 
     /* The keys first .. end-1 of one group of heads. */
@@ -147,7 +129,7 @@ template <class A, class Shape> struct MoecStep {
             float s[M][N][4] = {};
             unsigned weight[M][4];
             for (int head = 0; head < KEYS; head++) score_head(s, shared, next(unit++), tile, head);
-            soften(s, weight, documents, tile, position, at, end);
+            weigh(s, weight, documents, tile, position, at, end);
             for (int head = 0; head < VALUES; head++) add_head(weight, next(unit++), tile, head);
         }
         moec_copy_wait<0>();
@@ -217,15 +199,7 @@ MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, co
         moec_barrier(); /* all are done with the task before */
         Step::load(shared, q, b, group, tile);
         moec_barrier();
-#pragma unroll
-        for (int m = 0; m < Step::M; m++) {
-            step.most[m][0] = step.most[m][1] = -INFINITY;
-            step.sum[m][0] = step.sum[m][1] = 0.0f;
-#pragma unroll
-            for (int n = 0; n < moec_padded(Step::C) / 8; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) step.out[m][n][i] = 0.0f;
-        }
+        step.begin(NULL);
         step.run(shared, in, b, group, tile, *position, first, end);
         step.finish((float *)shared, scratch, b, group, tile, part);
     }
