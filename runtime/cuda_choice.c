@@ -1,12 +1,10 @@
 #include "cuda_choice.h"
 
+#include "cache.h"
 #include "files.h"
-#include "hashing.h"
 #include "memory.h"
-#include "module.h"
 #include "seconds.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,13 +60,10 @@ static char *describe(const BlasWork *work, const MoecProduct *p, int alignment)
 
 /* Where it is kept, or NULL. */
 static char *kept_path(const BlasWork *work, const char *text) {
-    char *folder = work->keep ? module_cache_folder() : NULL;
-    if (!folder) return NULL;
-    XXH128_hash_t hash = XXH3_128bits(text, strlen(text));
-    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".product", folder,
-                               (uint64_t)hash.high64, (uint64_t)hash.low64);
-    free(folder);
-    return path;
+    if (!work->keep) return NULL;
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text);
+    return cache_path(state, ".product");
 }
 
 /* The library says whether it still knows the algorithm. */

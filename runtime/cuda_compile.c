@@ -1,15 +1,12 @@
 #include "cuda_compile.h"
 
+#include "cache.h"
 #include "complain.h"
 #include "cuda_parts.h"
 #include "embedded.h"
 #include "files.h"
-#include "hashing.h"
 #include "memory.h"
-#include "module.h"
-#include "version.h"
 
-#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +25,12 @@ static int take_headers(bool bare, const char **names, char **texts) {
     return count;
 }
 
-static void hash_text(XXH3_state_t *state, const char *text) {
-    XXH3_128bits_update(state, text, strlen(text) + 1);
-}
-
 /* Another NVRTC may make another image; so may another file behind MOEC_CUDA. */
 static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
     int version[2] = {0};
     library->compiler.version(&version[0], &version[1]);
     XXH3_128bits_update(state, version, sizeof version);
-    hash_text(state, library->place);
+    cache_add(state, library->place);
     struct stat status;
     if (*library->place && stat(library->place, &status) == 0) {
         XXH3_128bits_update(state, &status.st_size, sizeof status.st_size);
@@ -46,24 +39,15 @@ static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
 }
 
 /* Where the image is kept, or NULL. */
-static char *cache_path(const CudaLibrary *library, const CudaText *text) {
-    char *folder = text->keep ? module_cache_folder() : NULL;
-    if (!folder) return NULL;
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_128bits_reset(state);
-    hash_text(state, MOEC_VERSION);
-    hash_text(state, text->text);
-    for (const EmbeddedFile *file = embedded_files; file->name; file++)
-        if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
+static char *kept_path(const CudaLibrary *library, const CudaText *text) {
+    if (!text->keep) return NULL;
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text->text);
+    cache_add_headers(state);
     const int architecture[] = {text->major, text->minor, text->bare};
     XXH3_128bits_update(state, architecture, sizeof architecture);
     hash_library(state, library);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".cubin", folder,
-                               (uint64_t)hash.high64, (uint64_t)hash.low64);
-    free(folder);
-    return path;
+    return cache_path(state, ".cubin");
 }
 
 static bool read_cached(const char *path, CudaImage *image) {
@@ -122,7 +106,7 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
 
 bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
     *image = (CudaImage){0};
-    char *path = cache_path(library, text);
+    char *path = kept_path(library, text);
     bool good = read_cached(path, image) || make(library, text, image);
     if (good && path && !image->cached) file_write(path, image->bytes, image->length);
     if (!good) {

@@ -1,13 +1,11 @@
 #include "cuda_twins.h"
 
+#include "cache.h"
 #include "complain.h"
-#include "embedded.h"
 #include "files.h"
 #include "hashing.h"
 #include "memory.h"
-#include "module.h"
 #include "seconds.h"
-#include "version.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -76,22 +74,12 @@ int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch) {
 /* ---- what was found before ---- */
 
 static char *kept_path(const CudaProgram *program) {
-    char *folder = program->keep ? module_cache_folder() : NULL;
-    if (!folder) return NULL;
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_128bits_reset(state);
-    XXH3_128bits_update(state, MOEC_VERSION, sizeof MOEC_VERSION);
-    XXH3_128bits_update(state, program->text, strlen(program->text));
-    const char *device = program->device->base.name;
-    XXH3_128bits_update(state, device, strlen(device));
-    for (const EmbeddedFile *file = embedded_files; file->name; file++)
-        if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    char *path = memory_format("%s/%016" PRIx64 "%016" PRIx64 ".twins", folder,
-                               (uint64_t)hash.high64, (uint64_t)hash.low64);
-    free(folder);
-    return path;
+    if (!program->keep) return NULL;
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, program->text);
+    cache_add(state, program->device->base.name);
+    cache_add_headers(state);
+    return cache_path(state, ".twins");
 }
 
 static Decision *add_decision(CudaTwins *twins, const char *kernel, uint64_t shape) {

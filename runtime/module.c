@@ -1,5 +1,6 @@
 #include "module.h"
 
+#include "cache.h"
 #include "complain.h"
 #include "described.h"
 #include "embedded.h"
@@ -7,36 +8,23 @@
 #include "memory.h"
 #include "seconds.h"
 #include "toolchain.h"
-#include "version.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-static void hash_text(XXH3_state_t *state, const char *text) {
-    XXH3_128bits_update(state, text, strlen(text) + 1);
-}
 
 /* The name under which something is kept: a hash of `text`, the kernels, the compiler and this
  * processor. */
-static char *cache_name(const char *folder, const char *prefix, const char *text,
-                        const char *ending) {
-    XXH3_state_t *state = XXH3_createState();
-    XXH3_128bits_reset(state);
-    hash_text(state, MOEC_VERSION);
-    hash_text(state, text);
-    for (const EmbeddedFile *file = embedded_files; file->name; file++)
-        if (embedded_is_header(file)) XXH3_128bits_update(state, file->text, file->length);
+static char *kept_name(const char *folder, const char *prefix, const char *text,
+                       const char *ending) {
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text);
+    cache_add_headers(state);
     toolchain_hash(state);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
-    return memory_format("%s/%s%016" PRIx64 "%016" PRIx64 "%s", folder, prefix,
-                         (uint64_t)hash.high64, (uint64_t)hash.low64, ending);
+    return cache_name(state, folder, prefix, ending);
 }
 
 bool module_write_headers(const char *folder) {
@@ -137,7 +125,7 @@ static char *kernels_beside_binary(void) {
     char *slash = length > 0 ? memrchr(binary, '/', (size_t)length) : NULL;
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         char *folder = memory_format("%.*s/%s", (int)(slash - binary), binary, places[i]);
-        char *name = cache_name(folder, "kernels-", "", ".o");
+        char *name = kept_name(folder, "kernels-", "", ".o");
         bool found = file_exists(name);
         free(folder);
         if (found) return name;
@@ -148,7 +136,7 @@ static char *kernels_beside_binary(void) {
 
 bool module_prepare(const char *into) {
     if (!folder_make(into)) return false;
-    char *kept = cache_name(into, "kernels-", "", ".o");
+    char *kept = kept_name(into, "kernels-", "", ".o");
     char *folder = file_exists(kept) ? NULL : workplace(into);
     bool good = folder || file_exists(kept);
     if (folder) {
@@ -164,25 +152,14 @@ bool module_prepare(const char *into) {
     return good;
 }
 
-char *module_cache_folder(void) {
-    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *folder = base && *base == '/'   ? path_join(base, "moec")
-                   : home && *home == '/' ? path_join(home, ".cache/moec")
-                                          : NULL;
-    if (folder && folder_make(folder) && access(folder, W_OK) == 0) return folder;
-    remark("the compiled program is not kept: there is no cache folder that may be written");
-    free(folder);
-    return NULL;
-}
-
 Module *module_load(const char *text, bool keep) {
     Module *module = memory_new(sizeof *module);
     module->text_bytes = strlen(text);
     double start = seconds_now();
-    char *folder = keep ? module_cache_folder() : NULL, *kept = NULL, *kernels = NULL;
+    char *folder = keep ? cache_folder() : NULL, *kept = NULL, *kernels = NULL;
     if (folder) {
-        kept = cache_name(folder, "", text, ".so");
-        kernels = cache_name(folder, "kernels-", "", ".o");
+        kept = kept_name(folder, "", text, ".so");
+        kernels = kept_name(folder, "kernels-", "", ".o");
         module->cached = file_exists(kept) && load(module, kept, false);
     }
     const char *temporary = getenv("TMPDIR");

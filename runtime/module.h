@@ -1,6 +1,5 @@
 /* module: C text from the compiler, made into a loaded program by the system's C compiler. What was
- * made is kept in $XDG_CACHE_HOME/moec or ~/.cache/moec under a hash of everything that went in, so
- * that a second start needs no compiler. */
+ * made is kept (cache.h), so that a second start needs no compiler. */
 #ifndef MODULE_H
 #define MODULE_H
 
@@ -27,8 +26,6 @@ Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, lon
  * `kernels` beside the binary and ../lib/moec are looked at before kernels are compiled. */
 bool module_prepare(const char *folder);
 void module_free(Module *module);
-/* The folder of what is kept, made when it is not there: a new string, or NULL when there can be none. */
-char *module_cache_folder(void);
 /* Writes the embedded headers that hosted programs include into a folder; false after a message. */
 bool module_write_headers(const char *folder);
 

@@ -1,5 +1,6 @@
 #include "toolchain.h"
 
+#include "cache.h"
 #include "complain.h"
 #include "memory.h"
 
@@ -35,12 +36,10 @@ static const char *compiler_name(void) {
     return name && *name ? name : "cc";
 }
 
-static void hash_text(XXH3_state_t *state, const char *text) { XXH3_128bits_update(state, text, strlen(text) + 1); }
-
 /* The compiler by what its file looks like: asking it for its version would cost a process at every start. */
 static void hash_compiler(XXH3_state_t *state) {
     const char *name = compiler_name();
-    hash_text(state, name);
+    cache_add(state, name);
     size_t length = strcspn(name, " ");
     const char *path = getenv("PATH");
     for (const char *at = path ? path : ""; *at;) {
@@ -66,15 +65,15 @@ static void hash_processor(XXH3_state_t *state) {
     char line[8192];
     while (fgets(line, sizeof line, file) && line[0] != '\n')
         if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 || strncmp(line, "Features", 8) == 0)
-            hash_text(state, line);
+            cache_add(state, line);
     fclose(file);
 }
 
 void toolchain_hash(XXH3_state_t *state) {
     const char *more = getenv("MOEC_CFLAGS");
-    hash_text(state, more ? more : "");
+    cache_add(state, more ? more : "");
     for (int i = 0; i < FLAG_COUNT; i++)
-        hash_text(state, flags[i]);
+        cache_add(state, flags[i]);
     hash_compiler(state);
     hash_processor(state);
 }
