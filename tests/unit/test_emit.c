@@ -180,58 +180,25 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
 
 /* ---- comparison ---- */
 
-enum { NOISES = 4 };
-
-/* What random equations do to four roundings of every value, others each time. What that moves by a
- * thousandth has an edge at which it stands: nothing can be said of it. */
-static const double noise = 4 * 0x1p-24, undecided = 1e-3;
-/* A few samples of noise do not find the most that it does. */
-static const double beyond_samples = 2;
-
-static double distance(const double *wanted, const double *other, const float *memory, long count) {
-    double squares = 0;
-    for (long j = 0; j < count; j++) {
-        double step = wanted[j] - (memory ? (double)memory[j] : other[j]);
-        squares += step * step;
-    }
-    return sqrt(squares);
-}
-
-/* How far noise carries a tensor. */
-static double amplified(Program *program, const Loaded *loaded, Eval *exact, const Tensor *tensor) {
-    double most = 0;
-    for (uint64_t i = 1; i <= NOISES; i++) {
-        Eval *noisy = eval_new(program);
-        fill(program, noisy, loaded);
-        eval_noise(noisy, noise, i);
-        eval_run(noisy, SEED, true);
-        double moved = distance(eval_real(exact, tensor), eval_real(noisy, tensor), NULL,
-                                tensor_elements(tensor));
-        if (!(moved <= most)) most = moved;
-        eval_free(noisy);
-    }
-    return most;
-}
+static Verdicts verdicts;
 
 static void compare(Program *program, Eval *eval, const Loaded *loaded, const char *what) {
-    bool random = strcmp(program->name, "random") == 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const float *memory = memory_of(loaded, tensor);
         if (!memory || tensor->type == TYPE_INT || tensor->role == ROLE_INPUT ||
             tensor->role == ROLE_PARAMETER)
             continue;
-        const double *wanted = eval_real(eval, tensor);
         long count = tensor_elements(tensor);
-        double off = distance(wanted, NULL, memory, count), norm = 0;
-        for (long j = 0; j < count; j++) norm += wanted[j] * wanted[j];
+        double *made = calloc((size_t)count + 1, sizeof *made);
+        for (long j = 0; j < count; j++) made[j] = (double)memory[j];
+        double norm = length(eval_real(eval, tensor), count),
+               off = distance(eval_real(eval, tensor), made, count);
         double limit = tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
-        double allowed = limit * sqrt(norm) + 1e-9;
-        if (off <= allowed) continue;
-        double moved = random ? amplified(program, loaded, eval, tensor) : 0;
-        if (off <= allowed + beyond_samples * moved || !(moved <= undecided * sqrt(norm))) continue;
-        fail_msg("%s: %s is off by %g of %g; noise moves it by %g", what, tensor->name, off,
-                 sqrt(norm), moved);
+        double beyond = off - (limit * norm + 1e-9);
+        free(made);
+        if (!(beyond <= 0) && !noise_explains(program, eval, tensor, SEED, beyond, norm, &verdicts))
+            fail_msg("%s: %s is off by %g of %g", what, tensor->name, off, norm);
     }
 }
 
@@ -359,6 +326,7 @@ static void test_random_programs(void **state) {
     (void)state;
     int first = number_from("MOEC_SEED", 1), end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
     for (; first < end; first += PROGRAMS) run_random(first);
+    print_verdicts(&verdicts);
 }
 
 /* A read that may fall outside, added to what a variable holds. */

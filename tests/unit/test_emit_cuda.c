@@ -327,18 +327,6 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
 }
 
 /* What the device gave is `given`; all are of one tensor. */
-static double distance(const double *one, const double *other, long count) {
-    double square = 0;
-    for (long j = 0; j < count; j++) square += (one[j] - other[j]) * (one[j] - other[j]);
-    return sqrt(square);
-}
-
-static double length(const double *values, long count) {
-    double square = 0;
-    for (long j = 0; j < count; j++) square += values[j] * values[j];
-    return sqrt(square);
-}
-
 /* The definition, then as many equally good ways to round what products multiply. */
 enum { WAYS = 4 };
 
@@ -380,25 +368,7 @@ static double largest_gradient(const Program *program, Eval *eval) {
     return largest;
 }
 
-/* As in test_emit.c: what random equations do to four roundings of every value. */
-static const double noise = 4 * 0x1p-24, undecided = 1e-3;
-
-static bool random_explains(Program *program, const Loaded *loaded, Eval *exact,
-                            const Tensor *tensor, double off, double scale) {
-    double most = 0;
-    if (strcmp(program->name, "random") != 0) return false;
-    for (uint64_t i = 1; i <= WAYS; i++) {
-        Eval *noisy = eval_new(program);
-        fill(program, noisy, loaded);
-        eval_noise(noisy, noise, i);
-        eval_run(noisy, SEED, true);
-        double moved = distance(eval_real(exact, tensor), eval_real(noisy, tensor),
-                                tensor_elements(tensor)) / scale;
-        if (!(moved <= most)) most = moved;
-        eval_free(noisy);
-    }
-    return off <= 2 * most || !(most <= undecided); /* a few samples do not find the most */
-}
+static Verdicts verdicts;
 
 static void compare(Program *program, Eval *const *evals, const Loaded *loaded, const char *what) {
     double share = fmax(1e-9, 1e-3 * largest_gradient(program, evals[0]));
@@ -419,7 +389,7 @@ static void compare(Program *program, Eval *const *evals, const Loaded *loaded, 
                limit = limit_of(program, evals, tensor, scale);
         free(values);
         free(given);
-        if (!(off <= limit) && !random_explains(program, loaded, evals[0], tensor, off - limit, scale))
+        if (!(off <= limit) && !noise_explains(program, evals[0], tensor, SEED, (off - limit) * scale, scale, &verdicts))
             fail_msg("%s: %s is off by %g of itself, more than %g", what, tensor->name, off, limit);
     }
 }
@@ -599,6 +569,7 @@ static void test_random_programs(void **state) {
         run_random(compiler, first, false);
         run_random(compiler, first, true);
     }
+    print_verdicts(&verdicts);
     moec_close(compiler);
 }
 
