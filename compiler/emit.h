@@ -13,6 +13,12 @@ typedef struct Binding {
     const char *name;
 } Binding;
 
+/* As MoecOwnProduct of runtime/abi.h. */
+typedef struct OwnProduct {
+    const char *kernel;
+    long alignment;
+} OwnProduct;
+
 typedef struct Emitter Emitter;
 typedef struct Lanes Lanes; /* see emit_cuda_lanes.c */
 
@@ -60,6 +66,7 @@ struct Emitter {
     /* programs for a device */
     const EmitTarget *target;
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
+    List *own_products;   /* OwnProduct *: by number of the product */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
     const char *owner;    /* several threads have the value at hand: the condition for the one that stores it, or NULL */
     Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
@@ -101,6 +108,8 @@ const char *integer_text(Emitter *emitter, const Expr *expr);
 const char *element_text(Emitter *emitter, const Expr *access, const char **inside);
 /* `name + offset` of the element of a read where all loops are 0. */
 const char *pointer_text(Emitter *emitter, const Expr *access);
+/* Bytes of which its place is a multiple, whatever the loops around are: a power of two, at most 16. */
+long place_alignment(const Emitter *emitter, const Expr *access);
 const char *number_text(Arena *arena, double number);
 bool is_computed(const Expr *sub);
 
@@ -198,6 +207,7 @@ typedef struct Module {
     Text device;         /* the kernels of a device */
     List products;       /* Product * */
     List device_kernels; /* char *: their names, by number */
+    List own_products;   /* OwnProduct * */
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;

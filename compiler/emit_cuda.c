@@ -31,6 +31,17 @@ static void add_kernels(Text *text, const List *kernels) {
     text_add(text, "};\n\n");
 }
 
+static void add_own_products(Text *text, const List *products) {
+    if (!products->count) return;
+    text_add(text, "/* The kernel of each product, for where the host does not take it: see abi.h. */\n");
+    text_add(text, "static const MoecOwnProduct moec_own_products[] = {\n");
+    for (int i = 0; i < products->count; i++) {
+        const OwnProduct *own = products->items[i];
+        text_add(text, "    {%s, %ld},\n", own->kernel, own->alignment);
+    }
+    text_add(text, "};\n\n");
+}
+
 /* The kernels by number, for who launches them without a driver of ours. */
 static void add_functions(Text *text, const List *kernels) {
     text_add(text, "extern \"C\" {\nextern const void *const moec_kernel_functions[] = {\n");
@@ -56,6 +67,7 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
+    add_own_products(&text, &module->own_products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
     if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? programs[0]->name : "");

@@ -205,16 +205,31 @@ static const char *epilogue_of(Emitter *emitter, const Contraction *contraction)
                         operand_of(emitter, contraction->kept));
 }
 
+/* For the numbers that the product has in the table. */
+static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
+    const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
+                              contraction->add, contraction->bias, contraction->kept};
+    OwnProduct *own = arena_alloc(emitter->arena, sizeof *own);
+    *own = (OwnProduct){kernel, 16};
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
+        long alignment = operands[i] ? place_alignment(emitter, operands[i]) : own->alignment;
+        if (alignment < own->alignment) own->alignment = alignment;
+    }
+    while (emitter->own_products->count < emitter->products->count)
+        list_push(emitter->arena, emitter->own_products, own);
+}
+
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
     const Product *product = &contraction->product;
     const Tile tile = dense_tile(emitter, contraction);
+    const char *kernel = dense_kernel(emitter, contraction, &tile);
+    add_own(emitter, contraction, kernel);
     long tiles = pieces(product->m, tile.height) * pieces(product->n, tile.breadth) *
                  product->batch[0] * product->batch[1];
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
               number, number, pointer_text(emitter, contraction->a),
               pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c),
-              epilogue_of(emitter, contraction),
-              dense_kernel(emitter, contraction, &tile), tiles < MOST_GRID ? tiles : MOST_GRID);
+              epilogue_of(emitter, contraction), kernel, tiles < MOST_GRID ? tiles : MOST_GRID);
 }
 
 /* ---- kernels over packed rows ---- */

@@ -303,6 +303,27 @@ static bool moves(const Emitter *emitter, const Expr *sub) {
     return false;
 }
 
+/* Every value of a subscript is a multiple of the lowest bit of this where the loops that are not
+ * written out are at 0. */
+static long bits_of(const Emitter *emitter, const Expr *sub) {
+    if (sub->kind == EXPR_NUMBER) return (long)sub->number;
+    if (sub->kind == EXPR_INDEX) return bound_index(emitter, sub->index) != NULL;
+    if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_MUL)) return 1;
+    long a = bits_of(emitter, sub->args[0]), b = bits_of(emitter, sub->args[1]);
+    return sub->op == OP_ADD ? a | b : (a & -a) * (b & -b);
+}
+
+long place_alignment(const Emitter *emitter, const Expr *access) {
+    enum { MOST = 16 };
+    long bytes = type_bytes(access->tensor->type), bits = MOST;
+    for (int i = access->count - 1; i >= 0; i--) {
+        long here = bits_of(emitter, access->args[i]);
+        bits |= (here & -here) * bytes;
+        bytes *= access->tensor->axes[i]->size;
+    }
+    return bits & -bits;
+}
+
 const char *pointer_text(Emitter *emitter, const Expr *access) {
     static Expr zero = {.kind = EXPR_NUMBER};
     Expr first = *access;

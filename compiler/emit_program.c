@@ -48,6 +48,7 @@ Emitter *emitter_new(Module *module, Program *program, const char *prefix) {
     emitter->target = module->target;
     emitter->products = &module->products;
     emitter->device_kernels = &module->device_kernels;
+    emitter->own_products = &module->own_products;
     emitter->turns = 1;
     emitter->functions.arena = arena;
     emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);

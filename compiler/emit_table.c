@@ -125,5 +125,6 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (module->device_kernels.count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
                  module->device_kernels.count);
+    if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
     text_add(text, "};\n");
 }

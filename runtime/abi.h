@@ -88,6 +88,12 @@ typedef struct MoecEpilogue {
     void *kept; /* MOEC_GELU_BACK: read */
 } MoecEpilogue;
 
+/* Of a dense product of a program for a device, where the host does not take it. */
+typedef struct MoecOwnProduct {
+    int kernel;    /* the program's own, see MoecTable.kernels */
+    int alignment; /* of every place that the product's operands have: a multiple of so many bytes, at most 16 */
+} MoecOwnProduct;
+
 typedef struct MoecRun MoecRun;
 
 /* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is launched. */
@@ -179,6 +185,7 @@ typedef struct MoecTable {
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;
+    const MoecOwnProduct *own_products; /* the same: by number of the product */
 } MoecTable;
 
 #endif

@@ -44,15 +44,16 @@ typedef struct Capture {
 typedef struct CudaEngine {
     Engine base;
     CudaDevice *device;
-    CudaModule *modules[PART_LIMIT + 1]; /* parts of the program, then the sums */
+    CudaModule *modules[PART_LIMIT + 2]; /* parts of the program, the sums, what came late */
     int module_count;
-    CudaFunction **functions; /* by the table's kernel numbers */
+    CudaFunction **functions; /* by the table's kernel numbers; NULL: spare */
+    char *spare;              /* the text of the spare kernels */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
     CudaTwins *twins; /* kernels with a second form, or NULL */
     bool capturing;
-    CudaPointer scratch; /* parts of a sum, the sum, the seed, then the update's scalars for either
-                            kind of parameter */
+    CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's scalars for either
+                             kind of parameter */
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
     int capture_count;
@@ -96,11 +97,19 @@ static void launch(CudaEngine *engine, const CudaLaunch *one) {
     if (error) cuda_good(engine->device, error, one->name);
 }
 
+static bool load_spare(CudaEngine *engine);
+
 static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                         unsigned shared, void **arguments) {
     CudaEngine *engine = self;
-    const CudaLaunch one = {engine->functions[kernel], engine->base.table->kernels[kernel],
-                            grid_x, grid_y, block, shared, arguments};
+    if (!engine->functions[kernel] && !load_spare(engine)) return;
+    const CudaLaunch one = {engine->functions[kernel],
+                            engine->base.table->kernels[kernel],
+                            grid_x,
+                            grid_y,
+                            block,
+                            shared,
+                            arguments};
     if (!engine->device->failed) launch(engine, &one);
 }
 
@@ -192,6 +201,21 @@ static bool make_images(CudaDevice *device, Making *makings, int count) {
     return good;
 }
 
+/* Those of our own kernels for dense products that the library leaves nothing to, by kernel number:
+ * their names, else NULL. They are most of what a dense model has to be compiled. */
+static const char **spare_kernels(const CudaEngine *engine) {
+    const MoecTable *table = engine->base.table;
+    const char **names = memory_new(sizeof *names * (size_t)(table->kernel_count + 1));
+    const bool known = engine->products && table->own_products;
+    for (int i = 0; known && i < table->product_count; i++) {
+        int kernel = table->own_products[i].kernel;
+        names[kernel] = table->kernels[kernel];
+    }
+    for (int i = 0; known && i < table->product_count; i++)
+        if (!cuda_products_taken(engine->products, i)) names[table->own_products[i].kernel] = NULL;
+    return names;
+}
+
 /* Looks in the modules one after the other: which part has a kernel is nobody's business. */
 static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     CudaFunction *function = NULL;
@@ -202,27 +226,45 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     return NULL;
 }
 
-static bool load_functions(CudaEngine *engine, const Making *makings, int count) {
-    CudaDevice *device = engine->device;
+static bool load_module(CudaEngine *engine, const Making *making) {
+    CudaModule **module = &engine->modules[engine->module_count];
+    bool good = cuda_good(engine->device,
+                          engine->device->library->driver.module_load(module, making->image.bytes),
+                          "loading the kernels");
+    engine->module_count += good;
+    return good;
+}
+
+/* Of all kernels but the spare ones. */
+static bool load_functions(CudaEngine *engine, const Making *makings, int count,
+                           const char *const *spare) {
     const MoecTable *table = engine->base.table;
     bool good = true;
-    for (int i = 0; i < count && good; i++) {
-        good = cuda_good(
-            device,
-            device->library->driver.module_load(&engine->modules[i], makings[i].image.bytes),
-            "loading the kernels");
-        engine->module_count += good;
-    }
+    for (int i = 0; i < count && good; i++) good = load_module(engine, &makings[i]);
     engine->functions = memory_new(sizeof(CudaFunction *) * (size_t)(table->kernel_count + 1));
     for (int i = 0; good && i < table->kernel_count; i++)
-        good = (engine->functions[i] = find_function(engine, table->kernels[i])) != NULL;
+        good = spare[i] || (engine->functions[i] = find_function(engine, table->kernels[i]));
     return good && (engine->square_parts = find_function(engine, "moec_square_parts")) &&
            (engine->square_total = find_function(engine, "moec_square_total"));
 }
 
+/* When the library fails at what it has taken, in the first call of a graph: see repeat. */
+static bool load_spare(CudaEngine *engine) {
+    const MoecTable *table = engine->base.table;
+    Making making = {.text = {.name = "program.cu", .text = engine->spare, .bare = true}};
+    if (engine->device->failed) return false;
+    bool good = make_images(engine->device, &making, 1) && load_module(engine, &making);
+    for (int i = 0; good && i < table->kernel_count; i++)
+        if (!engine->functions[i])
+            good = (engine->functions[i] = find_function(engine, table->kernels[i])) != NULL;
+    free(making.image.bytes);
+    if (!good) engine->device->failed = true;
+    return good;
+}
+
 /* How many parts to compile side by side: one a processor, when there is enough for each. */
-static int part_count(const MoecTable *table) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = table->kernel_count / LEAST_KERNELS;
+static int part_count(int kernels) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / LEAST_KERNELS;
     long parts = processors < worth ? processors : worth;
     return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
@@ -235,38 +277,53 @@ static void add_products(const CudaEngine *engine, char *ledger, size_t size) {
         snprintf(ledger + length, size - (size_t)length, ", %d left to our own kernels", declined);
 }
 
+static void write_ledger(CudaEngine *engine, int kernels, double making, double loading) {
+    char *ledger = engine->base.ledger;
+    const size_t size = sizeof engine->base.ledger;
+    int length =
+        snprintf(ledger, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
+                 engine->device->base.name, engine->device->seconds, kernels,
+                 engine->base.cached ? "found" : "compiled", making, loading);
+    if (engine->products && length > 0 && (size_t)length < size)
+        add_products(engine, ledger + length, size - (size_t)length);
+}
+
+/* The text, without the spare kernels, in parts, and the sums. Returns how many texts that are. */
+static int make_texts(Making *makings, const char *text, bool keep) {
+    int parts = part_count(cuda_kernels(text));
+    for (int i = 0; i < parts; i++)
+        makings[i].text = (CudaText){
+            .name = "program.cu", .text = cuda_part(text, i, parts), .bare = i > 0, .keep = keep};
+    makings[parts].text = (CudaText){
+        .name = "sums.cu", .keep = keep, .text = memory_format("%s", "#include \"sums.cuh\"\n")};
+    return parts + 1;
+}
+
 static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     Making makings[PART_LIMIT + 1] = {{.good = false}};
-    char *texts[PART_LIMIT];
-    int parts = part_count(engine->base.table);
-    for (int i = 0; i < parts; i++) {
-        texts[i] = cuda_part(kernels, i, parts);
-        makings[i].text =
-            (CudaText){.name = "program.cu", .text = texts[i], .bare = i > 0, .keep = keep};
-    }
-    makings[parts].text =
-        (CudaText){.name = "sums.cu", .text = "#include \"sums.cuh\"\n", .keep = keep};
+    const MoecTable *table = engine->base.table;
+    const char **spare = spare_kernels(engine);
+    char *text = cuda_named(kernels, spare, table->kernel_count, false);
+    engine->spare = cuda_named(kernels, spare, table->kernel_count, true);
+    int count = make_texts(makings, text, keep);
     double start = seconds_now();
-    bool good = make_images(engine->device, makings, parts + 1);
+    bool good = make_images(engine->device, makings, count);
     double made = seconds_now();
     engine->base.cached = makings[0].image.cached;
-    good = good && load_functions(engine, makings, parts + 1);
+    good = good && load_functions(engine, makings, count, spare);
     if (good)
-        engine->twins = cuda_twins_new(&(const CudaProgram){
-            engine->device, engine->base.table, engine->modules, engine->module_count,
-            engine->functions, kernels, keep});
+        engine->twins = cuda_twins_new(&(const CudaProgram){engine->device, table, engine->modules,
+                                                            engine->module_count, engine->functions,
+                                                            kernels, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    int length = snprintf(engine->base.ledger, sizeof engine->base.ledger,
-                          "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
-                          engine->device->base.name, engine->device->seconds,
-                          engine->base.table->kernel_count,
-                          engine->base.cached ? "found" : "compiled", made - start, loaded - made);
-    if (engine->products && length > 0 && (size_t)length < sizeof engine->base.ledger)
-        add_products(engine, engine->base.ledger + length,
-                     sizeof engine->base.ledger - (size_t)length);
-    for (int i = 0; i <= parts; i++) free(makings[i].image.bytes);
-    for (int i = 0; i < parts; i++) free(texts[i]);
+    write_ledger(engine, cuda_kernels(text), made - start, loaded - made);
+    for (int i = 0; i < count; i++) {
+        free(makings[i].image.bytes);
+        free((void *)(uintptr_t)makings[i].text.text);
+    }
+    free(spare);
+    free(text);
     return good;
 }
 
@@ -305,6 +362,7 @@ void cuda_engine_free(Engine *base) {
     for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     if (engine->scratch) driver->release(engine->scratch);
     free(engine->functions);
+    free(engine->spare);
     free(engine);
 }
 
@@ -406,10 +464,9 @@ bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, doub
 
 static void work_update(CudaEngine *engine, const void *data) {
     const BlockUpdate *given = data;
-    engine->base.table->update->launch(&engine->base.host, given->weights, given->gradients,
-                                       given->moments,
-                                       (const float *)(uintptr_t)scalars_place(engine),
-                                       given->rounded);
+    engine->base.table->update->launch(
+        &engine->base.host, given->weights, given->gradients, given->moments,
+        (const float *)(uintptr_t)scalars_place(engine), given->rounded);
 }
 
 bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {

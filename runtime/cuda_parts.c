@@ -2,6 +2,7 @@
 
 #include "memory.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,28 @@ char *cuda_only(const char *text, const bool *wanted) {
         text = last + 1;
     }
     add(to, text, strlen(text));
+    return result;
+}
+
+/* The name of the kernel whose mark ends before `at` is among them. */
+static bool is_named(const char *at, const char *const *names, int count) {
+    const char *first = bounds_of(at);
+    if (first) at = strchr(first, ')');
+    const char *end = strchr(at + 1, '('), *begin = end;
+    while (begin > at && (isalnum((unsigned char)begin[-1]) || begin[-1] == '_')) begin--;
+    size_t length = (size_t)(end - begin);
+    for (int i = 0; i < count; i++)
+        if (names[i] && strlen(names[i]) == length && !memcmp(names[i], begin, length)) return true;
+    return false;
+}
+
+char *cuda_named(const char *text, const char *const *names, int count, bool named) {
+    bool *wanted = memory_new(sizeof *wanted * (size_t)(cuda_kernels(text) + 1));
+    int number = 0;
+    for (const char *at = text; (at = strstr(at, mark));)
+        wanted[number++] = is_named(at += strlen(mark), names, count) == named;
+    char *result = cuda_only(text, wanted);
+    free(wanted);
     return result;
 }
 

@@ -15,6 +15,9 @@ int cuda_kernels(const char *text);
  * A new string. */
 char *cuda_only(const char *text, const bool *wanted);
 
+/* The same with those of these names, or with the others; NULL among the names names none. */
+char *cuda_named(const char *text, const char *const *names, int count, bool named);
+
 /* The same with every `parts`-th kernel, from number `part` on; `part` -1: with none. */
 char *cuda_part(const char *text, int part, int parts);
 

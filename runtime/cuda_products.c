@@ -203,8 +203,11 @@ static int alignment_of(const MoecProduct *product, CudaPointer bits) {
 static void choose_all(CudaProducts *products, const MoecTable *table) {
     BlasWork *work = &products->work;
     if (!take_operands(work, table)) give_operands(work);
-    for (int i = 0; i < products->count; i++)
-        open_entry(products, i, alignment_of(&products->products[i], 0));
+    for (int i = 0; i < products->count; i++) {
+        const CudaPointer least =
+            table->own_products ? (CudaPointer)table->own_products[i].alignment : 0;
+        open_entry(products, i, alignment_of(&products->products[i], least));
+    }
     give_operands(work);
 }
 
@@ -241,6 +244,10 @@ void cuda_products_free(CudaProducts *products) {
 
 int cuda_products_timed(const CudaProducts *products) {
     return products->work.timed;
+}
+
+bool cuda_products_taken(const CudaProducts *products, int index) {
+    return products->entries[index].state == ENTRY_READY;
 }
 
 int cuda_products_declined(const CudaProducts *products) {

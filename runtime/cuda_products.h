@@ -16,6 +16,8 @@ int cuda_products_run(CudaProducts *products, int index, const void *a, const vo
                       const MoecEpilogue *epilogue);
 /* How many products had their algorithms timed, because the cache did not know them. */
 int cuda_products_timed(const CudaProducts *products);
+/* Whether the library takes a product, wherever its operands lie. */
+bool cuda_products_taken(const CudaProducts *products, int index);
 /* How many the library does not take: the program's own kernels, which are slower, do them. */
 int cuda_products_declined(const CudaProducts *products);
 

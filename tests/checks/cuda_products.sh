@@ -51,6 +51,16 @@ for kept in "$work"/cache/moec/*.product; do echo >>"$kept"; done
 train mended cuda "$work/cuda"
 grep -q 'products by cuBLASLt, [1-9][0-9]* timed' "$work/mended.out" || wrong "a damaged choice was taken"
 
+# Our own kernels are compiled when the library leaves something to them, be it as late as in a step.
+kernels() { sed -n 's/.* \([0-9]*\) kernels \(compiled\|found\) .*/\1/p' "$work/$1.out"; }
+train alone cuda "$simulator"
+[ "$(kernels exact)" -lt "$(kernels alone)" ] || wrong "kernels are compiled that nobody wants"
+STAND_IN_FAILS=1
+export STAND_IN_FAILS
+train late cuda "$work/cuda"
+unset STAND_IN_FAILS
+cmp "$work/alone/last.safetensors" "$work/late/last.safetensors" || wrong "a library that fails leaves other weights"
+
 # Rounded to bf16: as with the program's own products.
 train own cuda "$simulator" --set train.precision=bf16
 train rounded cuda "$work/cuda" --set train.precision=bf16

@@ -2,7 +2,8 @@
  * simulated device's memory. It is strict where the library is: layouts, alignments, workspaces, algorithms that it gave.
  *
  * Every product has two algorithms; the first takes far longer. STAND_IN_LOG names a file that gets a line for each product:
- * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added.
+ * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added. With
+ * STAND_IN_FAILS it takes every product and makes none.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -283,6 +284,7 @@ int cublasLtMatmul(void *handle, const Product *product, const float *alpha, con
     if (!handle || !fits(product, a_layout, b_layout, c_layout, d_layout)) return INVALID_VALUE;
     if (c == d && (c_layout->leading != d_layout->leading || c_layout->step != d_layout->step)) return INVALID_VALUE;
     if (algorithm[0] != MARK || !workspace || workspace_bytes < 1024) return NOT_SUPPORTED;
+    if (getenv("STAND_IN_FAILS")) return NOT_SUPPORTED;
     if (((uintptr_t)a | (uintptr_t)b | (uintptr_t)c | (uintptr_t)d) % algorithm[2]) return INVALID_VALUE;
     Job *job = malloc(sizeof *job);
     *job = (Job){*product, *a_layout, *b_layout, *c_layout, *d_layout, a, b, c, d, *alpha, *beta, algorithm[1], jobs};

@@ -28,7 +28,7 @@
 
 #include <cmocka.h>
 
-enum { HEADERS = 64, LINE = 512, SETS = 8, WORKERS = 16, PARTS = 8 };
+enum { HEADERS = 64, LINE = 512, SETS = 8, WORKERS = 16, PARTS = 8, OWN = 1024 };
 
 static CudaCompiler nvrtc;
 
@@ -195,8 +195,8 @@ static MoecCompiler *open_case(const Case *one) {
     return compiler;
 }
 
-/* The kernels of training, of the optimizer and, where the model decodes, of a step. */
-static const char *kernels_of(MoecCompiler *compiler) {
+/* The kernels of training, of the optimizer and, where the model decodes, of a step. *program: what launches them. */
+static const char *kernels_of(MoecCompiler *compiler, const char **program) {
     MoecProgram *programs[3] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
                                 moec_compile(compiler, MOEC_UPDATE, 0, 0, 0)};
     int count = 2;
@@ -206,7 +206,7 @@ static const char *kernels_of(MoecCompiler *compiler) {
     if (cost && atof(strchr(cost, ':') + 1) > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    moec_emit_cuda(compiler, programs, count, false, &device);
+    *program = moec_emit_cuda(compiler, programs, count, false, &device);
     return device;
 }
 
@@ -255,8 +255,9 @@ static char *fresh_of(const char *text) {
 
 static void take_texts(void) {
     for (int i = 0; i < case_count; i++) {
+        const char *program;
         MoecCompiler *compiler = open_case(&cases[i]);
-        cases[i].text = fresh_of(kernels_of(compiler));
+        cases[i].text = fresh_of(kernels_of(compiler, &program));
         moec_close(compiler);
     }
 }
@@ -340,9 +341,26 @@ static double make_all(const char *device, int parts, bool *cached) {
     return seconds() - start;
 }
 
+/* The kernels that are wanted where cuBLASLt takes every dense product: without the program's own. */
+static char *without_own(const char *program, const char *device) {
+    static const char table[] = "MoecOwnProduct moec_own_products[] = {";
+    const char *at = strstr(program, table), *end = at ? strstr(at, "};") : NULL;
+    char names[OWN][64], *result;
+    const char *list[OWN];
+    int count = 0;
+    for (; at && (at = strstr(at, "\n    {")) && at < end && count < OWN; at++, count++) {
+        assert_int_equal(sscanf(at, " {%63[^,]", names[count]), 1);
+        list[count] = names[count];
+    }
+    result = cuda_named(device, list, count, false);
+    print_message("  %d kernels of %d\n", cuda_kernels(result), cuda_kernels(device));
+    return result;
+}
+
 static void measure_start(void **state) {
     static const char *const models[] = {"models/gpt2.moe:gpt2 train.precision=bf16",
                                          "models/gpt2.moe:gpt2_small train.precision=bf16",
+                                         "models/gpt2.moe:gpt2_small_moe train.precision=bf16",
                                          "models/gated_attention.moe:moe_15b_sdpa train.precision=bf16"};
     (void)state;
     if (!open_nvrtc()) skip();
@@ -356,7 +374,8 @@ static void measure_start(void **state) {
         snprintf(one.line, LINE, "%s", models[i]);
         double start = seconds();
         MoecCompiler *compiler = open_case(&one);
-        const char *device = kernels_of(compiler);
+        const char *program, *all_kernels = kernels_of(compiler, &program);
+        char *device = without_own(program, all_kernels);
         double text = seconds() - start;
         for (int parts = 1; parts <= PARTS; parts *= 2) {
             bool cached;
@@ -369,6 +388,7 @@ static void measure_start(void **state) {
                    models[i], text, parts, cold, work, warm);
             fflush(stdout);
         }
+        free(device);
         moec_close(compiler);
     }
     snprintf(command, sizeof command, "rm -r %s", folder);
