@@ -232,6 +232,19 @@ static bool reads_inside(const Expr *access) {
     return false;
 }
 
+/* A row of a device is read at once with the matrix, in pieces of one type: a library, which does
+ * nothing else besides, would leave a launch to everything around it. */
+static bool is_row(const Program *program, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool along = product->b_k == 1;
+    return program->device && contraction->kind == CONTRACTION_PRODUCT && product->m == 1 &&
+           product->a_k == 1 && (along || product->b_n == 1) && !contraction->outer_count &&
+           product->batch[0] * product->batch[1] == 1 && product->a_type == product->b_type &&
+           product->rounded == (product->a_type == TYPE_BF16) &&
+           lines_begin_in_pieces(contraction->a, 0) &&
+           lines_begin_in_pieces(contraction->b, along ? product->b_n : product->b_k);
+}
+
 Contraction *unit_product(Program *program, const Statement *statement) {
     Contraction *product = contraction(program, statement);
     bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
@@ -241,5 +254,6 @@ Contraction *unit_product(Program *program, const Statement *statement) {
     product->product.a_type = product->a->tensor->type;
     product->product.b_type = product->b->tensor->type;
     product->product.c_type = product->c->tensor->type;
+    product->row = is_row(program, product);
     return product;
 }

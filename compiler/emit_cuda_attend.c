@@ -183,7 +183,7 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
               name, call->parameters.text);
     emitter->out = out;
     emitter->indent = indent;
-    text_add(&emitter->functions, "{\n    moec_%s<%s%s>(%s);\n}\n", call->name, attend->options,
+    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n", call->name, attend->options,
              further, call->given.text);
     emitter->binding_count = call->bindings;
     return name;

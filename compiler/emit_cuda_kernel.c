@@ -103,7 +103,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     emitter->indent = 0;
     add_equations(emitter, kernel);
     emit_line(emitter, "extern \"C\" __global__ void %s(%s)", name, parameters.text);
-    text_add(&emitter->functions, "{\n");
+    text_add(&emitter->functions, "{\n    moec_begin();\n");
     if (emitter->uses_seed)
         text_add(&emitter->functions, "    const uint64_t moec_seed = *moec_seed_at;\n");
     text_add_bytes(&emitter->functions, body.text, body.length);

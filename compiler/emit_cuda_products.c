@@ -19,6 +19,10 @@
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
 enum { THREADS = 256, MOST_GRID = 1 << 20, WIDE = 256 };
 
+/* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
+ * many blocks there are at least, while tiles can be made narrower; packed rows that are few. */
+enum { ROW_THREADS = 512, ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128, FEW_ROWS = 64 };
+
 static long pieces(long count, long size) {
     return (count + size - 1) / size;
 }
@@ -105,6 +109,8 @@ typedef struct Tile {
     const char *text, *name, *bounds;
     long height, breadth;
     const char *wgmma, *wide;
+    bool single; /* hands over single results */
+    int threads;
 } Tile;
 
 /* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has
@@ -122,7 +128,8 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
         .name = arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
         .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
         .height = height,
-        .breadth = breadth};
+        .breadth = breadth,
+        .threads = THREADS};
     if (emitter->target->twins && (height > 64 || breadth > 64))
         tile.wgmma =
             arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
@@ -132,11 +139,43 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     return tile;
 }
 
-static const Tile exact_tile = {"MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL};
+static const Tile exact_tile = {
+    "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, THREADS};
 static const Tile rounded_tile = {
-    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL};
+    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false, THREADS};
+
+/* A tile of one row. It is as broad as leaves enough of them for a whole device. */
+static Tile row_tile(Emitter *emitter, const Contraction *contraction, long rows) {
+    const Product *product = &contraction->product;
+    bool along = product->b_k == 1;
+    long breadth = ROW_BREADTH;
+    while (!along && breadth > LEAST_BREADTH && rows * pieces(product->n, breadth) < ROW_BLOCKS)
+        breadth /= 2;
+    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s>",
+                                       type_name(contraction->b->tensor), breadth,
+                                       along ? "true" : "false"),
+                  .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
+                  .bounds = "MOEC_ROW_BOUNDS",
+                  .height = 1,
+                  .breadth = breadth,
+                  .single = true,
+                  .threads = ROW_THREADS};
+}
+
+/* So few rows that hardly two of them share a weight. */
+static bool has_few_rows(const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    long rows = contraction->relation->rows->size;
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
+           rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
+           product->rounded == (product->a_type == TYPE_BF16) &&
+           lines_begin_in_pieces(contraction->a, product->a_m) &&
+           lines_begin_in_pieces(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
+}
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
+    if (has_few_rows(contraction))
+        return row_tile(emitter, contraction, contraction->relation->rows->size);
     if (!contraction->product.rounded) return exact_tile;
     if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
         return stored_tile(emitter, contraction);
@@ -168,7 +207,7 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                                along[0] ? "true" : "false", along[1] ? "true" : "false"),
                   arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
-                  "MOEC_STORED_BOUNDS", height, breadth, NULL, NULL};
+                  "MOEC_STORED_BOUNDS", height, breadth, NULL, NULL, false, THREADS};
 }
 
 /* The kernel of all dense products of one sort, for hosts that have none. */
@@ -186,7 +225,7 @@ static const char *dense_kernel(Emitter *emitter, const Contraction *contraction
     text_add(&emitter->functions,
              "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
              "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
-             "{\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
+             "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
              tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
              type_name(tensors[2]), tile->text);
     return name.text;
@@ -267,8 +306,8 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Bod
                     "const MoecBf16 *more_b, "
                   : "",
               body->parameters);
-    text_add(&emitter->functions, "{\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", form.tile, names[0], names[1],
+    text_add(&emitter->functions,
+             "{\n    moec_begin();\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n", weight ? "weight" : "rows", second ? "_twice" : "", form.tile, names[0], names[1],
              names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5],
              second ? "more, more_gather, more_a, more_b, " : "", body->store);
     emitter->out = out;
@@ -360,7 +399,7 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
     const Nest *nest = epilogue->root;
     int count = 0;
     for (; !((Nest *)nest->children.items[0])->member; count++) nest = nest->children.items[0];
-    return tile->text != exact_tile.text && count > rows && nest->size % WIDTH == 0 ? WIDTH : 1;
+    return !tile->single && count > rows && nest->size % WIDTH == 0 ? WIDTH : 1;
 }
 
 /* A kernel of its own for a product with an epilogue. */
@@ -410,7 +449,47 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
 }
 
+/* ---- a single row ---- */
+
+/* Its kernel is written for its sizes. */
+static void emit_row(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    const Product *product = &contraction->product;
+    const Tile tile = row_tile(emitter, contraction, 1);
+    bool along = product->b_k == 1, fixed = contraction->b->tensor->role == ROLE_PARAMETER ||
+                                            contraction->b->tensor->role == ROLE_ROUNDED;
+    const char *names[] = {bind_name(emitter, NULL, NULL, "a"), bind_name(emitter, NULL, NULL, "b")};
+    Functor functor = emit_functor(emitter, epilogue, 0, 1);
+    emitter->binding_count -= 2;
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "row_%s_%d",
+                                                           emitter->prefix, emitter->kernels++));
+    emit_equations_above(emitter, epilogue);
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter,
+              "extern \"C\" __global__ void __launch_bounds__(%s) %s(const %s *%s, const %s *%s, %s)",
+              tile.bounds, name, type_name(contraction->a->tensor), names[0],
+              type_name(contraction->b->tensor), names[1], functor.parameters.text);
+    text_add(&emitter->functions,
+             "{\n    moec_row_by_matrix<%s, %s, %s>(%ld, %ld, %ld, %s, %s, %s);\n}\n\n", tile.text,
+             along ? "true" : "false", fixed ? "true" : "false", product->n, product->k,
+             along ? product->b_n : product->b_k, names[0], names[1], functor.text);
+    emitter->out = out;
+    emitter->indent = indent;
+    emit_launch(emitter, name,
+                (Launch){arena_format(emitter->arena, "%ld", pieces(product->n, tile.breadth)),
+                         tile.threads},
+                arena_format(emitter->arena, "MOEC_POINTER(%s), MOEC_POINTER(%s), %s",
+                             pointer_text(emitter, contraction->a),
+                             pointer_text(emitter, contraction->b), functor.arguments.text));
+}
+
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    if (contraction->row) {
+        emit_row(emitter, contraction, epilogue);
+        return;
+    }
     const Product *product = &contraction->product;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     Text arguments = {.arena = emitter->arena};
@@ -436,6 +515,7 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
                   kernel, grid, THREADS, grid, THREADS, grid, THREADS, written.text,
                   arguments.text);
     else
-        emit_launch(emitter, kernel, (Launch){arena_format(emitter->arena, "%ld", grid), THREADS},
+        emit_launch(emitter, kernel,
+                    (Launch){arena_format(emitter->arena, "%ld", grid), tile.threads},
                     arguments.text);
 }

@@ -87,7 +87,7 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     double depth =
         (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
     double flops = 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
-    if (contraction->kind != CONTRACTION_PRODUCT) {
+    if (contraction->kind != CONTRACTION_PRODUCT || contraction->row) {
         emitter->target->grouped(emitter, contraction, unit->epilogue);
     } else {
         int bindings = emitter->binding_count;

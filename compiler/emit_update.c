@@ -232,6 +232,7 @@ static void emit_device(Module *module, const char *head, const char *body, Laun
         "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
         "        const float *__restrict__ moec_numbers%s)\n{\n",
         list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
+    text_add(&module->device, "    moec_begin();\n");
     add_piece(&module->device, shares, names->states.count, names->scalars.count, each);
     text_add(&module->device, "%s%s}\n\n", head, body);
     text_add(

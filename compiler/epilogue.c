@@ -16,8 +16,9 @@
  * turns of the loops may then have to do with each other. What nobody else asks for needs no
  * memory.
  *
- * Any statement may go into a product over packed rows, which is ours; into a dense one, which is a
- * library's, only what endings.c takes, and only where that saves a pass over memory.
+ * Any statement may go into a product over packed rows or of a single row, which is ours; into
+ * another dense one, which is a library's, only what endings.c takes, and only where that saves a
+ * pass over memory.
  */
 #include "nest.h"
 
@@ -337,8 +338,8 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
 }
 
 /* What follows a dense product, one statement after the other, while it can be an ending of it and
- * takes nothing else along. A single row or column is left alone: the library has kernels of their
- * own for those, which do nothing else. */
+ * takes nothing else along. A single column, and a row that is not ours, are left alone: the library
+ * has kernels of their own for those, which do nothing else. */
 static void take_endings(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
     Contraction best = *product, ended = *product;
@@ -473,12 +474,13 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     for (int i = statements->count - 1; i >= 0; i--) {
         if (!stores_elements(&folding, i)) continue;
         begin(&folding, i);
-        if (products[i] && products[i]->kind == CONTRACTION_PRODUCT) {
+        bool row = products[i] && products[i]->row;
+        if (products[i] && products[i]->kind == CONTRACTION_PRODUCT && !row) {
             take_endings(&folding, products[i]);
         } else {
             take_readers(&folding);
             take_makers(&folding);
         }
-        if (folding.count > 1) epilogues[i] = kernel_of(&folding);
+        if (folding.count > 1 || row) epilogues[i] = kernel_of(&folding);
     }
 }

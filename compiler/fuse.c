@@ -154,7 +154,8 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
         unit->contraction = product;
         unit->epilogue = epilogue;
-        if (fusion->program->device && !epilogue) move_up(fusion, units);
+        bool plain = !epilogue || epilogue->members.count == 1;
+        if (fusion->program->device && plain) move_up(fusion, units);
     } else {
         add_kernel(fusion, units, statement);
     }

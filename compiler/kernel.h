@@ -60,10 +60,13 @@ typedef struct Contraction {
     Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each packed row, or NULL */
     struct Contraction *second; /* another one of the same rows that adds to the same result in the same tiles, or NULL */
     const Statement *statement; /* of a second one */
+    bool row; /* dense, of a device, with a single row: ours, with a store that computes */
 } Contraction;
 
 /* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */
 bool lies_in_pieces(const Expr *read);
+/* The same of its type, where the step between lines that lie apart is `across`. */
+bool lines_begin_in_pieces(const Expr *read, long across);
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);

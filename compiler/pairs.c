@@ -20,6 +20,15 @@ bool lies_in_pieces(const Expr *read) {
            !last->index->turn;
 }
 
+bool lines_begin_in_pieces(const Expr *read, long across) {
+    const Tensor *tensor = read->tensor;
+    const long piece = 16 / type_bytes(tensor->type);
+    if (!tensor->rank || tensor->type == TYPE_INT) return false;
+    const Expr *last = read->args[tensor->rank - 1];
+    return tensor->axes[tensor->rank - 1]->size % piece == 0 && across % piece == 0 &&
+           last->kind == EXPR_INDEX && !last->index->turn;
+}
+
 static bool same_place(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {

@@ -13,6 +13,7 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
         float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
         float *__restrict__ balance, float *__restrict__ busiest)
 {
+    moec_begin();
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
@@ -57,6 +58,7 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
         float *__restrict__ attention_norm_hidden, const float *__restrict__ block_attention_norm_weight,
         float *__restrict__ attention_norm_y_2)
 {
+    moec_begin();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -79,6 +81,7 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(MoecProduct product, MoecEpilogue epilogue,
         const float *a, const float *b, float *c)
 {
+    moec_begin();
     moec_dense<MoecTileExact>(product, epilogue, a, b, c);
 }
 
@@ -91,6 +94,7 @@ extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ atte
         const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
         float *__restrict__ key_rotary_y)
 {
+    moec_begin();
     for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
         const long b = (unsigned)turn / 1024u;
         const long s = (unsigned)turn / 32u % 32u;
@@ -133,6 +137,7 @@ struct options_train_3 {
 extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float *q, const float *k,
         const float *v, const float *sink, const float *documents, float *o, float *lse)
 {
+    moec_begin();
     moec_attend<options_train_3>(q, k, v, sink, documents, MoecPlainRows<float>{o, 32}, lse);
 }
 
@@ -144,6 +149,7 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
         float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         float *__restrict__ ffn_norm_y_2)
 {
+    moec_begin();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -169,6 +175,7 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
 extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_hidden_3, float *__restrict__ ffn_hidden_4, float *__restrict__ ffn_p)
 {
+    moec_begin();
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
@@ -194,6 +201,7 @@ extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_
 
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const float *a, const float *b, float *c)
 {
+    moec_begin();
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
@@ -206,6 +214,7 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
         const float *__restrict__ chosen, float *__restrict__ ffn_load, float *__restrict__ ffn_total,
         float *__restrict__ ffn_weight, float *__restrict__ ffn_y)
 {
+    moec_begin();
     for (long n = moec_thread(); n < 4; n += moec_threads()) {
         float ffn_hidden_5 = 0.0f;
         for (long b = 0; b < 2; b++) {
@@ -249,6 +258,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(
         const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s,
         const int32_t *__restrict__ chosen_n)
 {
+    moec_begin();
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
         const long r = row;
         const long f = column;
@@ -275,6 +285,7 @@ extern "C" __global__ void kernel_train_8(long i, float *__restrict__ x_2, const
         float *__restrict__ busiest, const int32_t *__restrict__ chosen_batch,
         const int32_t *__restrict__ chosen_s)
 {
+    moec_begin();
     moec_barrier();
     for (long d = moec_thread(); d < 32; d += moec_threads()) {
         for (long r = 0; r < 128; r++) {
@@ -331,6 +342,7 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
 {
+    moec_begin();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
@@ -356,6 +368,7 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
 extern "C" __global__ void kernel_train_10(const float *__restrict__ logits, float *__restrict__ hidden_2,
         float *__restrict__ hidden_3)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
@@ -401,6 +414,7 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         float *__restrict__ total, float *__restrict__ busiest_2, const float *__restrict__ loss_scale,
         float *__restrict__ d_hidden_4, float *__restrict__ d_balance_3, float *__restrict__ d_hidden_3)
 {
+    moec_begin();
     const float loss_scale_at = loss_scale[0];
     float hidden_4 = 0.0f;
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
@@ -448,6 +462,7 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
 {
+    moec_begin();
     for (long turn = 4 * moec_first(); turn < 4096; turn += 4 * moec_step()) {
         const long b = (unsigned)turn / 2048u;
         const long s = (unsigned)turn / 64u % 32u;
@@ -477,6 +492,7 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 extern "C" __global__ void kernel_train_13(const float *__restrict__ final_norm_y,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
 {
+    moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
         const long turn = moec_column(moec_from, 32);
         const long d = turn;
@@ -507,6 +523,7 @@ extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
         float *__restrict__ d_x_2)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
@@ -560,6 +577,7 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ ffn
         float *__restrict__ d_ffn_hidden_8, float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
 {
+    moec_begin();
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
     for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
         float ffn_load_lanes[4];
@@ -609,6 +627,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_16
         const int32_t *__restrict__ chosen_batch_2, const int32_t *__restrict__ chosen_s_2,
         const int32_t *__restrict__ chosen_n_2)
 {
+    moec_begin();
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
         const long r = row;
         const long f = column;
@@ -632,6 +651,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_16
 
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exact(MoecGroupedOnDevice grouped, const int32_t *group, const int32_t *a_gather, const int32_t *b_gather, const float *a, const float *b, float *c)
 {
+    moec_begin();
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
@@ -642,6 +662,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
 extern "C" __global__ void kernel_train_17(const float *__restrict__ d_expert_h_weighed,
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
         const long r = turn;
         float d_ffn_weight_sum = 0.0f;
@@ -669,6 +690,7 @@ extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ x_3
         float *__restrict__ ffn_norm_root_again, float *__restrict__ ffn_norm_y_again,
         float *__restrict__ ffn_norm_y_2_again)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
@@ -715,6 +737,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
         const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_row_2,
         const float *__restrict__ d_ffn_norm_y_2_rows)
 {
+    moec_begin();
     moec_barrier();
     for (long d = moec_thread(); d < 32; d += moec_threads()) {
         for (long r = 0; r < 128; r++) {
@@ -773,6 +796,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
 extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
 {
+    moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
         const long turn = moec_column(moec_from, 32);
         const long d = turn;
@@ -811,6 +835,7 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
         float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
         float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
@@ -886,12 +911,14 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dq)
 {
+    moec_begin();
     moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
 extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q,
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dk, float *dv)
 {
+    moec_begin();
     moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
@@ -904,6 +931,7 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
 {
+    moec_begin();
     for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
         const long b = (unsigned)turn / 1024u;
         const long s = (unsigned)turn / 32u % 32u;
@@ -948,6 +976,7 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
 extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
         float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
 {
+    moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
         const long turn = moec_column(moec_from, 32);
         const long d = turn;
@@ -981,6 +1010,7 @@ extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2
         const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
         const float *__restrict__ attention_norm_root_again)
 {
+    moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
@@ -1029,6 +1059,7 @@ extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2
 /* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
 {
+    moec_begin();
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
     moec_barrier();
@@ -1038,6 +1069,7 @@ extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance
 extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
+    moec_begin();
     moec_barrier();
     for (long d = moec_thread(); d < 32; d += moec_threads()) {
         for (long b = 0; b < 2; b++) {
@@ -1076,6 +1108,7 @@ extern "C" __global__ void update_step(
         float *__restrict__ moec_weights, const float *__restrict__ moec_gradients, float *__restrict__ moec_state_0, float *__restrict__ moec_state_1,
         const float *__restrict__ moec_numbers)
 {
+    moec_begin();
     int moec_at = 0; /* the last share that begins here or before */
     for (int step = 8; step > 0; step /= 2)
         if (moec_at + step < 13 && update_shares[moec_at + step].block <= moec_block())

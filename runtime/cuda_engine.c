@@ -3,6 +3,10 @@
  * The first call of a graph goes as it comes; the second one is captured, and from then on the
  * whole graph is launched at once. What changes from call to call (inputs, seed, scalars of the
  * update) lies in the device's memory, never in the arguments of a kernel.
+ *
+ * In a graph a kernel may begin while the one ahead of it ends, and reads weights before it waits
+ * for that one: nothing in a graph writes weights and also multiplies by them. Launches that are no
+ * graph do not overlap, for the weights may just have been rounded.
  */
 #include "cuda.h"
 
@@ -52,6 +56,7 @@ typedef struct CudaEngine {
     CudaProducts *products;
     CudaTwins *twins; /* kernels with a second form, or NULL */
     bool capturing;
+    bool overlaps;        /* kernels of a graph may, see moec_begin */
     CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's scalars for either
                              kind of parameter */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -109,7 +114,8 @@ static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             grid_y,
                             block,
                             shared,
-                            arguments};
+                            arguments,
+                            engine->capturing && engine->overlaps};
     if (!engine->device->failed) launch(engine, &one);
 }
 
@@ -123,7 +129,8 @@ static void lend_either(void *self, int kernel, const MoecForm *forms, size_t si
                       1,
                       forms->block,
                       forms->shared_bytes,
-                      arguments};
+                      arguments,
+                      engine->capturing && engine->overlaps};
     if (engine->device->failed) return;
     if (engine->twins) cuda_twins_take(engine->twins, &twin, !engine->capturing, &one);
     launch(engine, &one);
@@ -332,6 +339,7 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
     engine->base.table = table;
+    engine->overlaps = engine->device->major >= 9;
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
     size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
@@ -385,6 +393,23 @@ static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *kn
     return capture;
 }
 
+/* Records the work of a call; 0 or the number of an error. */
+static int make_graph(CudaEngine *engine, CudaReady **ready,
+                      void (*work)(CudaEngine *, const void *), const void *data) {
+    const CudaDriver *driver = &engine->device->library->driver;
+    CudaStream *stream = engine->device->stream;
+    CudaGraph *graph = NULL;
+    int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
+    if (error) return error;
+    engine->capturing = true;
+    work(engine, data);
+    engine->capturing = false;
+    error = driver->capture_end(stream, &graph);
+    if (!error) error = driver->graph_ready(ready, graph, 0);
+    if (graph) driver->graph_free(graph);
+    return error;
+}
+
 /* Work that is the same at every call: as it comes, then captured, then launched whole. */
 static bool repeat(CudaEngine *engine, const CaptureKey *key,
                    void (*work)(CudaEngine *, const void *), const void *data) {
@@ -401,18 +426,12 @@ static bool repeat(CudaEngine *engine, const CaptureKey *key,
         return cuda_good(device, 0, "");
     }
     if (!capture->ready) {
-        CudaGraph *graph = NULL;
-        if (!cuda_good(device, driver->capture_begin(device->stream, CUDA_CAPTURE_THREAD),
-                       "beginning a graph"))
-            return false;
-        engine->capturing = true;
-        work(engine, data);
-        engine->capturing = false;
-        bool good =
-            cuda_good(device, driver->capture_end(device->stream, &graph), "ending a graph") &&
-            cuda_good(device, driver->graph_ready(&capture->ready, graph, 0), "making a graph");
-        if (graph) driver->graph_free(graph);
-        if (!good) return false;
+        int error = make_graph(engine, &capture->ready, work, data);
+        if (error && engine->overlaps) {
+            engine->overlaps = false; /* a driver that cannot do it in a graph */
+            error = make_graph(engine, &capture->ready, work, data);
+        }
+        if (!cuda_good(device, error, "making a graph")) return false;
     }
     return cuda_good(device, driver->graph_launch(capture->ready, device->stream), "running");
 }

@@ -33,6 +33,22 @@ typedef struct BlasChoice {
     int reserved[4];
 } BlasChoice;
 
+/* CUlaunchAttribute, CUlaunchConfig */
+typedef struct CudaLaunchAttribute {
+    int kind;
+    union {
+        int on;
+        long long room[8];
+    } value;
+} CudaLaunchAttribute;
+
+typedef struct CudaLaunchShape {
+    unsigned grid[3], block[3], shared;
+    CudaStream *stream;
+    CudaLaunchAttribute *attributes;
+    unsigned attribute_count;
+} CudaLaunchShape;
+
 /* Numbers of CUDA's own headers. */
 enum {
     CUDA_ATTRIBUTE_PROCESSORS = 16,
@@ -41,6 +57,7 @@ enum {
     CUDA_ATTRIBUTE_SHARED = 97, /* of a block, at the most, when asked for */
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
+    CUDA_LAUNCH_OVERLAPS = 6, /* it may begin before the kernel ahead of it has ended, and waits for that itself */
     BLAS_COMPUTE_F32 = 68,
     BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded on the way, f32 sums */
     BLAS_F32 = 0,
@@ -111,6 +128,8 @@ enum {
          (CudaFunction * function, unsigned grid_x, unsigned grid_y, unsigned grid_z,              \
           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,                   \
           CudaStream *stream, void **arguments, void **extra))                                     \
+    CALL(launch_shaped, "cuLaunchKernelEx",                                                        \
+         (const CudaLaunchShape *shape, CudaFunction *function, void **arguments, void **extra))   \
     CALL(error_text, "cuGetErrorString", (int error, const char **text))
 
 #define CUDA_COMPILER_CALLS(CALL)                                                                  \

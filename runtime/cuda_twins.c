@@ -60,6 +60,16 @@ struct CudaTwins {
 };
 
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
+    CudaLaunchAttribute attribute = {.kind = CUDA_LAUNCH_OVERLAPS, .value = {.on = 1}};
+    const CudaLaunchShape shape = {.grid = {launch->grid_x, launch->grid_y, 1},
+                                   .block = {launch->block, 1, 1},
+                                   .shared = launch->shared,
+                                   .stream = device->stream,
+                                   .attributes = &attribute,
+                                   .attribute_count = 1};
+    if (launch->overlaps)
+        return device->library->driver.launch_shaped(&shape, launch->function, launch->arguments,
+                                                     NULL);
     return device->library->driver.launch(launch->function, launch->grid_x, launch->grid_y, 1,
                                           launch->block, 1, 1, launch->shared, device->stream,
                                           launch->arguments, NULL);

@@ -25,6 +25,7 @@ typedef struct CudaLaunch {
     const char *name;
     unsigned grid_x, grid_y, block, shared;
     void **arguments;
+    bool overlaps; /* it waits for the kernel ahead of it: see moec_begin */
 } CudaLaunch;
 
 /* What is launched. */

@@ -4,6 +4,7 @@
  * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/op.def, random numbers
  * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
  *                product_stored.cuh: those of operands that lie in memory as bf16
+ *                product_row.cuh: those of a single row
  *                product_wgmma.cuh, wgmma.cuh: the same on capability 9.0, whose tensor cores read shared memory
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
@@ -20,6 +21,7 @@
 
 #include "product.cuh"
 #include "product_stored.cuh"
+#include "product_row.cuh"
 #include "product_wgmma.cuh"
 #include "rounding.cuh"
 #include "attention.cuh"

@@ -32,6 +32,16 @@ typedef unsigned long uint64_t;
 
 #define moec_barrier() __syncthreads()
 
+/* What every kernel does before it touches what another one writes: from here on the next kernel may get its blocks ready,
+ * and what was launched before this one has ended. Means nothing where launches do not overlap. */
+MOEC_DEVICE void moec_begin() {
+#ifdef MOEC_SIM
+    sim_begin();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;\n\tgriddepcontrol.wait;" : : : "memory");
+#endif
+}
+
 MOEC_DEVICE long moec_thread() { return threadIdx.x; }
 MOEC_DEVICE long moec_threads() { return blockDim.x; }
 MOEC_DEVICE long moec_block() { return blockIdx.x; }

@@ -401,6 +401,16 @@ MOEC_DEVICE MoecRowTile moec_row_tile(const int32_t *group, long groups, long si
     return MoecRowTile{low, first, there ? moec_least(size, end - first) : 0};
 }
 
+/* The same for tiles of one row, looked for by a whole block at once. */
+MOEC_DEVICE MoecRowTile moec_row_alone(const int32_t *group, long groups, long row) {
+    __shared__ int found;
+    moec_barrier();
+    for (long g = moec_thread(); g < groups; g += moec_threads())
+        if (group[g] <= row && row < group[g + 1]) found = (int)g;
+    moec_barrier();
+    return MoecRowTile{found, row, 1};
+}
+
 /* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). There may be fewer blocks than tiles. */
 template <class Tile, class Left, class Right, class Store>
 MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
@@ -409,7 +419,8 @@ MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_
     const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
     const bool b_along = grouped.b_k == 1;
     for (long task = moec_block(); task < tasks; task += moec_blocks()) {
-        const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        const MoecRowTile tile = Tile::HEIGHT == 1 ? moec_row_alone(group, grouped.groups, task / columns)
+                                                   : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
         if (tile.rows == 0) continue;
         const long first = tile.first, n = task % columns * Tile::BREADTH;
         const MoecEvenLines<Right> y = {b + tile.group * grouped.b_group + n * grouped.b_n,

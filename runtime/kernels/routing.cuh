@@ -55,6 +55,7 @@ MOEC_DEVICE void moec_choose(long size, long stride, long k, const float *p, Tak
 /* mask[o,i,j] = 1 for the k largest p[o,.,j], else 0; p and mask are [outer, size, inner]. */
 extern "C" __global__ void moec_top(long outer, long size, long inner, long k, const float *p,
                                     float *mask) {
+    moec_begin();
     for (long choice = moec_block(); choice < outer * inner; choice += moec_blocks()) {
         const long first = choice / inner * size * inner + choice % inner;
         moec_choose(size, inner, k, p + first,
@@ -98,6 +99,7 @@ MOEC_DEVICE bool moec_is_in(const MoecPackOnDevice &pack, long group, long other
 
 /* group[g+1] = entries of group g. */
 extern "C" __global__ void moec_pack_count(MoecPackOnDevice pack) {
+    moec_begin();
     for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {
         long number, coordinate[MOEC_MAX_RANK];
         int count = 0, total;
@@ -123,10 +125,12 @@ MOEC_DEVICE void moec_running_sum(long count, int32_t *first) {
 }
 
 extern "C" __global__ void moec_pack_begin(MoecPackOnDevice pack) {
+    moec_begin();
     moec_running_sum(pack.groups, pack.group);
 }
 
 extern "C" __global__ void moec_pack_begin_others(MoecPackOnDevice pack) {
+    moec_begin();
     moec_running_sum(pack.others, pack.start);
 }
 
@@ -140,6 +144,7 @@ MOEC_DEVICE void moec_pack_row(const MoecPackOnDevice &pack, long row, long numb
 /* The rows of each group, in the order of their other coordinates. Entries without a row get -1 from the block that has
  * their first possible group; rows beyond the last one are zeros. */
 extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
+    moec_begin();
     long number, coordinate[MOEC_MAX_RANK];
     for (long g = moec_block(); g < pack.groups; g += moec_blocks()) {
         long row = pack.group[g];
@@ -162,6 +167,7 @@ extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
 
 /* start[o+1] = rows with the other coordinates o. */
 extern "C" __global__ void moec_pack_count_others(MoecPackOnDevice pack) {
+    moec_begin();
     long coordinate[MOEC_MAX_RANK];
     for (long other = moec_first(); other < pack.others; other += moec_step()) {
         int count = 0;
@@ -173,6 +179,7 @@ extern "C" __global__ void moec_pack_count_others(MoecPackOnDevice pack) {
 
 /* The rows of each, ascending: they are few. */
 extern "C" __global__ void moec_pack_list(MoecPackOnDevice pack) {
+    moec_begin();
     long coordinate[MOEC_MAX_RANK];
     for (long other = moec_first(); other < pack.others; other += moec_step()) {
         int32_t *list = pack.list + pack.start[other];

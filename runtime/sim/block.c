@@ -347,8 +347,25 @@ static bool copy_arguments(const Launch *launch) {
     return true;
 }
 
+static unsigned long begun; /* threads of the launch that have waited for the one before it */
+
+void sim_begin(void) {
+    begun++;
+}
+
+/* Of a kernel that may begin early every thread has to wait. */
+static bool all_began(const Launch *launch, unsigned blocks) {
+    const SimIndex *size = &launch->block;
+    if (!launch->overlaps || begun == (unsigned long)blocks * size->x * size->y * size->z)
+        return true;
+    fprintf(stderr, "sim: error: kernel %s: does not wait for what was launched before\n",
+            launch->kernel->name);
+    return false;
+}
+
 bool block_run(const Launch *launch) {
     if (!take_memory() || !copy_arguments(launch)) return false;
+    begun = 0;
     sim_now.launch = launch;
     block->failed = false;
     unsigned blocks = launch->grid.x * launch->grid.y * launch->grid.z;
@@ -358,5 +375,5 @@ bool block_run(const Launch *launch) {
         if (!block->failed && !wgmma_agree(block->threads, block->thread_count))
             block->failed = true;
     }
-    return !block->failed;
+    return !block->failed && all_began(launch, blocks);
 }

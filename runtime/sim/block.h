@@ -62,6 +62,7 @@ typedef struct Launch {
     unsigned char *image_end;
     unsigned char *statics, *statics_end; /* its variables: static shared memory */
     size_t dynamic_bytes;
+    bool overlaps; /* its threads have to wait for the kernel ahead of it */
 } Launch;
 
 /* One block of the device's memory. */

@@ -48,6 +48,7 @@ typedef struct Work {
     const Function *function;
     SimIndex grid, block;
     size_t shared;
+    bool overlaps;
     void *arguments[SIM_ARGUMENTS]; /* own copies */
     void *to;
     const void *from;
@@ -195,7 +196,7 @@ static Result move(WorkKind kind, void *to, const void *from, size_t bytes) {
 }
 
 static Result launch(const Function *function, SimIndex grid, SimIndex block, size_t shared,
-                     void **arguments) {
+                     bool overlaps, void **arguments) {
     const Image *image = function->image;
     Launch one = {.kernel = function->kernel,
                   .arguments = arguments,
@@ -206,37 +207,67 @@ static Result launch(const Function *function, SimIndex grid, SimIndex block, si
                   .image_end = image->end,
                   .statics = image->statics,
                   .statics_end = image->statics_end,
-                  .dynamic_bytes = shared};
+                  .dynamic_bytes = shared,
+                  .overlaps = overlaps};
     if (!broken && !block_run(&one)) broken = true;
     return broken ? LAUNCH_FAILED : GOOD;
 }
 
-Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                      void *stream, void **arguments, void **extra) {
-    (void)stream, (void)extra;
-    SimIndex grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
-    unsigned threads = block_x * block_y * block_z;
-    if (!threads || threads > SIM_THREADS || !grid_x || !grid_y || !grid_z || grid_y > 65535 ||
+static Result launch_or_record(const Function *function, SimIndex grid, SimIndex block,
+                               unsigned shared, bool overlaps, void **arguments) {
+    unsigned threads = block.x * block.y * block.z;
+    if (!threads || threads > SIM_THREADS || !grid.x || !grid.y || !grid.z || grid.y > 65535 ||
         shared > SIM_SHARED) {
         fprintf(stderr,
                 "sim: error: kernel %s: launched with grid (%u, %u), %u threads, %u bytes of "
                 "shared memory\n",
-                function->kernel->name, grid_x, grid_y, threads, shared);
+                function->kernel->name, grid.x, grid.y, threads, shared);
         return INVALID_VALUE;
     }
-    if (!captured) return launch(function, grid, block, shared, arguments);
+    if (!captured) return launch(function, grid, block, shared, overlaps, arguments);
     Work *work = record(WORK_LAUNCH);
     work->function = function;
     work->grid = grid;
     work->block = block;
     work->shared = shared;
+    work->overlaps = overlaps;
     for (int i = 0; i < function->kernel->argument_count; i++) {
         work->arguments[i] = malloc(function->kernel->argument_bytes[i]);
         if (!work->arguments[i]) return NO_MEMORY;
         memcpy(work->arguments[i], arguments[i], function->kernel->argument_bytes[i]);
     }
     return GOOD;
+}
+
+Result cuLaunchKernel(const Function *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                      void *stream, void **arguments, void **extra) {
+    (void)stream, (void)extra;
+    const SimIndex grid = {grid_x, grid_y, grid_z}, block = {block_x, block_y, block_z};
+    return launch_or_record(function, grid, block, shared, false, arguments);
+}
+
+/* CUlaunchConfig, with one attribute: see CudaLaunchShape of cuda_library.h. */
+typedef struct Shape {
+    SimIndex grid, block;
+    unsigned shared;
+    void *stream;
+    const struct Attribute {
+        int kind;
+        long long value[8];
+    } *attributes;
+    unsigned attribute_count;
+} Shape;
+
+Result cuLaunchKernelEx(const Shape *shape, const Function *function, void **arguments,
+                        void **extra) {
+    enum { OVERLAPS = 6 };
+    (void)extra;
+    bool overlaps = false;
+    for (unsigned i = 0; i < shape->attribute_count; i++)
+        overlaps |= shape->attributes[i].kind == OVERLAPS && shape->attributes[i].value[0];
+    return launch_or_record(function, shape->grid, shape->block, shape->shared, overlaps,
+                            arguments);
 }
 
 Result cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
@@ -324,7 +355,8 @@ Result cuGraphLaunch(Graph *graph, void *stream) {
     for (int i = 0; i < graph->count && !result; i++) {
         Work *work = &graph->work[i];
         result = work->kind == WORK_LAUNCH ? launch(work->function, work->grid, work->block,
-                                                    work->shared, work->arguments)
+                                                    work->shared, work->overlaps,
+                                                    work->arguments)
                  : work->kind == WORK_SET
                      ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
                  : work->kind == WORK_HOST ? cuLaunchHostFunc(stream, work->host, work->to)

@@ -54,6 +54,8 @@ typedef struct SimLanes {
 
 extern SimPlace *sim_place;
 
+/* What was launched before has ended: see moec_begin. */
+void sim_begin(void);
 void sim_barrier(const char *file, int line);
 /* Waits until all lanes of the mask have given a value here. synchronises: what they wrote is seen
  * by each other. */

@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cuda_library.h"
+
 #include <cmocka.h>
 
 /* One kernel to a line, so that the line tells which one is meant. */
@@ -70,7 +72,10 @@ static const char text[] =
     "sim_wgmma(d, 64, AT(s), AT(s + 2000), false, false); DONE GIVE }\n"
     "extern \"C\" __global__ void group_apart(float *x) { FILL SEEN FENCE "
     "sim_wgmma(d, 64, AT(s + threadIdx.x / 32 * 8), AT(s + 1024), false, false); DONE GIVE }\n"
-    "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { ADD } DONE GIVE }\n";
+    "extern \"C\" __global__ void group_some(float *x) { FILL SEEN FENCE if (threadIdx.x / 32) { ADD } DONE GIVE }\n"
+    /* Launched so that they may begin early. */
+    "extern \"C\" __global__ void early_fine(float *x) { sim_begin(); x[threadIdx.x] = 1; }\n"
+    "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); }\n";
 
 static struct {
     int (*cuInit)(unsigned);
@@ -81,6 +86,7 @@ static struct {
     int (*cuModuleGetFunction)(void **, void *, const char *);
     int (*cuLaunchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           unsigned, void *, void **, void **);
+    int (*cuLaunchKernelEx)(const CudaLaunchShape *, void *, void **, void **);
     int (*nvrtcCreateProgram)(void **, const char *, const char *, int, const char *const *,
                               const char *const *);
     int (*nvrtcCompileProgram)(void *, int, const char *const *);
@@ -110,7 +116,7 @@ static int load(void **state) {
     if (!library) fail_msg("%s", dlerror());
     FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2),
         FIND(cuModuleLoadData);
-    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram),
+    FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(cuLaunchKernelEx), FIND(nvrtcCreateProgram),
         FIND(nvrtcCompileProgram);
     FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
     assert_int_equal(cuda.cuInit(0), 0);
@@ -140,8 +146,13 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     dup2(fileno(file), 2);
     void *arguments[] = {&memory};
     bool group = strncmp(name, "group_", 6) == 0;
-    int result = cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
-                                     group ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
+    CudaLaunchAttribute early = {.kind = CUDA_LAUNCH_OVERLAPS, .value = {.on = 1}};
+    const CudaLaunchShape shape = {
+        .grid = {1, 1, 1}, .block = {THREADS, 1, 1}, .attributes = &early, .attribute_count = 1};
+    int result = strncmp(name, "early_", 6) == 0
+                     ? cuda.cuLaunchKernelEx(&shape, function, arguments, NULL)
+                     : cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
+                                           group ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
@@ -231,12 +242,21 @@ static void finds_wrong_products(void **state) {
     expect("group_some", "1 products of a thread, 0 of the first", "thread");
 }
 
+static void waits_for_what_was_before(void **state) {
+    (void)state;
+    float values[THREADS] = {0};
+    char report[4096];
+    assert_int_equal(launch("early_fine", values, report, sizeof report), 0);
+    assert_string_equal(report, "");
+    expect("early_unwaited", "does not wait for what was launched before", "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_what_is_fine),        cmocka_unit_test(finds_accesses_out_of_bounds),
         cmocka_unit_test(finds_what_nobody_wrote),  cmocka_unit_test(finds_missing_barriers),
         cmocka_unit_test(finds_divergent_barriers), cmocka_unit_test(multiplies_by_warpgroups),
-        cmocka_unit_test(finds_wrong_products),
+        cmocka_unit_test(finds_wrong_products),     cmocka_unit_test(waits_for_what_was_before),
     };
     return cmocka_run_group_tests(tests, load, NULL);
 }

@@ -1,0 +1,192 @@
+/* product_row: one row times a matrix of which every element is read once, and that is what takes the time.
+ *
+ * So every thread has several pieces of 16 bytes of the matrix under way before it uses the first, and a block asks for its
+ * first ones before it waits for what makes the row. A line of the matrix is a column when it lies ALONG the sum, else what
+ * one term has for all columns. Lines begin at multiples of 16 bytes; a row has as many elements as they need.
+ *
+ * A thread adds up its terms, then the threads' sums are put together in a fixed order.
+ */
+#ifndef MOEC_PRODUCT_ROW_CUH
+#define MOEC_PRODUCT_ROW_CUH
+
+#include "product.cuh"
+
+enum { MOEC_ROW_THREADS = 512 };
+#define MOEC_ROW_BOUNDS MOEC_ROW_THREADS, 2
+
+/* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not change while the kernel
+ * runs, and their reads stay where they are written. */
+template <class Element> struct MoecPiece {
+    enum { COUNT = 16 / sizeof(Element) };
+    uint4 bits;
+
+    __device__ __forceinline__ void stream(const Element *from, bool there) {
+        bits = make_uint4(0u, 0u, 0u, 0u);
+#ifdef MOEC_SIM
+        if (there) bits = *(const uint4 *)from;
+#else
+        if (there)
+            asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+                         : "l"(from));
+#endif
+    }
+    __device__ __forceinline__ void read(const Element *from, bool there) {
+        bits = there ? *(const uint4 *)from : make_uint4(0u, 0u, 0u, 0u);
+    }
+    __device__ __forceinline__ float at(int i) const {
+        const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+        if (sizeof(Element) == 4) return __uint_as_float(words[i]);
+        return __uint_as_float(i % 2 ? words[i / 2] & 0xffff0000u : words[i / 2] << 16);
+    }
+};
+
+/* Sums over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 .. LAST of their number, of COUNT numbers
+ * each: every lane keeps what is left of them when each step halves them, and gets the place of the first it keeps. */
+template <int COUNT, int DISTANCE, int LAST> MOEC_DEVICE int moec_fold(float *x) {
+    if constexpr (DISTANCE < LAST) {
+        return 0;
+    } else if constexpr (COUNT == 1) {
+        x[0] += __shfl_xor_sync(0xffffffffu, x[0], DISTANCE);
+        return moec_fold<1, DISTANCE / 2, LAST>(x);
+    } else {
+        const bool upper = (threadIdx.x & DISTANCE) != 0;
+#pragma unroll
+        for (int i = 0; i < COUNT / 2; i++) {
+            const float other = __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[i + COUNT / 2], DISTANCE);
+            x[i] = (upper ? x[i + COUNT / 2] : x[i]) + other;
+        }
+        return (upper ? COUNT / 2 : 0) + moec_fold<COUNT / 2, DISTANCE / 2, LAST>(x);
+    }
+}
+
+/* How many numbers moec_fold leaves. */
+static __host__ __device__ constexpr int moec_folded(int count, int distance, int last) {
+    return distance < last || count == 1 ? count : moec_folded(count / 2, distance / 2, last);
+}
+
+/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. */
+template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
+    enum { HEIGHT = 1, BREADTH = COLUMNS, PIECE = MoecPiece<Element>::COUNT, WARPS = MOEC_ROW_THREADS / 32, AHEAD = 4 };
+
+    template <class Ready, class Store>
+    MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+        if constexpr (ALONG)
+            run_along(n, depth, row, line, ready, store);
+        else
+            run_across(n, depth, row, line, ready, store);
+    }
+
+    /* A line for each term: LANES threads side by side have its columns, the others other terms. */
+    template <class Ready, class Store>
+    MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+        enum { LANES = BREADTH / PIECE, STEP = MOEC_ROW_THREADS / LANES, LEFT = moec_folded(PIECE, 16, LANES) };
+        enum { SAME = 16 / PIECE < LANES ? 0 : 2 * (16 / PIECE) - LANES }; /* lanes that keep the same */
+        __shared__ float sums[WARPS][BREADTH];
+        const int term = (int)threadIdx.x / LANES, column = (int)threadIdx.x % LANES * PIECE;
+        MoecPiece<Element> pieces[2][AHEAD];
+        float x[2][AHEAD], sum[PIECE] = {};
+        const Element *const own = line(term) + column;
+        /* The first test is the same for all threads: where the sizes are known it goes. */
+        const auto ask = [&](int half, int from) {
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const int k = from + i * STEP;
+                pieces[half][i].stream(own + (long)k * line.step, k < depth && k + term < depth && column < n);
+            }
+        };
+        const auto ask_row = [&](int half, int from) {
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++) {
+                const int k = from + i * STEP;
+                x[half][i] = k < depth && k + term < depth ? moec_load(row[k + term]) : 0.0f;
+            }
+        };
+        ask(0, 0);
+        ask(1, AHEAD * STEP);
+        ready();
+        ask_row(0, 0);
+        ask_row(1, AHEAD * STEP);
+        for (int from = 0; from < depth; from += 2 * AHEAD * STEP) {
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                if (from + half * AHEAD * STEP >= depth) break;
+#pragma unroll
+                for (int i = 0; i < AHEAD; i++)
+#pragma unroll
+                    for (int j = 0; j < PIECE; j++) sum[j] += x[half][i] * pieces[half][i].at(j);
+                ask(half, from + (2 + half) * AHEAD * STEP);
+                ask_row(half, from + (2 + half) * AHEAD * STEP);
+            }
+        }
+        const int kept = column + moec_fold<PIECE, 16, LANES>(sum);
+        if ((threadIdx.x & SAME) == 0)
+#pragma unroll
+            for (int j = 0; j < LEFT; j++) sums[threadIdx.x / 32][kept + j] = sum[j];
+        moec_barrier();
+        if (threadIdx.x < BREADTH && (int)threadIdx.x < n) {
+            float all = 0.0f;
+#pragma unroll
+            for (int i = 0; i < WARPS; i++) all += sums[i][threadIdx.x];
+            store(threadIdx.x, all);
+        }
+    }
+
+    /* A line for each column: a warp has a few of those. */
+    template <class Ready, class Store>
+    MOEC_DEVICE void run_along(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+        enum { OWN = BREADTH / WARPS, STEP = 32 * PIECE };
+        static_assert(OWN == 4, "columns of a warp");
+        const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * PIECE;
+        MoecPiece<Element> pieces[2][OWN], x[2];
+        float sum[OWN] = {};
+        const auto ask = [&](int half, int from) {
+#pragma unroll
+            for (int i = 0; i < OWN; i++)
+                pieces[half][i].stream(line(first + i) + from + term,
+                                       from < depth && from + term < depth && first + i < n);
+        };
+        ask(0, 0);
+        ask(1, STEP);
+        ready();
+        x[0].read(row + term, term < depth);
+        x[1].read(row + STEP + term, STEP + term < depth);
+        for (int from = 0; from < depth; from += 2 * STEP) {
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                if (from + half * STEP >= depth) break;
+                const int next = from + (2 + half) * STEP;
+#pragma unroll
+                for (int i = 0; i < OWN; i++)
+#pragma unroll
+                    for (int j = 0; j < PIECE; j++) sum[i] += x[half].at(j) * pieces[half][i].at(j);
+                ask(half, next);
+                x[half].read(row + next + term, next + term < depth);
+            }
+        }
+        const int kept = first + moec_fold<OWN, 16, 1>(sum);
+        if (threadIdx.x % 8 == 0 && kept < n) store(kept, sum[0]);
+    }
+
+    /* As the tiles of products over packed rows: m is 1. */
+    template <class Left, class Right, class Store>
+    MOEC_DEVICE void multiply(long, long n, long depth, bool, bool, Left left, Right right, Store store) {
+        run((int)moec_least(n, BREADTH), (int)depth, left(0), right, [] {},
+            [&](int column, float sum) { store(0, column, sum); });
+        moec_barrier(); /* all are done with what they share */
+    }
+};
+
+/* sum[k] row[k] * matrix[k,n], handed to store(0, n, sum); `step` lies between lines. FIXED: the matrix was there before the
+ * kernels that are still under way. A block has one tile. */
+template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
+MOEC_DEVICE void moec_row_by_matrix(int n, int depth, int step, const Element *row, const Element *matrix, Store store) {
+    const int first = (int)blockIdx.x * Tile::BREADTH;
+    const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
+    if (!FIXED) moec_begin();
+    Tile::run(
+        n - first, depth, row, lines, [] { if (FIXED) moec_begin(); },
+        [&](int column, float sum) { store(0, first + column, sum); });
+}
+
+#endif
