@@ -77,7 +77,8 @@ static bool goes_by(const Flat *flat, const Relation *relation, const Expr *targ
         if (sub->kind != EXPR_READ || found == flat->count || sub->tensor != flat->of[found++])
             return false;
         const Expr *at = sub->args[sub->count - 1];
-        if (at->kind != EXPR_INDEX || at->index->axis != relation->rows || (row && row != at->index))
+        if (at->kind != EXPR_INDEX || at->index->axis != relation->rows ||
+            (row && row != at->index))
             return false;
         row = at->index;
     }

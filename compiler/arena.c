@@ -17,15 +17,13 @@ struct Arena {
     Block *blocks;
 };
 
-Arena *arena_new(void)
-{
+Arena *arena_new(void) {
     Arena *arena = calloc(1, sizeof *arena);
     if (!arena) abort();
     return arena;
 }
 
-void arena_free(Arena *arena)
-{
+void arena_free(Arena *arena) {
     if (!arena) return;
     for (Block *block = arena->blocks, *next; block; block = next) {
         next = block->next;
@@ -34,8 +32,7 @@ void arena_free(Arena *arena)
     free(arena);
 }
 
-void *arena_alloc(Arena *arena, size_t bytes)
-{
+void *arena_alloc(Arena *arena, size_t bytes) {
     size_t align = alignof(max_align_t);
     size_t need = (bytes + align - 1) / align * align;
     if (need == 0) need = align;
@@ -53,15 +50,13 @@ void *arena_alloc(Arena *arena, size_t bytes)
     return memory;
 }
 
-char *arena_copy(Arena *arena, const char *text, size_t length)
-{
+char *arena_copy(Arena *arena, const char *text, size_t length) {
     char *copy = arena_alloc(arena, length + 1);
     if (length) memcpy(copy, text, length);
     return copy;
 }
 
-char *arena_vformat(Arena *arena, const char *format, va_list arguments)
-{
+char *arena_vformat(Arena *arena, const char *format, va_list arguments) {
     va_list again;
     va_copy(again, arguments);
     int length = vsnprintf(NULL, 0, format, again);
@@ -71,8 +66,7 @@ char *arena_vformat(Arena *arena, const char *format, va_list arguments)
     return text;
 }
 
-char *arena_format(Arena *arena, const char *format, ...)
-{
+char *arena_format(Arena *arena, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     char *text = arena_vformat(arena, format, arguments);
@@ -80,8 +74,7 @@ char *arena_format(Arena *arena, const char *format, ...)
     return text;
 }
 
-void list_push(Arena *arena, List *list, void *item)
-{
+void list_push(Arena *arena, List *list, void *item) {
     if (list->count == list->capacity) {
         int capacity = list->capacity ? 2 * list->capacity : 8;
         void **items = arena_alloc(arena, (size_t)capacity * sizeof *items);
@@ -92,8 +85,7 @@ void list_push(Arena *arena, List *list, void *item)
     list->items[list->count++] = item;
 }
 
-void text_add_bytes(Text *text, const char *bytes, size_t length)
-{
+void text_add_bytes(Text *text, const char *bytes, size_t length) {
     if (text->length + length + 1 > text->capacity) {
         size_t capacity = text->capacity ? text->capacity : 256;
         while (capacity < text->length + length + 1) capacity *= 2;
@@ -107,8 +99,7 @@ void text_add_bytes(Text *text, const char *bytes, size_t length)
     text->text[text->length] = 0;
 }
 
-void text_add(Text *text, const char *format, ...)
-{
+void text_add(Text *text, const char *format, ...) {
     char small[512];
     va_list arguments, again;
     va_start(arguments, format);

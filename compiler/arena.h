@@ -1,4 +1,5 @@
-/* arena: memory with one lifetime. The compiler allocates from an arena that its caller made and never frees a piece. */
+/* arena: memory with one lifetime. The compiler allocates from an arena that its caller made and
+ * never frees a piece. */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -10,8 +11,8 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *arena);
 
-void *arena_alloc(Arena *arena, size_t bytes);                       /* zeroed; aligned for any type */
-char *arena_copy(Arena *arena, const char *text, size_t length);     /* a terminated copy */
+void *arena_alloc(Arena *arena, size_t bytes);                   /* zeroed; aligned for any type */
+char *arena_copy(Arena *arena, const char *text, size_t length); /* a terminated copy */
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 char *arena_vformat(Arena *arena, const char *format, va_list arguments) __attribute__((nonnull));
 

@@ -14,21 +14,20 @@ typedef struct Callee {
     Binding *binding;  /* when it is a name that is bound */
 } Callee;
 
-static Callee read_callee(Elaborator *e, const Node *call)
-{
+static Callee read_callee(Elaborator *e, const Node *call) {
     Callee callee = {.node = call->kids[0]};
     if (callee.node->kind == NODE_INDEXED) {
         callee.subs = callee.node->kids[1];
         callee.node = callee.node->kids[0];
     }
-    bool labelled = callee.node->kind == NODE_LABELLED, named = labelled || callee.node->kind == NODE_NAME;
+    bool labelled = callee.node->kind == NODE_LABELLED,
+         named = labelled || callee.node->kind == NODE_NAME;
     callee.label = labelled ? callee.node->kids[0]->name : named ? callee.node->name : NULL;
     callee.binding = named ? scope_find(e->scope, callee.node->name) : NULL;
     return callee;
 }
 
-static Value *unknown_callee(Elaborator *e, const Node *node)
-{
+static Value *unknown_callee(Elaborator *e, const Node *node) {
     report_error(e->reports, node->span, "there is no layer or function '%s'", node->name);
     if (help_with_use(e->reports, node->name)) return value_error(e, node->span);
     const char *names[512];
@@ -41,10 +40,9 @@ static Value *unknown_callee(Elaborator *e, const Node *node)
     return value_error(e, node->span);
 }
 
-/* A name that nothing is bound to: an operator keeps its meaning where a layer of its name exists, which lets an option name
- * it (act = sigmoid). */
-static Value *global_layer(Elaborator *e, const Node *node, int arguments)
-{
+/* A name that nothing is bound to: an operator keeps its meaning where a layer of its name exists,
+ * which lets an option name it (act = sigmoid). */
+static Value *global_layer(Elaborator *e, const Node *node, int arguments) {
     const Node *found = op_find(node->name, arguments) >= 0 ? NULL : find_layer(e, node->name);
     if (!found) return NULL;
     Value *layer = value_new(e, KIND_LAYER, node->span);
@@ -53,13 +51,14 @@ static Value *global_layer(Elaborator *e, const Node *node, int arguments)
     return layer;
 }
 
-static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *layer, Span span)
-{
+static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *layer, Span span) {
     if (layer->kind != KIND_LAYER || layer->layer->kind != NODE_LAYER) {
-        report_error(e->reports, callee->node->span, "%s cannot be applied", value_kind_text(layer));
+        report_error(e->reports, callee->node->span, "%s cannot be applied",
+                     value_kind_text(layer));
         if (callee->binding) report_note(e->reports, callee->binding->span, "declared here");
         if (layer->kind == KIND_NONE)
-            report_help(e->reports, "test it first: if %s != none { ... }", callee->label ? callee->label : "it");
+            report_help(e->reports, "test it first: if %s != none { ... }",
+                        callee->label ? callee->label : "it");
         return false;
     }
     if (!e->equation) report_error(e->reports, span, "a layer is applied only in an equation");
@@ -67,8 +66,7 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
 }
 
 /* The indices a layer is applied under: names of indices, and axis lists. */
-static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count)
-{
+static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count) {
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
@@ -79,12 +77,14 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
             return false;
         }
         for (int j = 0; list && j < more; j++)
-            under[(*count)++] = equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+            under[(*count)++] =
+                equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
         if (list) continue;
         Index *index = equation_index(e, sub->name, NULL, sub->span);
         if (!index) return false;
         if (!index->axis) {
-            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over", sub->name);
+            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over",
+                         sub->name);
             report_help(e->reports, "declare it: axis %s = ...", sub->name);
             return false;
         }
@@ -93,8 +93,7 @@ static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *c
     return true;
 }
 
-static bool read_arguments(Elaborator *e, const Node *args, Value **arguments)
-{
+static bool read_arguments(Elaborator *e, const Node *args, Value **arguments) {
     if (args->count > MAX_RANK) {
         report_error(e->reports, args->span, "more than %d arguments", MAX_RANK);
         return false;
@@ -107,13 +106,13 @@ static bool read_arguments(Elaborator *e, const Node *args, Value **arguments)
     return true;
 }
 
-Value *call_expression(Elaborator *e, const Node *node)
-{
+Value *call_expression(Elaborator *e, const Node *node) {
     Callee callee = read_callee(e, node);
     Value *layer = callee.binding ? callee.binding->value : NULL;
     bool bound = layer && (layer->kind == KIND_LAYER || layer->kind == KIND_ERROR);
     if (callee.label && !layer) layer = global_layer(e, callee.node, node->kids[1]->count);
-    if (callee.label && (!layer || (callee.binding && !bound))) { /* an option may have the name of a function */
+    if (callee.label &&
+        (!layer || (callee.binding && !bound))) { /* an option may have the name of a function */
         Value *result = builtin_call(e, node, callee.node->name, callee.subs);
         if (result) return result;
         if (!layer) return unknown_callee(e, callee.node);
@@ -124,9 +123,11 @@ Value *call_expression(Elaborator *e, const Node *node)
     Value *arguments[MAX_RANK];
     int count = 0;
     if (!can_be_applied(e, &callee, layer, node->span) ||
-        (callee.subs && !under_indices(e, callee.subs, under, &count)) || !read_arguments(e, node->kids[1], arguments))
+        (callee.subs && !under_indices(e, callee.subs, under, &count)) ||
+        !read_arguments(e, node->kids[1], arguments))
         return value_error(e, node->span);
     Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;
     const char *label = callee.label ? callee.label : layer->layer->name;
-    return apply_layer(e, layer, label, under, count, arguments, node->kids[1]->count, options, node->span);
+    return apply_layer(e, layer, label, under, count, arguments, node->kids[1]->count, options,
+                       node->span);
 }

@@ -2,7 +2,8 @@
  * other.
  *
  * Every equation must be pointwise along the sequence, or look back: attention, x[s-1], the first
- * place, sum[t] x[t] * (t <= s). Anything else is an error that names the equation; all of them are reported.
+ * place, sum[t] x[t] * (t <= s). Anything else is an error that names the equation; all of them are
+ * reported.
  */
 #include "decode.h"
 

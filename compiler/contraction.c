@@ -247,8 +247,9 @@ static bool is_row(const Program *program, const Contraction *contraction) {
 
 Contraction *unit_product(Program *program, const Statement *statement) {
     Contraction *product = contraction(program, statement);
-    bool inside = product && product->kind == CONTRACTION_PRODUCT && program->device &&
-                  (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
+    bool inside =
+        product && product->kind == CONTRACTION_PRODUCT && program->device &&
+        (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
     if (!product || inside) return NULL;
     product->product.rounded = program->device && program->rounded && !statement->exact;
     product->product.a_type = product->a->tensor->type;

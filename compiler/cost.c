@@ -1,7 +1,7 @@
 /* cost: parameters and arithmetic of a model, before it runs.
  *
- * Needs:   the routed forward program.
- * Leaves:  tensor->active of every parameter: the share of it that one token visits. Caches are left
+ * Needs: the routed forward program. Leaves: tensor->active of every parameter: the share of it
+ * that one token visits. Caches are left
  *          to the program of a decoding step, which knows them.
  *
  * Arithmetic is counted as the program stands, for one token: an operation by its row in op.def, a

@@ -13,8 +13,7 @@ typedef struct Summary {
     double peak, weights, states, temporaries;
 } Summary;
 
-static double bytes_of(const Program *program, Role role)
-{
+static double bytes_of(const Program *program, Role role) {
     double bytes = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -23,8 +22,7 @@ static double bytes_of(const Program *program, Role role)
     return bytes;
 }
 
-static int optimizer_states(MoecCompiler *compiler)
-{
+static int optimizer_states(MoecCompiler *compiler) {
     const Program *update = moec_compile(compiler, MOEC_UPDATE, 0, 0, 0);
     int count = 0;
     for (int i = 0; update && i < update->tensors.count; i++)
@@ -32,9 +30,9 @@ static int optimizer_states(MoecCompiler *compiler)
     return count;
 }
 
-/* Memory of training: weights, gradients, what the optimizer keeps for each weight, states, temporaries. */
-static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary)
-{
+/* Memory of training: weights, gradients, what the optimizer keeps for each weight, states,
+ * temporaries. */
+static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
     Cost *total = cost(arena, forward);
@@ -53,68 +51,70 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary)
     return true;
 }
 
-static json_t *layers_json(const Cost *cost)
-{
+static json_t *layers_json(const Cost *cost) {
     json_t *layers = json_array();
     for (int i = 0; i < cost->layers.count; i++) {
         const LayerCost *layer = cost->layers.items[i];
-        json_array_append_new(layers, json_pack("{s:s, s:f, s:f, s:f}", "path", layer->path, "parameters",
-                                                layer->parameters, "active", layer->active, "flops", layer->flops));
+        json_array_append_new(layers, json_pack("{s:s, s:f, s:f, s:f}", "path", layer->path,
+                                                "parameters", layer->parameters, "active",
+                                                layer->active, "flops", layer->flops));
     }
     return layers;
 }
 
-static const char *keep(Arena *arena, char *text)
-{
+static const char *keep(Arena *arena, char *text) {
     const char *kept = arena_copy(arena, text, strlen(text));
     free(text);
     return kept;
 }
 
-const char *moec_cost_json(MoecCompiler *compiler)
-{
+const char *moec_cost_json(MoecCompiler *compiler) {
     Arena *arena = moec_arena(compiler);
     Summary summary = {0};
     if (moec_failed(compiler) || !summarise(compiler, arena, &summary)) return NULL;
     const Cost *cost = summary.cost;
     json_t *root = json_pack(
-        "{s:s, s:{s:I, s:I, s:I}, s:{s:f, s:f}, s:I, s:I, s:{s:I, s:I, s:I}, s:o}", "model", moec_model(compiler), "params",
-        "total", (json_int_t)(cost->parameters + 0.5), "active", (json_int_t)(cost->active + 0.5), "embedding",
-        (json_int_t)(cost->embedding + 0.5), "flops_per_token", "forward", cost->flops_forward, "train", cost->flops_train,
-        "cache_bytes_per_token", (json_int_t)cost->cache_bytes_per_token, "peak_bytes", (json_int_t)summary.peak, "bytes",
-        "weights", (json_int_t)summary.weights, "states", (json_int_t)summary.states, "temporaries",
-        (json_int_t)summary.temporaries, "layers", layers_json(cost));
+        "{s:s, s:{s:I, s:I, s:I}, s:{s:f, s:f}, s:I, s:I, s:{s:I, s:I, s:I}, s:o}", "model",
+        moec_model(compiler), "params", "total", (json_int_t)(cost->parameters + 0.5), "active",
+        (json_int_t)(cost->active + 0.5), "embedding", (json_int_t)(cost->embedding + 0.5),
+        "flops_per_token", "forward", cost->flops_forward, "train", cost->flops_train,
+        "cache_bytes_per_token", (json_int_t)cost->cache_bytes_per_token, "peak_bytes",
+        (json_int_t)summary.peak, "bytes", "weights", (json_int_t)summary.weights, "states",
+        (json_int_t)summary.states, "temporaries", (json_int_t)summary.temporaries, "layers",
+        layers_json(cost));
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(root);
     return keep(arena, text);
 }
 
-static const char *scaled(Arena *arena, double number)
-{
+static const char *scaled(Arena *arena, double number) {
     static const struct {
         double size;
         const char *letter;
     } units[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
     for (int i = 0; i < 4; i++)
-        if (number >= units[i].size) return arena_format(arena, "%.4g%s", number / units[i].size, units[i].letter);
+        if (number >= units[i].size)
+            return arena_format(arena, "%.4g%s", number / units[i].size, units[i].letter);
     return arena_format(arena, "%.4g", number);
 }
 
-const char *moec_cost_text(MoecCompiler *compiler)
-{
+const char *moec_cost_text(MoecCompiler *compiler) {
     Arena *arena = moec_arena(compiler);
     Summary summary = {0};
     if (moec_failed(compiler) || !summarise(compiler, arena, &summary)) return NULL;
     const Cost *cost = summary.cost;
     Text text = {.arena = arena};
     text_add(&text, "model %s\n", moec_model(compiler));
-    text_add(&text, "  parameters       %s total, %s active, %s embedding\n", scaled(arena, cost->parameters),
-             scaled(arena, cost->active), scaled(arena, cost->embedding));
+    text_add(&text, "  parameters       %s total, %s active, %s embedding\n",
+             scaled(arena, cost->parameters), scaled(arena, cost->active),
+             scaled(arena, cost->embedding));
     text_add(&text, "  FLOP per token   %s forward, %s training (a multiply-add is two)\n",
              scaled(arena, cost->flops_forward), scaled(arena, cost->flops_train));
-    text_add(&text, "  cache            %s bytes per token\n", scaled(arena, cost->cache_bytes_per_token));
-    text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n", scaled(arena, summary.peak),
-             scaled(arena, summary.weights), scaled(arena, summary.temporaries));
+    text_add(&text, "  cache            %s bytes per token\n",
+             scaled(arena, cost->cache_bytes_per_token));
+    text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n",
+             scaled(arena, summary.peak), scaled(arena, summary.weights),
+             scaled(arena, summary.temporaries));
     text_add(&text, "  %-40s %12s %12s %12s\n", "layer", "parameters", "active", "FLOP/token");
     for (int i = 0; i < cost->layers.count; i++) {
         const LayerCost *layer = cost->layers.items[i];

@@ -1,7 +1,10 @@
-/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts, in the order they are used:
+/* elaborate.h: what the files of the elaborator share. The pass itself is elaborate.c; its parts,
+ * in the order they are used:
  *
- *     settings.c   records of options: values as written, overrides, what a layer declares against what it was given
- *     layer.c      one layer applied to its arguments, statement by statement
+ *     settings.c records of options: values as written, overrides, what a layer declares against
+ *     what it was given
+ *     layer.c      one layer applied to its arguments
+ *     statement.c  the statements of its body
  *     repeat.c     a body repeated over depth
  *     equation.c   indices of one equation, tensors it defines
  *     express.c    expressions to values
@@ -38,7 +41,8 @@ typedef struct Value {
     Record *record;     /* record; word and layer: the options given */
     const Node *layer;  /* layer, optimizer or schedule */
     Axis *axis;
-    /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are bound further out. */
+    /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
+     * bound further out. */
     Expr *expr;
     int rank;
     Index *dims[MAX_RANK];
@@ -75,7 +79,8 @@ typedef struct Frame {
     Span call;
     int depth;
     int ambient_count;
-    Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was applied under */
+    Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
+                                 applied under */
     List instances;           /* const char *: path segments taken by the layers it applied */
     List contextual;          /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
@@ -170,8 +175,8 @@ Record *record_copy(Elaborator *e, const Record *record);
 Record *record_evaluate(Elaborator *e, const Node *node);
 const Node *find_layer(Elaborator *e, const char *name);
 const Node *layer_body(const Node *layer);
-/* Binds every option the layer declares, in the current scope, to what `given` says or to its default. `prefix` is the path of the
- * instance's options for settings, or NULL. */
+/* Binds every option the layer declares, in the current scope, to what `given` says or to its
+ * default. `prefix` is the path of the instance's options for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
@@ -183,7 +188,8 @@ bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *
 bool evaluate_flag(Elaborator *e, const Node *node, bool *flag);
 Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span);
 Expr *value_expr(Elaborator *e, Value *value);
-Value *read_value(Elaborator *e, Value *value, Span span);                 /* subscript-free: names do the matching */
+Value *read_value(Elaborator *e, Value *value,
+                  Span span); /* subscript-free: names do the matching */
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 
 /* ---- call.c ---- */
@@ -193,13 +199,16 @@ Value *call_expression(Elaborator *e, const Node *node);
 Axis *axis_root(Elaborator *e, Axis *axis);
 bool axes_match(Elaborator *e, Axis *a, Axis *b);
 EquationIndex *equation_find(Elaborator *e, const char *name);
-Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span); /* the index of that name over that axis */
-Index *equation_canonical(Elaborator *e, Axis *axis, Span span);                /* the index that stands for an axis */
-int free_indices(Elaborator *e, Expr *expr, Index **indices); /* those that are neither ambient nor of the repeat, in order */
+Index *equation_index(Elaborator *e, const char *name, Axis *axis,
+                      Span span); /* the index of that name over that axis */
+Index *equation_canonical(Elaborator *e, Axis *axis,
+                          Span span); /* the index that stands for an axis */
+int free_indices(Elaborator *e, Expr *expr,
+                 Index **indices); /* those that are neither ambient nor of the repeat, in order */
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);
 /* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value. */
-Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction, Index *const *reduced,
-              int reduced_count, Expr *value, Span span);
+Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
+              Index *const *reduced, int reduced_count, Expr *value, Span span);
 bool is_plain_read(Elaborator *e, Expr *expr);
 Value *materialise(Elaborator *e, const char *name, Value *value);
 void equation(Elaborator *e, const Node *node);
@@ -207,14 +216,18 @@ void equation(Elaborator *e, const Node *node);
 /* ---- builtin.c ---- */
 /* The call of a builtin function, or NULL when the name is none. */
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
-Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value, Span span);
+Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
+              Span span);
 
 /* ---- layer.c ---- */
-Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under, int under_count, Value **arguments,
-                   int count, Record *options, Span span);
+Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under,
+                   int under_count, Value **arguments, int count, Record *options, Span span);
+
+/* ---- statement.c ---- */
 void block_statements(Elaborator *e, const Node *block);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
-/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL after a report. */
+/* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
+ * after a report. */
 Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
 
 /* ---- repeat.c ---- */

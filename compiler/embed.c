@@ -1,9 +1,11 @@
-/* embed: writes files as C text, so that they travel inside the binary. A program of the build, not of the library.
+/* embed: writes files as C text, so that they travel inside the binary. A program of the build, not
+ * of the library.
  *
  *     embed NAME FOLDER FILE... > NAME.c
  *
- * gives `const EmbeddedFile NAMEs[]` and `const int NAME_count` (embedded.h); FILE is below FOLDER and is named without it.
- * Bytes are written as numbers because string literals have a length limit.
+ * gives `const EmbeddedFile NAMEs[]` and `const int NAME_count` (embedded.h); FILE is below FOLDER
+ * and is named without it. Bytes are written as numbers because string literals have a length
+ * limit.
  */
 #include <stdio.h>
 #include <string.h>

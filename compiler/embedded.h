@@ -1,4 +1,5 @@
-/* embedded: the standard library inside the binary, so that a copied command works alone. Written by embed.c at build time. */
+/* embedded: the standard library inside the binary, so that a copied command works alone. Written
+ * by embed.c at build time. */
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 

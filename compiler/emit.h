@@ -24,7 +24,8 @@ typedef struct Lanes Lanes; /* see emit_cuda_lanes.c */
 
 /* What targets do differently with the units of a schedule. */
 typedef struct EmitTarget {
-    /* Writes the function of a kernel into emitter->functions and the call of it at the current line. */
+    /* Writes the function of a kernel into emitter->functions and the call of it at the current
+     * line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
     /* A dense product; number: its number in the table, as C text. */
     void (*product)(Emitter *emitter, const Contraction *contraction, const char *number);
@@ -68,7 +69,8 @@ struct Emitter {
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
     List *own_products;   /* OwnProduct *: by number of the product */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
-    const char *owner;    /* several threads have the value at hand: the condition for the one that stores it, or NULL */
+    const char *owner;    /* several threads have the value at hand: the condition for the one that
+                             stores it, or NULL */
     Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
     const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
 };
@@ -108,7 +110,8 @@ const char *integer_text(Emitter *emitter, const Expr *expr);
 const char *element_text(Emitter *emitter, const Expr *access, const char **inside);
 /* `name + offset` of the element of a read where all loops are 0. */
 const char *pointer_text(Emitter *emitter, const Expr *access);
-/* Bytes of which its place is a multiple, whatever the loops around are: a power of two, at most 16. */
+/* Bytes of which its place is a multiple, whatever the loops around are: a power of two, at most
+ * 16. */
 long place_alignment(const Emitter *emitter, const Expr *access);
 const char *number_text(Arena *arena, double number);
 bool is_computed(const Expr *sub);
@@ -136,8 +139,8 @@ void emit_store(Emitter *emitter, Member *member, const char *value);
 const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
 void add_equations(Emitter *emitter, const Kernel *kernel);
 
-/* The loops of a nest: who runs in them, one of them opened, a loop with all that it contains, what comes before and
- * after it. level: its place among the loops of its members. */
+/* The loops of a nest: who runs in them, one of them opened, a loop with all that it contains, what
+ * comes before and after it. level: its place among the loops of its members. */
 bool is_inside(const Member *member, const Nest *nest);
 bool reduces_at(const Member *member, const Nest *nest);
 bool is_innermost(const Nest *nest);
@@ -229,10 +232,11 @@ void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilog
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
-/* What the store of a template computes from an element of its result, as a function in place; and what the kernel that
- * calls the template needs for it, with the arguments of its launch. A template of another operation hands over the row
- * and the column of the element in the same way, with as many loops of the target in the row as it says. width > 1: so many
- * neighbours at a time, of which the template hands over the first one's place. */
+/* What the store of a template computes from an element of its result, as a function in place; and
+ * what the kernel that calls the template needs for it, with the arguments of its launch. A
+ * template of another operation hands over the row and the column of the element in the same way,
+ * with as many loops of the target in the row as it says. width > 1: so many neighbours at a time,
+ * of which the template hands over the first one's place. */
 typedef struct Functor {
     const char *text; /* "[&](long row, long column, float sum) { ... }" */
     Text parameters, arguments;
@@ -257,14 +261,16 @@ typedef enum Sharing {
     SHARED_IN_BLOCK,
     SHARED_BY_ALL
 } Sharing;
-/* How many loops from `nest` inwards each member runs in with an element of its own; who takes turns inside the last. */
+/* How many loops from `nest` inwards each member runs in with an element of its own; who takes
+ * turns inside the last. */
 int chain_of(const Emitter *emitter, const Nest *nest);
 Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the turn; those that the body names. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
                  const Text *body);
-/* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by one. The loop is bound. */
+/* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by
+ * one. The loop is bound. */
 Lanes *lanes_of(Emitter *emitter, const Nest *nest);
 /* That many turns in any case; the loop has a multiple of them. */
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
@@ -276,7 +282,8 @@ const char *lanes_number(const Lanes *lanes);
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
 /* The variable of a lane for an element in memory, a float; NULL when it has none. */
 const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write);
-/* A nest that is one large sum over everything: its parts, by many blocks, then the sum of those. */
+/* A nest that is one large sum over everything: its parts, by many blocks, then the sum of
+ * those. */
 bool sums_in_two(const Emitter *emitter, const Nest *nest);
 void emit_parts_of_sums(Emitter *emitter, Nest *nest);
 Launch launch_of_parts(void);

@@ -38,8 +38,8 @@ void emit_products(Text *text, const List *products) {
         add_type(text, "b", p->b_type);
         add_type(text, "c", p->c_type);
         if (p->endings)
-            text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings, p->add_m,
-                     p->kept_m);
+            text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
+                     p->add_m, p->kept_m);
         text_add(text, "}, /* %d */\n", i);
     }
     text_add(text, "};\n\n");

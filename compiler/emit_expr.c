@@ -329,7 +329,8 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
     Expr first = *access;
     first.args = arena_alloc(emitter->arena, ((size_t)access->count + 1) * sizeof *first.args);
     for (int i = 0; i < access->count; i++) {
-        bool part = sub_loop(access->args[i], access->tensor->axes[i]) != NULL; /* keeps its start */
+        bool part =
+            sub_loop(access->args[i], access->tensor->axes[i]) != NULL; /* keeps its start */
         first.args[i] = !part && moves(emitter, access->args[i]) ? &zero : access->args[i];
     }
     const char *inside = NULL, *offset = offset_text(emitter, &first, NULL, &inside);

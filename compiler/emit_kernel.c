@@ -222,8 +222,8 @@ static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) 
         const char *name = emitter->names[i];
         add_parameter(parameters, arguments,
                       arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
-                                   type_name(tensor), lies_alone(emitter, tensor) ? "restrict " : "",
-                                   name),
+                                   type_name(tensor),
+                                   lies_alone(emitter, tensor) ? "restrict " : "", name),
                       name);
         emitter->declared[i] = true;
     }

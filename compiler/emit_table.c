@@ -121,7 +121,8 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (module->update) text_add(text, "    .update = &update,\n");
     if (module->rounded) text_add(text, "    .round = round_weights,\n");
     if (module->products.count)
-        text_add(text, "    .products = moec_products, .product_count = %d,\n", module->products.count);
+        text_add(text, "    .products = moec_products, .product_count = %d,\n",
+                 module->products.count);
     if (module->device_kernels.count)
         text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
                  module->device_kernels.count);

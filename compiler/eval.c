@@ -166,7 +166,8 @@ static void run_call(Eval *eval, const Statement *statement) {
     for (int i = 0; i < statement->outputs.count; i++) {
         const Tensor *tensor = ((Expr *)statement->outputs.items[i])->tensor;
         double *values = eval->real[tensor->id];
-        if (tensor->type == TYPE_BF16) eval_round_all(values, values, (size_t)tensor_elements(tensor));
+        if (tensor->type == TYPE_BF16)
+            eval_round_all(values, values, (size_t)tensor_elements(tensor));
     }
 }
 

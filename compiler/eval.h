@@ -12,8 +12,8 @@ enum { STRIP = 64, MAX_TURNS = 8, MAX_SLOTS = MAX_TURNS + MAX_LOOPS };
 typedef struct EvalNode EvalNode;
 typedef struct Step Step;
 
-/* What was chosen, in the order of the run: whether each entry is, and of each row how far the least
- * of the chosen ones is above the largest of the others. */
+/* What was chosen, in the order of the run: whether each entry is, and of each row how far the
+ * least of the chosen ones is above the largest of the others. */
 typedef struct Choices {
     bool *chosen;
     double *margins;
@@ -36,7 +36,7 @@ struct Eval {
     const char *message; /* why the run stopped */
     double noise;        /* values are off by up to this share of themselves */
     uint64_t noise_seed;
-    int way;             /* in which products round what they multiply to bf16, from 1; 0: none */
+    int way; /* in which products round what they multiply to bf16, from 1; 0: none */
     Choices choices;
     const Choices *followed; /* the choices of another evaluation, made again; NULL: its own */
 };

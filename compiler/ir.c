@@ -310,7 +310,8 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
 /* The largest value of an expression of turns and numbers that is never negative, else -1. */
 static double largest(const Expr *expr) {
     if (expr->kind == EXPR_NUMBER) return expr->number;
-    if (expr->kind == EXPR_INDEX) return expr->index->turn ? (double)expr->index->axis->size - 1 : -1;
+    if (expr->kind == EXPR_INDEX)
+        return expr->index->turn ? (double)expr->index->axis->size - 1 : -1;
     if (expr->kind != EXPR_APPLY) return -1;
     double a = largest(expr->args[0]), b = expr->count > 1 ? largest(expr->args[1]) : 0;
     if (a < 0 || b < 0) return -1;
@@ -332,7 +333,8 @@ static double largest(const Expr *expr) {
 
 Index *sub_loop(const Expr *sub, const Axis *axis) {
     if (sub->kind == EXPR_INDEX) return sub->index->turn ? NULL : sub->index;
-    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX) return NULL;
+    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX)
+        return NULL;
     Index *index = sub->args[1]->index;
     const double first = largest(sub->args[0]);
     bool inside = first >= 0 && first + (double)index->axis->size <= (double)axis->size;

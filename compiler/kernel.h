@@ -56,9 +56,10 @@ typedef struct Contraction {
     Expr *add, *bias, *kept; /* of its endings, or NULL */
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
-    Relation *relation;        /* grouped */
-    Tensor *gather, *gather_b; /* grouped: row of `a` (of `b`) for each packed row, or NULL */
-    struct Contraction *second; /* another one of the same rows that adds to the same result in the same tiles, or NULL */
+    Relation *relation;         /* grouped */
+    Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each packed row, or NULL */
+    struct Contraction *second; /* another one of the same rows that adds to the same result in the
+                                   same tiles, or NULL */
     const Statement *statement; /* of a second one */
     bool row; /* dense, of a device, with a single row: ours, with a store that computes */
 } Contraction;
@@ -70,7 +71,8 @@ bool lines_begin_in_pieces(const Expr *read, long across);
 
 /* The statement as a product, or NULL when it is none. */
 Contraction *contraction(Program *program, const Statement *statement);
-/* The same when it can be one unit of work of the program's target, with what the target makes of its operands. */
+/* The same when it can be one unit of work of the program's target, with what the target makes of
+ * its operands. */
 Contraction *unit_product(Program *program, const Statement *statement);
 
 /* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by
@@ -92,14 +94,15 @@ struct Member {
     int kept;    /* loops before the first reduced one; == depth without a reduction */
     bool column; /* the last loop belongs to the target and runs inside the reduced loops: one sum
                     for each of its turns */
-    bool across; /* where no sum is a column: neighbours in memory are turns of the target's last loop */
+    bool across; /* where no sum is a column: neighbours in memory are turns of the target's last
+                    loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
     Member *running; /* sums exponentials less this largest of the same loop: see running.c */
     bool is_run;     /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
     const char *before; /* what the largest was before this turn, or this thread's own */
-    const char *given;                /* the value, where it is at hand and not computed; or NULL */
+    const char *given;  /* the value, where it is at hand and not computed; or NULL */
     bool sum_is_local;
 };
 
@@ -179,7 +182,8 @@ Local *local_in(const Kernel *kernel, const Tensor *tensor);
  * same dimension with it. */
 bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second);
 
-/* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with r its rows; else NULL. */
+/* The relation whose lists say which rows a scatter adds to an entry, y[b[r],s[r],d] += x[r,d] with
+ * r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
 
 /* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */

@@ -1,5 +1,5 @@
-/* meaning: eval behind the public header. Tensors are found by their public names; a tensor stacked over a repeat is given
- * and returned turn by turn.
+/* meaning: eval behind the public header. Tensors are found by their public names; a tensor stacked
+ * over a repeat is given and returned turn by turn.
  */
 #include "moec.h"
 
@@ -20,8 +20,7 @@ typedef struct Slice {
     size_t start, count;
 } Slice;
 
-MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program)
-{
+MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program) {
     (void)compiler;
     MoecEval *eval = calloc(1, sizeof *eval);
     if (!eval) return NULL;
@@ -30,16 +29,14 @@ MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program)
     return eval;
 }
 
-void moec_eval_free(MoecEval *eval)
-{
+void moec_eval_free(MoecEval *eval) {
     if (!eval) return;
     eval_free(eval->eval);
     free(eval);
 }
 
 /* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for turn i. */
-static long turn_number(const char *brace, long turn)
-{
+static long turn_number(const char *brace, long turn) {
     long factor = 1, offset = 0;
     if (sscanf(brace, "{%ld*i", &factor) != 1) factor = 1;
     const char *plus = strchr(brace, '+'), *end = strchr(brace, '}');
@@ -47,8 +44,7 @@ static long turn_number(const char *brace, long turn)
     return factor * turn + offset;
 }
 
-static bool names_turn(const Tensor *tensor, const char *name, Slice *slice)
-{
+static bool names_turn(const Tensor *tensor, const char *name, Slice *slice) {
     const char *brace = strchr(tensor->path, '{');
     size_t all = (size_t)tensor_elements(tensor);
     if (!brace) {
@@ -71,8 +67,7 @@ static bool names_turn(const Tensor *tensor, const char *name, Slice *slice)
     return false;
 }
 
-static bool find_slice(const MoecEval *eval, const char *name, Slice *slice)
-{
+static bool find_slice(const MoecEval *eval, const char *name, Slice *slice) {
     bool gradient = !strncmp(name, "gradient:", 9), cache = !strncmp(name, "cache:", 6);
     const char *path = gradient ? name + 9 : cache ? name + 6 : name;
     for (int i = 0; i < eval->program->tensors.count; i++) {
@@ -88,8 +83,8 @@ static bool find_slice(const MoecEval *eval, const char *name, Slice *slice)
             *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
             return true;
         }
-        bool known = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE || tensor->role == ROLE_INPUT ||
-                     tensor->role == ROLE_OUTPUT;
+        bool known = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
+                     tensor->role == ROLE_INPUT || tensor->role == ROLE_OUTPUT;
         if (!known) continue;
         if (tensor->path ? names_turn(tensor, path, slice) : !strcmp(tensor->name, path)) {
             if (!tensor->path) *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
@@ -99,8 +94,7 @@ static bool find_slice(const MoecEval *eval, const char *name, Slice *slice)
     return false;
 }
 
-bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count)
-{
+bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count) {
     Slice slice;
     if (!find_slice(eval, name, &slice) || slice.count != count) return false;
     if (slice.tensor->type == TYPE_INT) {
@@ -111,8 +105,7 @@ bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_
     return true;
 }
 
-bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count)
-{
+bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count) {
     Slice slice;
     if (!find_slice(eval, name, &slice) || slice.count != count) return false;
     if (slice.tensor->type == TYPE_INT) {
@@ -123,39 +116,33 @@ bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t coun
     return true;
 }
 
-const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch)
-{
+const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch) {
     return eval_run(eval->eval, seed, last_micro_batch);
 }
 
-void moec_eval_noise(MoecEval *eval, double share, uint64_t seed)
-{
+void moec_eval_noise(MoecEval *eval, double share, uint64_t seed) {
     eval_noise(eval->eval, share, seed);
 }
 
-void moec_eval_rounded(MoecEval *eval, int way)
-{
+void moec_eval_rounded(MoecEval *eval, int way) {
     eval_rounded(eval->eval, way);
 }
 
-void moec_eval_follow(MoecEval *eval, const MoecEval *other)
-{
+void moec_eval_follow(MoecEval *eval, const MoecEval *other) {
     eval_follow(eval->eval, other->eval);
 }
 
-const double *moec_eval_margins(const MoecEval *eval, size_t *count)
-{
+const double *moec_eval_margins(const MoecEval *eval, size_t *count) {
     return eval_margins(eval->eval, count);
 }
 
-static void find_best(Statement *statement, void *data)
-{
+static void find_best(Statement *statement, void *data) {
     bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    if (attends && statement->attention.position && statement->attention.best > 0) *(bool *)data = true;
+    if (attends && statement->attention.position && statement->attention.best > 0)
+        *(bool *)data = true;
 }
 
-bool moec_reads_best(MoecProgram *step)
-{
+bool moec_reads_best(MoecProgram *step) {
     bool found = false;
     block_walk(&step->body, find_best, &found);
     return found;

@@ -1,11 +1,13 @@
-/* moec: the compiler as a library. Text in, checked programs, costs and C text out; it opens no device and reads no weights.
+/* moec: the compiler as a library. Text in, checked programs, costs and C text out; it opens no
+ * device and reads no weights.
  *
  *     MoecCompiler *compiler = moec_open("model.moe", NULL, NULL, 0, NULL);
  *     if (moec_failed(compiler)) fputs(moec_reports(compiler), stderr);
  *     ...
  *     moec_close(compiler);
  *
- * Nothing exits or prints. Strings and structs that are returned belong to the compiler and live until moec_close.
+ * Nothing exits or prints. Strings and structs that are returned belong to the compiler and live
+ * until moec_close.
  */
 #ifndef MOEC_H
 #define MOEC_H
@@ -17,14 +19,24 @@
 typedef struct MoecCompiler MoecCompiler;
 typedef struct Program MoecProgram;
 
-/* MOEC_MEASURE: MOEC_FORWARD with an output "nats" instead of those of many numbers: of each token how unlikely it was. */
-typedef enum MoecGraph { MOEC_FORWARD, MOEC_TRAIN, MOEC_DECODE, MOEC_UPDATE, MOEC_MEASURE } MoecGraph;
+/* MOEC_MEASURE: MOEC_FORWARD with an output "nats" instead of those of many numbers: of each token
+ * how unlikely it was. */
+typedef enum MoecGraph {
+    MOEC_FORWARD,
+    MOEC_TRAIN,
+    MOEC_DECODE,
+    MOEC_UPDATE,
+    MOEC_MEASURE
+} MoecGraph;
 
-/* Reads FILE and what it uses. model: NULL means the only or the last model of the file. search: more folders for `use`,
- * colon separated, or NULL. sets: "key=value" texts. Errors are collected: see moec_failed. */
-MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count, const char *search);
+/* Reads FILE and what it uses. model: NULL means the only or the last model of the file. search:
+ * more folders for `use`, colon separated, or NULL. sets: "key=value" texts. Errors are collected:
+ * see moec_failed. */
+MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
+                        const char *search);
 /* The same from a spec that was saved with moec_bundle (checkpoints). */
-MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets, int set_count);
+MoecCompiler *moec_open_bundle(const char *bundle, size_t length, const char *const *sets,
+                               int set_count);
 void moec_close(MoecCompiler *compiler);
 
 bool moec_failed(const MoecCompiler *compiler);
@@ -32,31 +44,42 @@ const char *moec_reports(MoecCompiler *compiler);      /* as text with carets */
 const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 
 const char *moec_model(const MoecCompiler *compiler);
-/* Everything needed to open the same model again without its files: all sources and overrides as one text. */
+/* Everything needed to open the same model again without its files: all sources and overrides as
+ * one text. */
 const char *moec_bundle(MoecCompiler *compiler);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 
-/* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one decode step.
- * NULL after an error (see moec_reports). */
-MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context, long tokens);
-/* The program as text after a pass ("elaborate", "gradient", ..., "plan"); NULL when there is no such pass. */
+/* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one
+ * decode step. NULL after an error (see moec_reports). */
+MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
+                          long tokens);
+/* The program as text after a pass ("elaborate", "gradient", ..., "plan"); NULL when there is no
+ * such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass);
 const char *const *moec_passes(int *count);
 /* The program as it is for a device, with what that keeps as bf16. */
 void moec_for_device(MoecCompiler *compiler, MoecProgram *program);
-/* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by its rows. */
+/* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by
+ * its rows. */
 double moec_weight_traffic(MoecProgram *program);
 /* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
-const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone);
-/* The same for a device: C text that launches kernels, and in *device the CUDA text of those kernels, which includes
- * "kernels.cuh". */
-const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count, bool standalone,
-                           const char **device);
-/* The tensors that a program works with, for those who run it otherwise than from its text (moec_eval). Lists are as in its
- * table, numbers as in MoecTensor of runtime/abi.h; weights and states are laid out as when this program is emitted alone. */
-typedef enum MoecTensorList { MOEC_PARAMETERS, MOEC_LAYER_STATES, MOEC_INPUT_SLOTS, MOEC_OUTPUT_SLOTS } MoecTensorList;
+const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                        bool standalone);
+/* The same for a device: C text that launches kernels, and in *device the CUDA text of those
+ * kernels, which includes "kernels.cuh". */
+const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
+                           bool standalone, const char **device);
+/* The tensors that a program works with, for those who run it otherwise than from its text
+ * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi.h; weights and
+ * states are laid out as when this program is emitted alone. */
+typedef enum MoecTensorList {
+    MOEC_PARAMETERS,
+    MOEC_LAYER_STATES,
+    MOEC_INPUT_SLOTS,
+    MOEC_OUTPUT_SLOTS
+} MoecTensorList;
 typedef struct MoecTensorInfo {
     const char *name, *axes; /* axes: "block,dim,hidden" */
     size_t offset;           /* weights and states; else the slot */
@@ -68,31 +91,36 @@ typedef struct MoecTensorInfo {
     int input; /* inputs */
     long vocabulary;
 } MoecTensorInfo;
-const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program, MoecTensorList list, int *count);
+const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
+                                   MoecTensorList list, int *count);
 /* What the model costs, as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);
 /* A file in the one layout, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 
-/* The meaning: a program in double precision. Tensors are named as in its table of parameters, inputs and outputs:
- * parameter paths ("block.3.attention.query"), "gradient:" + path, input names, output names, "cache:" + name. */
+/* The meaning: a program in double precision. Tensors are named as in its table of parameters,
+ * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, input names,
+ * output names, "cache:" + name. */
 typedef struct MoecEval MoecEval;
 MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);
 bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count);
 bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count);
-const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch); /* NULL or a message */
-/* The runs that follow have every value off by up to `share` of itself, others with each seed: what rounding of that size
- * does to results. 0: exact again. */
+const char *moec_eval_run(MoecEval *eval, uint64_t seed,
+                          bool last_micro_batch); /* NULL or a message */
+/* The runs that follow have every value off by up to `share` of itself, others with each seed: what
+ * rounding of that size does to results. 0: exact again. */
 void moec_eval_noise(MoecEval *eval, double share, uint64_t seed);
-/* From now on its products round what they multiply to bf16: 1 as those of a device do when the model asks for it; 2 and up:
- * other numbers up and down, equally well. */
+/* From now on its products round what they multiply to bf16: 1 as those of a device do when the
+ * model asks for it; 2 and up: other numbers up and down, equally well. */
 void moec_eval_rounded(MoecEval *eval, int way);
-/* Whether a step of decoding means something else than that place of the whole: an attention reads the best values alone. */
+/* Whether a step of decoding means something else than that place of the whole: an attention reads
+ * the best values alone. */
 bool moec_reads_best(MoecProgram *step);
 /* From now on it makes the choices that `other` made in its last run of the same graph. */
 void moec_eval_follow(MoecEval *eval, const MoecEval *other);
-/* How clear the choices of the last run were: of each, how far the least chosen value was above the largest other. */
+/* How clear the choices of the last run were: of each, how far the least chosen value was above the
+ * largest other. */
 const double *moec_eval_margins(const MoecEval *eval, size_t *count);
 void moec_eval_free(MoecEval *eval);
 

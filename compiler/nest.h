@@ -41,13 +41,14 @@ int *touches_of(Program *program);
 /* For each product of a block, by place, the kernel of what its store computes; nothing is written
  * where there is nothing. when: the place of each statement, or that of the product in whose store
  * or before which it is computed now. */
-void epilogue(Program *program, const List *statements, Contraction *const *products,
-              int *touched, Kernel **epilogues, int *when);
+void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
+              Kernel **epilogues, int *when);
 
 /* ---- endings.c ---- */
 
-/* Makes the next statement on the way of a dense product's result an ending of it when it can be one. first, next: the
- * product and that statement, with loops that stand for each other; kept: others read the result, too. */
+/* Makes the next statement on the way of a dense product's result an ending of it when it can be
+ * one. first, next: the product and that statement, with loops that stand for each other; kept:
+ * others read the result, too. */
 bool end_product(Contraction *product, const Member *first, const Member *next, bool kept);
 
 /* ---- pairs.c ---- */

@@ -1,4 +1,5 @@
-/* passes: the way of a program, in order. driver.c holds the list; `moec dump --after NAME` prints after any of them. */
+/* passes: the way of a program, in order. driver.c holds the list; `moec dump --after NAME` prints
+ * after any of them. */
 #ifndef PASSES_H
 #define PASSES_H
 
@@ -13,20 +14,24 @@
 typedef struct Unit {
     Arena *arena;
     Reports *reports;
-    List sources;     /* Source *: the file, what it uses in order of reading, then --set texts */
-    List layers;      /* Node * NODE_LAYER, and so on */
+    List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
+    List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, models, experiments;
-    List overrides;   /* Node * NODE_ENTRY, from --set */
+    List overrides; /* Node * NODE_ENTRY, from --set */
 } Unit;
 
-/* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in the embedded stdlib). */
-Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search, const char *const *sets, int set_count);
-/* The same from sources that are at hand, as a Unit lists them (without the --set texts); nothing is read but the stdlib. */
-Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources, int source_count,
-                      const char *const *sets, int set_count);
+/* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in
+ * the embedded stdlib). */
+Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
+              const char *const *sets, int set_count);
+/* The same from sources that are at hand, as a Unit lists them (without the --set texts); nothing
+ * is read but the stdlib. */
+Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
+                      int source_count, const char *const *sets, int set_count);
 /* The text of an embedded stdlib file ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
-/* Says which stdlib file declares `name`, a layer, an optimizer or a schedule; false when none does. */
+/* Says which stdlib file declares `name`, a layer, an optimizer or a schedule; false when none
+ * does. */
 bool help_with_use(Reports *reports, const char *name);
 
 /* A value of an option after resolution, for the runtime ("train.lr"). */
@@ -37,25 +42,36 @@ typedef struct Setting {
     double number;
 } Setting;
 
-/* elaborate: one model of a unit as a program, forward only: every layer applied, every option decided, every axis known.
- * batch and context <= 0 take train.batch and train.context. `settings` (may be NULL) receives Setting *.
- * GRAPH_UPDATE gives the optimizer's program. NULL after an error. */
-Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context, List *settings);
+/* elaborate: one model of a unit as a program, forward only: every layer applied, every option
+ * decided, every axis known. batch and context <= 0 take train.batch and train.context. `settings`
+ * (may be NULL) receives Setting *. GRAPH_UPDATE gives the optimizer's program. NULL after an
+ * error. */
+Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
+                   List *settings);
 
 /* ---- program to program ---- */
-void weigh(Program *program);                    /* factors on what a product made go to what it is made of */
-void gradient(Program *program, bool recompute); /* appends the backward pass; recompute: remat = layer */
-void decode(Program *program, long tokens);      /* one-step program; reports equations that are not causal */
-void measure(Program *program);                  /* how unlikely the next tokens are, instead of the logits */
-void simplify(Program *program);                 /* dead statements, folding, common expressions, copies */
-void absorb(Program *program); /* on a device: what is added at one place of a row goes into the row's equation */
-/* Programs for a device, when products may round: */
-void precision(Program *program); /* products that decide a choice stay exact */
-void storage(Program *program);   /* what is only ever rounded is stored rounded */
-void route(Program *program);                    /* masked statements onto packed rows */
-void gathers(Program *program);                  /* rows fetched for products alone are not fetched before */
-
-void chunk(Program *program, long rows);         /* large temporaries a part of their rows at a time; rows of a part, 0: chosen */
+/* Factors on what a product made go to what it is made of. */
+void weigh(Program *program);
+/* Appends the backward pass; recompute: remat = layer. */
+void gradient(Program *program, bool recompute);
+/* A program of one step; reports equations that are not causal. */
+void decode(Program *program, long tokens);
+/* How unlikely the next tokens are, instead of the logits. */
+void measure(Program *program);
+/* Dead statements, folding, common expressions, copies. */
+void simplify(Program *program);
+/* On a device: what is added at one place of a row goes into the row's equation. */
+void absorb(Program *program);
+/* On a device, when products may round: those that decide a choice stay exact. */
+void precision(Program *program);
+/* There, too: what is only ever rounded is stored rounded. */
+void storage(Program *program);
+/* Masked statements onto packed rows. */
+void route(Program *program);
+/* Rows fetched for products alone are not fetched before. */
+void gathers(Program *program);
+/* Large temporaries a part of their rows at a time; rows of a part, 0: chosen. */
+void chunk(Program *program, long rows);
 
 /* ---- what it costs ---- */
 typedef struct LayerCost {
@@ -76,8 +92,9 @@ double traffic(Program *program);
 
 /* ---- what it means ---- */
 
-/* eval: runs any program in double precision, statement by statement. Memory of a tensor is a row-major array, double for
- * reals and long for TYPE_INT; the caller sets parameters, states, inputs and caches before, and reads anything after. */
+/* eval: runs any program in double precision, statement by statement. Memory of a tensor is a
+ * row-major array, double for reals and long for TYPE_INT; the caller sets parameters, states,
+ * inputs and caches before, and reads anything after. */
 typedef struct Eval Eval;
 Eval *eval_new(Program *program);
 double *eval_real(Eval *eval, const Tensor *tensor);
@@ -85,20 +102,22 @@ long *eval_int(Eval *eval, const Tensor *tensor);
 /* Returns NULL, or a message (a token outside the vocabulary, with its place). */
 const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch);
 void eval_free(Eval *eval);
-/* The runs that follow have every value off by up to `share` of itself: what rounding of that size does to results.
- * Others with each seed; 0: exact again. */
+/* The runs that follow have every value off by up to `share` of itself: what rounding of that size
+ * does to results. Others with each seed; 0: exact again. */
 void eval_noise(Eval *eval, double share, uint64_t seed);
-/* From now on products round their operands to bf16: 1 as those of a device do when the program asks for it; 2 and up: other
- * numbers up and down, equally well. */
+/* From now on products round their operands to bf16: 1 as those of a device do when the program
+ * asks for it; 2 and up: other numbers up and down, equally well. */
 void eval_rounded(Eval *eval, int way);
 /* From now on it makes the choices that `other` made in its last run. */
 void eval_follow(Eval *eval, const Eval *other);
-/* How clear the choices of the last run were: of each row how far the least chosen is above the largest that is not. */
+/* How clear the choices of the last run were: of each row how far the least chosen is above the
+ * largest that is not. */
 const double *eval_margins(const Eval *eval, size_t *count);
 
 /* ---- program to text ---- */
 
-/* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported table. */
+/* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported
+ * table. */
 typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
 char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
 /* The same of programs for a device; *device receives the text of the kernels. */
@@ -107,7 +126,8 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);
-/* Bytes that one token adds to the caches, those of a device where products round; 0 when the model cannot be decoded. */
+/* Bytes that one token adds to the caches, those of a device where products round; 0 when the model
+ * cannot be decoded. */
 long moec_cache_bytes(struct MoecCompiler *compiler);
 
 #endif

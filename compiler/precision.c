@@ -1,7 +1,8 @@
 /* precision: which products of a device may round what they multiply.
  *
- * Needs:   a program with `rounded` set: operands of its products are rounded to bf16, sums are f32.
- * Leaves:  `exact` on the statements that decide a choice, back to the product that makes the scores:
+ * Needs: a program with `rounded` set: operands of its products are rounded to bf16, sums are f32.
+ * Leaves: `exact` on the statements that decide a choice, back to the product that makes the
+ * scores:
  *          who is chosen shall not depend on rounding.
  *
  *     scores[b,s,n] = sum[d] x[b,s,d] * router[d,n]        exact

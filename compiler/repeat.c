@@ -2,10 +2,11 @@
  *
  *     repeat block[i < 48] { x = x + attention(norm(x)) }
  *
- * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at turn i and written at i+1; what it
- * declares (weights) has the turn as its first dimension. A body that differs with i (`if i % 4 == 3`) is read once for each
- * turn to see where it starts to recur: turns before that, and those left over, stand by themselves, and the repeat statement
- * holds one period. So the program's size follows the differences that were written, not the depth.
+ * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at turn i and
+ * written at i+1; what it declares (weights) has the turn as its first dimension. A body that
+ * differs with i (`if i % 4 == 3`) is read once for each turn to see where it starts to recur:
+ * turns before that, and those left over, stand by themselves, and the repeat statement holds one
+ * period. So the program's size follows the differences that were written, not the depth.
  *
  * A repeat inside a repeat is written out turn by turn.
  */
@@ -28,8 +29,7 @@ typedef struct Plan {
     long count, prefix, period, turns;
 } Plan;
 
-static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count)
-{
+static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count) {
     if (!node) return count;
     if (node->kind == NODE_EQUATION) {
         Binding *binding = scope_find(e->scope, node->name);
@@ -41,13 +41,13 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     }
     bool block = node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
                  node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT;
-    for (int i = 0; block && i < node->count; i++) count = find_carried(e, node->kids[i], carried, count);
+    for (int i = 0; block && i < node->count; i++)
+        count = find_carried(e, node->kids[i], carried, count);
     return count;
 }
 
 /* One turn in the block being built. `path` is the public path of what it defines. */
-static void turn(Elaborator *e, const Node *node, long i, const char *segment)
-{
+static void turn(Elaborator *e, const Node *node, long i, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
@@ -62,8 +62,7 @@ static void turn(Elaborator *e, const Node *node, long i, const char *segment)
 }
 
 /* What turn i makes, as text: two turns that print the same are the same. */
-static char *signature(Elaborator *e, const Node *node, long i, const Carried *carried, int count)
-{
+static char *signature(Elaborator *e, const Node *node, long i, const Carried *carried, int count) {
     Elaborator saved = *e;
     Program *program = program_new(e->arena, e->reports, "turn", e->program->graph);
     program->batch = saved.program->batch;
@@ -86,7 +85,8 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     }
     for (int j = 0; j < count; j++) {
         const Value *value = carried[j].binding->value;
-        if (value->kind == KIND_TENSOR) text_add(&text, "carried %s\n", print_expr(e->arena, value->expr));
+        if (value->kind == KIND_TENSOR)
+            text_add(&text, "carried %s\n", print_expr(e->arena, value->expr));
     }
     List aliases = e->aliases;
     *e = saved;
@@ -96,8 +96,7 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
 }
 
 /* The cheapest way to write the turns: as few bodies as possible. */
-static Plan find_plan(char **texts, long count)
-{
+static Plan find_plan(char **texts, long count) {
     Plan best = {count, count, 1, 0};
     long best_bodies = count;
     for (long period = 1; period <= MAX_PERIOD && 2 * period <= count; period++) {
@@ -115,8 +114,8 @@ static Plan find_plan(char **texts, long count)
     return best;
 }
 
-static bool plan_turns(Elaborator *e, const Node *node, long count, const Carried *carried, int carried_count, Plan *plan)
-{
+static bool plan_turns(Elaborator *e, const Node *node, long count, const Carried *carried,
+                       int carried_count, Plan *plan) {
     bool inner = false;
     for (const Region *region = e->region; region; region = region->outer)
         if (region->index) inner = true;
@@ -137,8 +136,7 @@ static bool plan_turns(Elaborator *e, const Node *node, long count, const Carrie
 }
 
 /* x before the repeat becomes stack[0]; inside, x is stack[i]. */
-static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places, Scope *scope)
-{
+static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places, Scope *scope) {
     Value *value = carried->before;
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK], *inside[MAX_RANK];
@@ -160,19 +158,22 @@ static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places
         inside[rank++] = expr_index(e->program, dims[i]);
     }
     const char *name = carried->binding->name;
-    carried->stack = tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, carried->binding->span);
+    carried->stack =
+        tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, carried->binding->span);
     Expr *target = expr_read(e->program, carried->stack, subs);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr, carried->binding->span);
-    Value *seen = value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank, value->span);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
+                   carried->binding->span);
+    Value *seen = value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank,
+                               value->span);
     scope_bind(e, scope, name, seen, carried->binding->span);
 }
 
-static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *place, Index *const *dims)
-{
+static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *place, Index *const *dims) {
     Expr *subs[MAX_RANK];
     int rank = 0;
     subs[rank++] = place;
-    for (int i = 0; i < carried->ambient_count; i++) subs[rank++] = expr_index(e->program, carried->ambient[i]);
+    for (int i = 0; i < carried->ambient_count; i++)
+        subs[rank++] = expr_index(e->program, carried->ambient[i]);
     for (int i = 0; i < carried->before->rank; i++) subs[rank++] = expr_index(e->program, dims[i]);
     return expr_read(e->program, carried->stack, subs);
 }
@@ -184,9 +185,9 @@ typedef struct Renaming {
     Expr *to;
 } Renaming;
 
-static Expr *rename_reads(const Renaming *renaming, Expr *expr)
-{
-    if (expr->kind == EXPR_NUMBER || expr->kind == EXPR_INDEX || !expr_reads(expr, renaming->from)) return expr;
+static Expr *rename_reads(const Renaming *renaming, Expr *expr) {
+    if (expr->kind == EXPR_NUMBER || expr->kind == EXPR_INDEX || !expr_reads(expr, renaming->from))
+        return expr;
     Program *program = renaming->e->program;
     Expr **args = arena_alloc(program->arena, (size_t)expr->count * sizeof *args);
     for (int i = 0; i < expr->count; i++) args[i] = rename_reads(renaming, expr->args[i]);
@@ -201,27 +202,29 @@ static Expr *rename_reads(const Renaming *renaming, Expr *expr)
     return expr_substitute(program, renaming->to, from, args, expr->count);
 }
 
-static void rename_in(Renaming *renaming, List *list)
-{
+static void rename_in(Renaming *renaming, List *list) {
     for (int i = 0; i < list->count; i++) list->items[i] = rename_reads(renaming, list->items[i]);
 }
 
-/* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just those dimensions. */
-static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
-{
+/* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just
+ * those dimensions. */
+static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target) {
     if (!is_plain_read(e, value) || value->tensor->role != ROLE_TEMP) return false;
     Statement *definition = NULL;
     for (int i = 0; i < body->statements.count; i++) {
         Statement *statement = body->statements.items[i];
-        if (statement->kind != STATEMENT_LOOP || statement->target->tensor != value->tensor) continue;
+        if (statement->kind != STATEMENT_LOOP || statement->target->tensor != value->tensor)
+            continue;
         if (definition) return false;
         definition = statement;
     }
-    if (!definition || definition->accumulate || value->count != definition->target->count) return false;
+    if (!definition || definition->accumulate || value->count != definition->target->count)
+        return false;
     Index *from[MAX_RANK];
     Expr *to[MAX_RANK];
     for (int i = 0; i < value->count; i++) {
-        if (value->args[i]->kind != EXPR_INDEX || definition->target->args[i]->kind != EXPR_INDEX) return false;
+        if (value->args[i]->kind != EXPR_INDEX || definition->target->args[i]->kind != EXPR_INDEX)
+            return false;
         from[i] = value->args[i]->index;
         to[i] = definition->target->args[i];
     }
@@ -241,15 +244,15 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
     int count = 0;
     for (int i = 0; i < place->count; i++)
         if (place->args[i]->kind == EXPR_INDEX) loops[count++] = place->args[i]->index;
-    for (int i = definition->target->count; i < definition->loop_count; i++) loops[count++] = definition->loops[i];
+    for (int i = definition->target->count; i < definition->loop_count; i++)
+        loops[count++] = definition->loops[i];
     memcpy(definition->loops, loops, sizeof loops);
     definition->loop_count = count;
     definition->target = place;
     return true;
 }
 
-static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Scope *scope)
-{
+static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Scope *scope) {
     Value *value = NULL;
     for (int i = 0; i < scope->bindings.count; i++) {
         Binding *binding = scope->bindings.items[i];
@@ -257,7 +260,8 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     }
     if (!value || value->kind != KIND_TENSOR) {
         if (value && value->kind != KIND_ERROR)
-            report_error(e->reports, carried->binding->span, "'%s' is a tensor before the repeat and %s after a turn",
+            report_error(e->reports, carried->binding->span,
+                         "'%s' is a tensor before the repeat and %s after a turn",
                          carried->binding->name, value_kind_text(value));
         return;
     }
@@ -266,36 +270,41 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     for (int i = 0; same && i < value->rank; i++) {
         dims[i] = NULL;
         for (int j = 0; j < value->rank; j++)
-            if (axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis)) dims[i] = value->dims[j];
+            if (axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis))
+                dims[i] = value->dims[j];
         if (!dims[i]) same = false;
     }
     if (!same) {
-        report_error(e->reports, value->span, "'%s' changes its axes from one turn of the repeat to the next",
+        report_error(e->reports, value->span,
+                     "'%s' changes its axes from one turn of the repeat to the next",
                      carried->binding->name);
         report_note(e->reports, carried->before->span, "as it comes in");
         return;
     }
-    Expr *next = expr_apply(e->program, OP_ADD, expr_index(e->program, index), expr_number(e->program, 1), NULL);
+    Expr *next = expr_apply(e->program, OP_ADD, expr_index(e->program, index),
+                            expr_number(e->program, 1), NULL);
     Expr *target = stack_read(e, carried, next, dims);
     if (write_through(e, body, value->expr, target)) return;
     statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
 }
 
 /* A metric met inside adds up over the turns. */
-static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *body, Index *index, Axis *places)
-{
-    Tensor *stack = tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &places, metric->span);
+static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *body, Index *index,
+                         Axis *places) {
+    Tensor *stack =
+        tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &places, metric->span);
     Expr *zero = expr_number(e->program, 0), *turn_index = expr_index(e->program, index);
     Expr *next = expr_apply(e->program, OP_ADD, turn_index, expr_number(e->program, 1), NULL);
     Expr *start = expr_read(e->program, stack, &zero);
     statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, metric->span);
-    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &turn_index), metric->sum, NULL);
-    statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL, 0, sum, metric->span);
+    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &turn_index),
+                           metric->sum, NULL);
+    statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL,
+                   0, sum, metric->span);
     metric->carried = stack;
 }
 
-static void merge_metric(Elaborator *e, List *list, const Metric *metric)
-{
+static void merge_metric(Elaborator *e, List *list, const Metric *metric) {
     for (int i = 0; i < list->count; i++) {
         Metric *before = list->items[i];
         if (strcmp(before->name, metric->name) || before->aux != metric->aux) continue;
@@ -308,14 +317,12 @@ static void merge_metric(Elaborator *e, List *list, const Metric *metric)
     list_push(e->arena, list, copy);
 }
 
-void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span)
-{
+void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span) {
     Metric metric = {.name = name, .aux = aux, .sum = value, .count = 1, .span = span};
     merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
 }
 
-static const char *segment(Elaborator *e, const Plan *plan, long offset)
-{
+static const char *segment(Elaborator *e, const Plan *plan, long offset) {
     if (plan->period == 1 && offset == 0) return "{i}";
     if (plan->period == 1) return arena_format(e->arena, "{i+%ld}", offset);
     return offset ? arena_format(e->arena, "{%ld*i+%ld}", plan->period, offset)
@@ -323,8 +330,7 @@ static const char *segment(Elaborator *e, const Plan *plan, long offset)
 }
 
 /* The turns of the plan as one repeat statement. */
-static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count)
-{
+static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count) {
     Axis *axis = axis_new(e->program, node->name, plan->turns, AXIS_REPEAT, node->span);
     Axis *places = axis_new(e->program, node->name, plan->turns + 1, AXIS_REPEAT, node->span);
     Index *index = index_new(e->program, node->kids[0]->name, axis);
@@ -341,10 +347,12 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
         turn(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
-    for (int i = 0; i < count && e->reports->errors == errors; i++) carry_out(e, &carried[i], &body, index, scope);
+    for (int i = 0; i < count && e->reports->errors == errors; i++)
+        carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
     e->block = outer;
-    for (int i = 0; i < inner.metrics.count; i++) carry_metric(e, inner.metrics.items[i], outer, &body, index, places);
+    for (int i = 0; i < inner.metrics.count; i++)
+        carry_metric(e, inner.metrics.items[i], outer, &body, index, places);
     scope_pop(e);
     Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
     statement->body = body;
@@ -363,13 +371,13 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
 }
 
 /* repeat: the turns before the recurring ones, the recurring ones, those left over. */
-void repeat_statement(Elaborator *e, const Node *node)
-{
+void repeat_statement(Elaborator *e, const Node *node) {
     double number;
     if (!evaluate_number(e, node->kids[1], "the number of turns", &number)) return;
     if (number != floor(number) || number < 0 || number > MAX_TURNS) {
-        report_error(e->reports, node->kids[1]->span, "a repeat cannot run %.9g turns: give a whole number from 0 to %d",
-                     number, (int)MAX_TURNS);
+        report_error(e->reports, node->kids[1]->span,
+                     "a repeat cannot run %.9g turns: give a whole number from 0 to %d", number,
+                     (int)MAX_TURNS);
         return;
     }
     Carried carried[MAX_CARRIED] = {{0}};

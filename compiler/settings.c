@@ -1,5 +1,6 @@
-/* settings: records of options. What is written in a model becomes a tree of values; overrides change it by path; an option's
- * declaration gives the type, the limits and the default that the value is held against.
+/* settings: records of options. What is written in a model becomes a tree of values; overrides
+ * change it by path; an option's declaration gives the type, the limits and the default that the
+ * value is held against.
  *
  *     option heads.q: int in 1.. = 8 "query heads"        attention = { heads = { q = 4 } }
  */
@@ -8,13 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-Record *record_new(Elaborator *e)
-{
+Record *record_new(Elaborator *e) {
     return arena_alloc(e->arena, sizeof(Record));
 }
 
-Entry *record_find(const Record *record, const char *name)
-{
+Entry *record_find(const Record *record, const char *name) {
     for (int i = 0; record && i < record->entries.count; i++) {
         Entry *entry = record->entries.items[i];
         if (!strcmp(entry->name, name)) return entry;
@@ -22,16 +21,14 @@ Entry *record_find(const Record *record, const char *name)
     return NULL;
 }
 
-static Value *value_copy(Elaborator *e, const Value *value)
-{
+static Value *value_copy(Elaborator *e, const Value *value) {
     Value *copy = arena_alloc(e->arena, sizeof *copy);
     *copy = *value;
     if (value->record) copy->record = record_copy(e, value->record);
     return copy;
 }
 
-Record *record_copy(Elaborator *e, const Record *record)
-{
+Record *record_copy(Elaborator *e, const Record *record) {
     Record *copy = record_new(e);
     for (int i = 0; record && i < record->entries.count; i++) {
         Entry *entry = record->entries.items[i], *twin = arena_alloc(e->arena, sizeof *twin);
@@ -42,8 +39,7 @@ Record *record_copy(Elaborator *e, const Record *record)
     return copy;
 }
 
-static void record_merge(Elaborator *e, Record *into, const Record *from)
-{
+static void record_merge(Elaborator *e, Record *into, const Record *from) {
     for (int i = 0; from && i < from->entries.count; i++) {
         Entry *entry = from->entries.items[i];
         record_set(e, into, entry->name, entry->value, entry->span);
@@ -51,10 +47,10 @@ static void record_merge(Elaborator *e, Record *into, const Record *from)
 }
 
 /* path = value: a record is merged into what stands there, anything else replaces it. */
-void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span)
-{
+void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span) {
     const char *dot = strchr(path, '.');
-    char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path)) : arena_copy(e->arena, path, strlen(path));
+    char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
+                     : arena_copy(e->arena, path, strlen(path));
     Entry *entry = record_find(record, head);
     if (!entry) {
         entry = arena_alloc(e->arena, sizeof *entry);
@@ -65,12 +61,14 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     if (dot) {
         Value *old = entry->value;
         if (old && old->kind == KIND_LIST) {
-            report_error(e->reports, span, "'%s' is a list here: '%s' cannot be set inside it", head, path);
+            report_error(e->reports, span, "'%s' is a list here: '%s' cannot be set inside it",
+                         head, path);
             report_note(e->reports, old->span, "the list");
             report_help(e->reports, "give the whole list: %s = [...]", head);
             return;
         }
-        if (!old || (old->kind != KIND_RECORD && old->kind != KIND_WORD && old->kind != KIND_LAYER)) {
+        if (!old ||
+            (old->kind != KIND_RECORD && old->kind != KIND_WORD && old->kind != KIND_LAYER)) {
             entry->value = value_new(e, KIND_RECORD, span);
             entry->value->record = record_new(e);
         } else if (!old->record)
@@ -88,8 +86,7 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
     entry->span = span;
 }
 
-Record *record_evaluate(Elaborator *e, const Node *node)
-{
+Record *record_evaluate(Elaborator *e, const Node *node) {
     Record *record = record_new(e);
     for (int i = 0; node && i < node->count; i++) {
         const Node *entry = node->kids[i];
@@ -108,8 +105,7 @@ Record *record_evaluate(Elaborator *e, const Node *node)
     return record;
 }
 
-static const Node *find_named(const List *list, const char *name)
-{
+static const Node *find_named(const List *list, const char *name) {
     for (int i = 0; i < list->count; i++) {
         const Node *node = list->items[i];
         if (!strcmp(node->name, name)) return node;
@@ -117,36 +113,36 @@ static const Node *find_named(const List *list, const char *name)
     return NULL;
 }
 
-const Node *find_layer(Elaborator *e, const char *name)
-{
+const Node *find_layer(Elaborator *e, const char *name) {
     const Node *node = find_named(&e->unit->layers, name);
     if (!node) node = find_named(&e->unit->optimizers, name);
     if (!node) node = find_named(&e->unit->schedules, name);
     return node;
 }
 
-const Node *layer_body(const Node *layer)
-{
+const Node *layer_body(const Node *layer) {
     return layer->kids[layer->count - 1];
 }
 
-static Value *unknown_layer(Elaborator *e, const Value *value)
-{
+static Value *unknown_layer(Elaborator *e, const Value *value) {
     report_error(e->reports, value->span, "there is no layer '%s'", value->word);
     if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
     List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
     const char *names[512];
     int count = 0;
     for (int i = 0; i < 3; i++)
-        for (int j = 0; j < lists[i]->count && count < 512; j++) names[count++] = ((Node *)lists[i]->items[j])->name;
+        for (int j = 0; j < lists[i]->count && count < 512; j++)
+            names[count++] = ((Node *)lists[i]->items[j])->name;
     const char *near = did_you_mean(value->word, names, count);
-    if (near) report_help(e->reports, "did you mean '%s'?", near);
-    else report_help(e->reports, "declare 'layer %s(...)', or 'use' the file that does", value->word);
+    if (near)
+        report_help(e->reports, "did you mean '%s'?", near);
+    else
+        report_help(e->reports, "declare 'layer %s(...)', or 'use' the file that does",
+                    value->word);
     return value_error(e, value->span);
 }
 
-static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback)
-{
+static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     Value *layer = value_new(e, KIND_LAYER, value->span);
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
     if (value->kind == KIND_WORD) {
@@ -155,7 +151,8 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
         layer->record = value->record ? value->record : record_new(e);
         return layer;
     }
-    if (value->kind == KIND_RECORD) { /* the default layer, or the one of the option's own name, with these options */
+    if (value->kind == KIND_RECORD) { /* the default layer, or the one of the option's own name,
+                                         with these options */
         if (fallback && fallback->kind == KIND_LAYER) {
             layer->layer = fallback->layer;
             layer->record = record_copy(e, fallback->record);
@@ -169,8 +166,7 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
     return NULL;
 }
 
-static Value *to_layers(Elaborator *e, const Node *option, Value *value)
-{
+static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
     Value *list = value_new(e, KIND_LIST, value->span);
     if (value->kind == KIND_NONE) return list;
     if (value->kind != KIND_LIST) {
@@ -188,8 +184,7 @@ static Value *to_layers(Elaborator *e, const Node *option, Value *value)
 }
 
 /* The value as the declared type, NULL when it does not fit, KIND_ERROR when that was reported. */
-static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback)
-{
+static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     const char *type = option->kids[0]->name;
     if (value->kind == KIND_ERROR || !strcmp(type, "any")) return value;
     if (!strcmp(type, "layer")) return to_layer(e, option, value, fallback);
@@ -199,9 +194,11 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
     if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
     if (!strcmp(type, "word"))
-        return (value->kind == KIND_WORD && !value->record) || value->kind == KIND_NONE ? value : NULL;
+        return (value->kind == KIND_WORD && !value->record) || value->kind == KIND_NONE ? value
+                                                                                        : NULL;
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
-    if (!strcmp(type, "record")) return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
+    if (!strcmp(type, "record"))
+        return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
     if (!strcmp(type, "axes")) {
         if (value->kind == KIND_AXIS) {
             Value *list = value_new(e, KIND_LIST, value->span);
@@ -215,19 +212,18 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
         return value;
     }
     report_error(e->reports, option->kids[0]->span, "there is no option type '%s'", type);
-    report_help(e->reports, "the types are int, real, flag, word, list, record, axes, layer, layers and any");
+    report_help(e->reports,
+                "the types are int, real, flag, word, list, record, axes, layer, layers and any");
     return value_error(e, option->span);
 }
 
-static bool within_list(const Value *value, const Value *list)
-{
+static bool within_list(const Value *value, const Value *list) {
     for (int i = 0; i < list->list.count; i++)
         if (value_equal(value, list->list.items[i])) return true;
     return false;
 }
 
-static void report_words(Elaborator *e, const Value *value, const Value *list)
-{
+static void report_words(Elaborator *e, const Value *value, const Value *list) {
     Text text = {.arena = e->arena};
     const char *names[64];
     int count = 0;
@@ -237,30 +233,32 @@ static void report_words(Elaborator *e, const Value *value, const Value *list)
         if (count < 64) names[count++] = word;
     }
     const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
-    if (near) report_help(e->reports, "did you mean '%s'? It takes one of: %s", near, text.text);
-    else report_help(e->reports, "it takes one of: %s", text.text ? text.text : "");
+    if (near)
+        report_help(e->reports, "did you mean '%s'? It takes one of: %s", near, text.text);
+    else
+        report_help(e->reports, "it takes one of: %s", text.text ? text.text : "");
 }
 
 /* Words, numbers and none as they are written: names mean themselves here. */
-static Value *literal(Elaborator *e, const Node *node)
-{
-    bool word = node->kind == NODE_NAME && strcmp(node->name, "none") && strcmp(node->name, "true") &&
-                strcmp(node->name, "false");
+static Value *literal(Elaborator *e, const Node *node) {
+    bool word = node->kind == NODE_NAME && strcmp(node->name, "none") &&
+                strcmp(node->name, "true") && strcmp(node->name, "false");
     if (!word) return evaluate(e, node);
     Value *value = value_new(e, KIND_WORD, node->span);
     value->word = node->name;
     return value;
 }
 
-static bool check_limits(Elaborator *e, const Node *option, Value *value)
-{
+static bool check_limits(Elaborator *e, const Node *option, Value *value) {
     const Node *limits = option->kids[1] ? option->kids[1]->kids[0] : NULL;
     if (!limits || value->kind == KIND_ERROR) return true;
     if (limits->kind == NODE_LIST) {
         Value *list = value_new(e, KIND_LIST, limits->span);
-        for (int i = 0; i < limits->count; i++) list_push(e->arena, &list->list, literal(e, limits->kids[i]));
+        for (int i = 0; i < limits->count; i++)
+            list_push(e->arena, &list->list, literal(e, limits->kids[i]));
         if (within_list(value, list)) return true;
-        report_error(e->reports, value->span, "option '%s' cannot be %s", option->name, value_text(e, value));
+        report_error(e->reports, value->span, "option '%s' cannot be %s", option->name,
+                     value_text(e, value));
         report_words(e, value, list);
         report_note(e->reports, option->span, "declared here");
         return false;
@@ -269,15 +267,15 @@ static bool check_limits(Elaborator *e, const Node *option, Value *value)
     if (limits->kids[0] && !evaluate_number(e, limits->kids[0], "a limit", &low)) return false;
     if (limits->kids[1] && !evaluate_number(e, limits->kids[1], "a limit", &high)) return false;
     if (value->kind != KIND_NUMBER || (value->number >= low && value->number <= high)) return true;
-    report_error(e->reports, value->span, "option '%s' is %.9g, outside its limits %s", option->name, value->number,
+    report_error(e->reports, value->span, "option '%s' is %.9g, outside its limits %s",
+                 option->name, value->number,
                  high == INFINITY ? arena_format(e->arena, "%.9g..", low)
                                   : arena_format(e->arena, "%.9g..%.9g", low, high));
     report_note(e->reports, option->span, "declared here");
     return false;
 }
 
-static Value *given_value(Elaborator *e, Record *given, const char *path)
-{
+static Value *given_value(Elaborator *e, Record *given, const char *path) {
     const char *dot = strchr(path, '.');
     char *head = arena_copy(e->arena, path, dot ? (size_t)(dot - path) : strlen(path));
     Entry *entry = record_find(given, head);
@@ -287,8 +285,7 @@ static Value *given_value(Elaborator *e, Record *given, const char *path)
 }
 
 /* Options with dotted names are found as fields of a record that is bound under the first name. */
-static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *value, Span span)
-{
+static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *value, Span span) {
     const char *dot = strchr(path, '.');
     if (!dot) {
         scope_bind(e, scope, path, value, span);
@@ -309,8 +306,7 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
     record_set(e, binding->value->record, dot + 1, value, span);
 }
 
-static void record_setting(Elaborator *e, const char *prefix, const char *name, Value *value)
-{
+static void record_setting(Elaborator *e, const char *prefix, const char *name, Value *value) {
     if (!e->settings || !prefix) return;
     Setting *setting = arena_alloc(e->arena, sizeof *setting);
     setting->path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
@@ -325,9 +321,9 @@ static void record_setting(Elaborator *e, const char *prefix, const char *name, 
 }
 
 /* A layer that is never applied only groups options: they are settings of the model. */
-static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value)
-{
-    if (!e->settings || !prefix || value->kind != KIND_LAYER || value->layer->kind != NODE_LAYER) return;
+static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value) {
+    if (!e->settings || !prefix || value->kind != KIND_LAYER || value->layer->kind != NODE_LAYER)
+        return;
     if (value->layer->kids[0] && value->layer->kids[0]->count) return;
     const Node *body = layer_body(value->layer);
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
@@ -340,27 +336,30 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
 }
 
 /* The value that an option takes: what is given, else its default. */
-static Value *option_value(Elaborator *e, const Node *option, Record *given)
-{
+static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     Value *value = given_value(e, given, option->name), *fallback = NULL;
-    bool needs_default = !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
+    bool needs_default =
+        !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
     if (option->kids[2] && needs_default) {
         const Node *node = option->kids[2];
         bool word = !strcmp(option->kids[0]->name, "word");
         Binding *named = node->kind == NODE_NAME ? scope_find(e->scope, node->name) : NULL;
-        fallback = word && !(named && named->value->kind == KIND_WORD) ? literal(e, node) : evaluate(e, node);
+        fallback = word && !(named && named->value->kind == KIND_WORD) ? literal(e, node)
+                                                                       : evaluate(e, node);
         if (fallback->kind == KIND_ERROR) return fallback;
         Value *converted = convert(e, option, fallback, NULL);
         if (!converted) {
-            report_error(e->reports, option->kids[2]->span, "the default of option '%s' is %s, but its type is %s",
-                         option->name, value_kind_text(fallback), option->kids[0]->name);
+            report_error(e->reports, option->kids[2]->span,
+                         "the default of option '%s' is %s, but its type is %s", option->name,
+                         value_kind_text(fallback), option->kids[0]->name);
             return value_error(e, option->span);
         }
         fallback = converted;
     }
     if (!value && !fallback) {
-        report_error(e->reports, e->frame ? e->frame->call : option->span, "option '%s' of layer '%s' must be given",
-                     option->name, e->frame ? e->frame->layer->name : "?");
+        report_error(e->reports, e->frame ? e->frame->call : option->span,
+                     "option '%s' of layer '%s' must be given", option->name,
+                     e->frame ? e->frame->layer->name : "?");
         report_note(e->reports, option->span, "declared here, without a default");
         return value_error(e, option->span);
     }
@@ -370,15 +369,15 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given)
         const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
                                                        : value_kind_text(value);
         report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
-                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ", option->kids[0]->name, found);
+                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ",
+                     option->kids[0]->name, found);
         report_note(e->reports, option->span, "declared here");
         return value_error(e, option->span);
     }
     return converted;
 }
 
-void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix)
-{
+void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
     Binding *before = strchr(option->name, '.') ? NULL : scope_find(e->scope, option->name);
     if (before) {
         report_error(e->reports, option->name_span, "'%s' is declared twice", option->name);
@@ -386,25 +385,26 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         return;
     }
     Value *value = option_value(e, option, given);
-    if (value->kind != KIND_ERROR && !check_limits(e, option, value)) value = value_error(e, option->span);
+    if (value->kind != KIND_ERROR && !check_limits(e, option, value))
+        value = value_error(e, option->span);
     record_setting(e, prefix, option->name, value);
     record_group(e, prefix, option->name, value);
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 
-static void option_names(Elaborator *e, const Node *block, List *names)
-{
+static void option_names(Elaborator *e, const Node *block, List *names) {
     for (int i = 0; i < block->count; i++) {
         const Node *node = block->kids[i];
         if (node->kind == NODE_OPTION) list_push(e->arena, names, (void *)node->name);
     }
 }
 
-static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix, const List *names)
-{
+static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
+                         const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
         Entry *entry = given->entries.items[i];
-        const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
+        const char *path =
+            *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
         size_t length = strlen(path);
         bool known = false, inner = false;
         for (int j = 0; j < names->count; j++) {
@@ -426,22 +426,22 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
         if (near) report_help(e->reports, "did you mean '%s'?", near);
         Text text = {.arena = e->arena};
-        for (int j = 0; j < names->count && j < 24; j++) text_add(&text, "%s%s", j ? ", " : "", (char *)names->items[j]);
+        for (int j = 0; j < names->count && j < 24; j++)
+            text_add(&text, "%s%s", j ? ", " : "", (char *)names->items[j]);
         if (!near && names->count) report_help(e->reports, "its options are %s", text.text);
         if (!names->count) report_help(e->reports, "it has no options");
     }
 }
 
-void check_unknown_options(Elaborator *e, const Node *layer, Record *given)
-{
+void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
     List names = {0};
     option_names(e, layer_body(layer), &names);
     if (given) check_record(e, layer, given, "", &names);
 }
 
-/* g.at: an option of a layer that was given as a value. Its default is read outside any application. */
-Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span)
-{
+/* g.at: an option of a layer that was given as a value. Its default is read outside any
+ * application. */
+Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
     const Node *body = layer_body(layer->layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -450,7 +450,8 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         Scope scope = {0};
         e->scope = &scope;
         Value *value = option_value(e, option, layer->record);
-        if (value->kind != KIND_ERROR && !check_limits(e, option, value)) value = value_error(e, span);
+        if (value->kind != KIND_ERROR && !check_limits(e, option, value))
+            value = value_error(e, span);
         e->scope = outer;
         return value;
     }

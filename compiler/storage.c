@@ -175,12 +175,13 @@ static bool is_only_rounded(const List *uses) {
     return read;
 }
 
-/* The bias that the statement adds to what a product made that rounds, and nothing else is done with
- * that; or NULL. */
+/* The bias that the statement adds to what a product made that rounds, and nothing else is done
+ * with that; or NULL. */
 static Expr *added_bias(const Storage *storage, const Statement *statement) {
     const Expr *value = statement->value;
     if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
-        statement->exact || statement->accumulate || value->kind != EXPR_APPLY || value->op != OP_ADD)
+        statement->exact || statement->accumulate || value->kind != EXPR_APPLY ||
+        value->op != OP_ADD)
         return NULL;
     for (int i = 0; i < 2; i++) {
         const Expr *made = value->args[i];

@@ -36,8 +36,8 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
     };
 }
 
-const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program, MoecTensorList list,
-                                   int *count) {
+const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
+                                   MoecTensorList list, int *count) {
     static const Role roles[] = {ROLE_PARAMETER, ROLE_STATE, ROLE_INPUT, ROLE_OUTPUT};
     Arena *arena = moec_arena(compiler);
     Program *only = (Program *)(uintptr_t)program;

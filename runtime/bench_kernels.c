@@ -43,7 +43,8 @@ void bench_print_kernels(const Bench *bench) {
     json_t *row;
     json_array_foreach(json_object_get(bench->report, "kernels"), i, row) {
         double speed = json_number_value(json_object_get(row, "gflops"));
-        printf("  %6.2f %%  %10.1f us  %5lld times  %s", 100 * json_number_value(json_object_get(row, "share")),
+        printf("  %6.2f %%  %10.1f us  %5lld times  %s",
+               100 * json_number_value(json_object_get(row, "share")),
                json_number_value(json_object_get(row, "microseconds")),
                (long long)json_integer_value(json_object_get(row, "launches")),
                json_string_value(json_object_get(row, "name")));

@@ -46,7 +46,8 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, 
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},
     };
-    decoder->model = model_open_on(device, compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
+    decoder->model =
+        model_open_on(device, compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
     if (decoder->model && open_calls(decoder)) return decoder;
     decoder_close(decoder);
     return NULL;

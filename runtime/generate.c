@@ -82,7 +82,8 @@ static bool generate(const Options *options, const TextList *sets) {
 
 int command_generate(int argc, char **argv) {
     const Command *command = command_row("generate");
-    Options options = {.device = "cpu", .tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
+    Options options = {
+        .device = "cpu", .tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
     long seed = 0;
     TextList sets = {0};
     const Option table[] = {

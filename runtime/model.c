@@ -74,7 +74,8 @@ static bool take_there(Model *model) {
         return there->arena != NULL;
     }
     size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
-    there->bytes = weights * (size_t)(1 + model->trains + moments) + states + halves + model->arena_bytes;
+    there->bytes =
+        weights * (size_t)(1 + model->trains + moments) + states + halves + model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
     if (!there->block) return false;
     unsigned char *at = there->block;
@@ -166,7 +167,8 @@ bool model_put(const Model *model) {
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
         good = put(model->device, there->moments[i], model->moments[i], table->weight_bytes);
-    return good && (!there->rounded || model->device->kind->round(model->engine, there->weights, there->rounded));
+    return good && (!there->rounded ||
+                    model->device->kind->round(model->engine, there->weights, there->rounded));
 }
 
 bool model_get(const Model *model, bool optimizer) {

@@ -44,12 +44,14 @@ typedef struct Model {
  * message. */
 Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
 /* The same on another device than the CPU. */
-Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
-/* One graph that can be given weights but not run: nothing is compiled. Closed before the compiler. */
+Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                     bool keep);
+/* One graph that can be given weights but not run: nothing is compiled. Closed before the
+ * compiler. */
 Model *model_describe(MoecCompiler *compiler, const Wish *wish);
 void model_close(Model *model);
-/* Copies weights and all states to the device, after the host has changed them; or back, before it reads them. Nothing
- * happens where they are the same. */
+/* Copies weights and all states to the device, after the host has changed them; or back, before it
+ * reads them. Nothing happens where they are the same. */
 bool model_put(const Model *model);
 bool model_get(const Model *model, bool optimizer);
 bool model_get_gradients(const Model *model);
@@ -64,8 +66,8 @@ void model_initialise(Model *model, uint64_t seed);
 /* Fills parameters, states and, when optimizer is true, the optimizer's states from a file; false
  * after a message. States that the file lacks keep what they have. */
 bool model_read(Model *model, const Safetensors *file, bool optimizer);
-/* The entries to write a file with; *count receives how many. NULL after a message when the device does not give them. Notes get the axes of each. To be
- * released with entries_free. */
+/* The entries to write a file with; *count receives how many. NULL after a message when the device
+ * does not give them. Notes get the axes of each. To be released with entries_free. */
 Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
 void entries_free(Entry *entries, int count);
 

@@ -19,8 +19,9 @@ typedef struct Module {
 
 /* keep: use the cache. NULL after a message. */
 Module *module_load(const char *text, bool keep);
-/* The tables of a program without its functions, for which no C compiler is needed: it can be given weights, not run.
- * Names belong to the compiler, which has to outlive it. NULL after an error (see moec_reports). */
+/* The tables of a program without its functions, for which no C compiler is needed: it can be given
+ * weights, not run. Names belong to the compiler, which has to outlive it. NULL after an error (see
+ * moec_reports). */
 Module *module_describe(MoecCompiler *compiler, MoecGraph graph, long batch, long context);
 /* Compiles the kernels that every program calls into a folder, unless it has them. The folders
  * `kernels` beside the binary and ../lib/moec are looked at before kernels are compiled. */

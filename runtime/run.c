@@ -291,7 +291,8 @@ int command_run(int argc, char **argv) {
     bool defined = strcmp(options.device, "eval") == 0;
     if (!defined && strcmp(options.device, "cpu") != 0 &&
         strncmp(options.device, "cuda", 4) != 0)
-        return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'", options.device);
+        return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'",
+                               options.device);
     options.on = defined ? NULL : device_open(options.device);
     bool good = (defined || options.on) && run(&options);
     device_close(options.on);

@@ -17,12 +17,24 @@
 
 extern char **environ;
 
-/* gnu11 and not c11: contraction to fused multiply-adds is wanted. Nothing here changes what finite numbers give. Without
- * -fno-trapping-math GCC 12 loses stores of loops with two conditions where it has AVX-512. The hot
- * loops of the kernels are written in vectors: -O3 would only make the compiler slower. */
-static const char *const flags[] = {"-std=gnu11",      "-O2",   "-ftree-vectorize", "-march=native", "-fno-math-errno",
-                                    "-fno-trapping-math", "-fPIC", "-w"};
-enum { FLAG_COUNT = sizeof flags / sizeof flags[0], WORD_LIMIT = 16, COMMAND_LIMIT = WORD_LIMIT + FLAG_COUNT + 16, WORK_LIMIT = 8 };
+/* gnu11 and not c11: contraction to fused multiply-adds is wanted. Nothing here changes what finite
+ * numbers give. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions where
+ * it has AVX-512. The hot loops of the kernels are written in vectors: -O3 would only make the
+ * compiler slower. */
+static const char *const flags[] = {"-std=gnu11",
+                                    "-O2",
+                                    "-ftree-vectorize",
+                                    "-march=native",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fPIC",
+                                    "-w"};
+enum {
+    FLAG_COUNT = sizeof flags / sizeof flags[0],
+    WORD_LIMIT = 16,
+    COMMAND_LIMIT = WORD_LIMIT + FLAG_COUNT + 16,
+    WORK_LIMIT = 8
+};
 
 /* A command line; the words of MOEC_CC are pieces of `name`. */
 typedef struct Command {
@@ -36,7 +48,8 @@ static const char *compiler_name(void) {
     return name && *name ? name : "cc";
 }
 
-/* The compiler by what its file looks like: asking it for its version would cost a process at every start. */
+/* The compiler by what its file looks like: asking it for its version would cost a process at every
+ * start. */
 static void hash_compiler(XXH3_state_t *state) {
     const char *name = compiler_name();
     cache_add(state, name);
@@ -57,14 +70,16 @@ static void hash_compiler(XXH3_state_t *state) {
     }
 }
 
-/* -march=native means another thing on another processor, and home folders are shared between machines. */
+/* -march=native means another thing on another processor, and home folders are shared between
+ * machines. */
 static void hash_processor(XXH3_state_t *state) {
     FILE *file = fopen("/proc/cpuinfo", "r");
     if (!file)
         return;
     char line[8192];
     while (fgets(line, sizeof line, file) && line[0] != '\n')
-        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 || strncmp(line, "Features", 8) == 0)
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 ||
+            strncmp(line, "Features", 8) == 0)
             cache_add(state, line);
     fclose(file);
 }
@@ -93,13 +108,15 @@ static Command command_new(bool openmp) {
         add_word(&command, flags[i]);
     if (openmp)
         add_word(&command, "-fopenmp");
-    const char *more = getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
+    const char *more =
+        getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
     if (more && *more)
         add_word(&command, more);
     return command;
 }
 
-/* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not be started. */
+/* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not
+ * be started. */
 static pid_t start(const Command *command, const char *log) {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -133,13 +150,16 @@ static void print_log(const char *log) {
         fclose(file);
 }
 
-/* The exit status of the first that failed, 0 when none did, -1 when the compiler could not be started. */
-static int translate(const char *include, const Translation *work, int count, bool openmp, char *const *logs) {
+/* The exit status of the first that failed, 0 when none did, -1 when the compiler could not be
+ * started. */
+static int translate(const char *include, const Translation *work, int count, bool openmp,
+                     char *const *logs) {
     pid_t children[WORK_LIMIT];
     for (int i = 0; i < count; i++) {
         Command command = command_new(openmp);
         char *define = memory_format("-D%s", work[i].define);
-        const char *words[] = {define, include, "-c", "-o", work[i].output, "-x", "c", work[i].source};
+        const char *words[] = {define,         include, "-c", "-o",
+                               work[i].output, "-x",    "c",  work[i].source};
         for (size_t j = 0; j < sizeof words / sizeof words[0]; j++)
             add_word(&command, words[j]);
         children[i] = start(&command, logs[i]);
@@ -156,8 +176,8 @@ static int translate(const char *include, const Translation *work, int count, bo
     return worst;
 }
 
-static int link_objects(const Translation *work, int count, const char *ready, bool openmp, const char *output,
-                        const char *log) {
+static int link_objects(const Translation *work, int count, const char *ready, bool openmp,
+                        const char *output, const char *log) {
     Command command = command_new(openmp);
     add_word(&command, "-shared");
     add_word(&command, "-o");
@@ -173,7 +193,8 @@ static int link_objects(const Translation *work, int count, const char *ready, b
 }
 
 /* Some compilers come without OpenMP: slower, but it works. */
-bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready, const char *output) {
+bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
+                     const char *output) {
     char *include = memory_format("-I%s", folder), *logs[WORK_LIMIT];
     for (int i = 0; i < count; i++)
         logs[i] = memory_format("%s.log", work[i].output);
@@ -184,10 +205,11 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
             status = link_objects(work, count, ready, openmp, output, logs[0]);
     }
     if (status < 0)
-        complain("install one (Debian: apt-get install gcc), or name yours in MOEC_CC", "there is no C compiler: %s: %s",
-                 compiler_name(), strerror(errno));
+        complain("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
+                 "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
     else if (status > 0) {
-        complain("please report this with the spec", "%s does not take the generated program:", compiler_name());
+        complain("please report this with the spec",
+                 "%s does not take the generated program:", compiler_name());
         for (int i = 0; i < count; i++)
             print_log(logs[i]);
     }

@@ -12,9 +12,9 @@ typedef struct Translation {
 
 /* Everything about the compiler and this processor that decides what comes out. */
 void toolchain_hash(XXH3_state_t *state);
-/* Makes all objects side by side, then links them with `ready` (an object that is there, or NULL) into a shared object, unless
- * output is NULL.
- * Headers are in `folder`. False after a message. */
-bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready, const char *output);
+/* Makes all objects side by side, then links them with `ready` (an object that is there, or NULL)
+ * into a shared object, unless output is NULL. Headers are in `folder`. False after a message. */
+bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
+                     const char *output);
 
 #endif

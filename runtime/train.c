@@ -369,8 +369,8 @@ int command_train(int argc, char **argv) {
     bool good = build(&training) && open_data(&training);
     if (good) {
         memory_reset_peak();
-        size_t program =
-            products_prepare(training.model->engine->products) + memory_of_threads(training.model->table);
+        size_t program = products_prepare(training.model->engine->products) +
+                         memory_of_threads(training.model->table);
         program += memory_resident();
         good = start(&training);
         if (good) {

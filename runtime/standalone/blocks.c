@@ -10,8 +10,8 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-/* Large blocks begin at a huge page and lie in such, where the system has them: a product with one row reads all weights once,
- * and would look up an address every 4 kB of them. */
+/* Large blocks begin at a huge page and lie in such, where the system has them: a product with one
+ * row reads all weights once, and would look up an address every 4 kB of them. */
 void *block_new(size_t bytes) {
     size_t unit = bytes < HUGE_PAGE ? 64 : HUGE_PAGE, rounded = bytes / unit * unit + unit;
     void *block = aligned_alloc(unit, rounded);
@@ -24,9 +24,13 @@ void *block_new(size_t bytes) {
 
 void block_free(void *block) { free(block); }
 
-void block_put(void *block, size_t offset, const void *from, size_t bytes) { memcpy((char *)block + offset, from, bytes); }
+void block_put(void *block, size_t offset, const void *from, size_t bytes) {
+    memcpy((char *)block + offset, from, bytes);
+}
 
-void block_get(const void *block, size_t offset, void *to, size_t bytes) { memcpy(to, (const char *)block + offset, bytes); }
+void block_get(const void *block, size_t offset, void *to, size_t bytes) {
+    memcpy(to, (const char *)block + offset, bytes);
+}
 
 void block_zero(void *block, size_t bytes) { memset(block, 0, bytes); }
 
@@ -43,8 +47,8 @@ void weights_round(const MoecTable *table, const float *weights, void *rounded) 
 
 void graph_run(const MoecGraphEntry *graph, MoecRun *run) { graph->run(run); }
 
-void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars,
-                void *rounded) {
+void update_run(const MoecTable *table, float *weights, const float *gradients,
+                float *const *states, const float *scalars, void *rounded) {
     (void)rounded;
     const MoecUpdate *update = table->update;
     float **state = calloc((size_t)update->state_count + 1, sizeof *state);

@@ -1,5 +1,5 @@
-/* blocks: where a program's memory lies and its work is done: blocks.c for this machine's processor, blocks_cuda.cu for a CUDA
- * device. Blocks are zeroed and 64-byte aligned. */
+/* blocks: where a program's memory lies and its work is done: blocks.c for this machine's
+ * processor, blocks_cuda.cu for a CUDA device. Blocks are zeroed and 64-byte aligned. */
 #ifndef BLOCKS_H
 #define BLOCKS_H
 
@@ -8,23 +8,27 @@
 /* NULL when there is no memory; never NULL for 0 bytes. */
 void *block_new(size_t bytes);
 void block_free(void *block);
-/* What a program reads of a block and writes to it goes through these: a device's memory is not the program's. */
+/* What a program reads of a block and writes to it goes through these: a device's memory is not the
+ * program's. */
 void block_put(void *block, size_t offset, const void *from, size_t bytes);
 void block_get(const void *block, size_t offset, void *to, size_t bytes);
 void block_zero(void *block, size_t bytes);
 /* The sum of squares of that many numbers, a multiple of 4. */
 double block_squares(const float *block, size_t count);
-/* Runs a graph, and the optimizer on all parameters; both are done when they return. Pointers are whole blocks, but inputs
- * and outputs are memory of the program (see slots_new); each of `states` is laid out like the weights; scalars are
- * update->scalar_count numbers for parameters that are no matrices, then those for parameters that are. */
+/* Runs a graph, and the optimizer on all parameters; both are done when they return. Pointers are
+ * whole blocks, but inputs and outputs are memory of the program (see slots_new); each of `states`
+ * is laid out like the weights; scalars are update->scalar_count numbers for parameters that are no
+ * matrices, then those for parameters that are. */
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
-void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states, const float *scalars,
-                void *rounded);
-/* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the table has no such function. */
+void update_run(const MoecTable *table, float *weights, const float *gradients,
+                float *const *states, const float *scalars, void *rounded);
+/* See MoecTable.round; `rounded` is a block for half the bytes of the weights. Nothing where the
+ * table has no such function. */
 void weights_round(const MoecTable *table, const float *weights, void *rounded);
 /* Elements of a tensor. */
 size_t block_count(const MoecTensor *tensor);
-/* The program's own memory for each of `count` tensors, zeros, every element four bytes; NULL when there is none. */
+/* The program's own memory for each of `count` tensors, zeros, every element four bytes; NULL when
+ * there is none. */
 void **slots_new(const MoecTensor *tensors, int count);
 void slots_free(void **slots, int count);
 /* The slot of an input by its kind and, when that is not NULL, its name; -1 when there is none. */

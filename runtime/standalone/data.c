@@ -52,13 +52,15 @@ static int to_word(const MoecTensor *input, float value, int32_t *word) {
         memcpy(word, &value, sizeof value);
         return 1;
     }
-    int inside = value >= 0 && value < 0x1p31f && (!input->vocabulary || value < (float)input->vocabulary);
+    int inside =
+        value >= 0 && value < 0x1p31f && (!input->vocabulary || value < (float)input->vocabulary);
     *word = inside ? (int32_t)value : 0;
     return inside && value == floorf(value);
 }
 
 /* One input of all examples into its place in their windows. */
-static const char *read_input(Data *data, const char *path, const MoecTensor *input, size_t each, size_t offset) {
+static const char *read_input(Data *data, const char *path, const MoecTensor *input, size_t each,
+                              size_t offset) {
     size_t record = data->order.record;
     uint64_t examples;
     const char *error;
@@ -94,7 +96,8 @@ static const char *read_examples(Data *data, const char *path, const MoecGraphEn
 }
 
 const char *data_open(Data *data, const char *path, const MoecGraphEntry *graph, uint64_t seed) {
-    uint64_t record = words_of_example(graph), context = (uint64_t)graph->context, window = record ? record : context + 1;
+    uint64_t record = words_of_example(graph), context = (uint64_t)graph->context,
+             window = record ? record : context + 1;
     data->order = (Order){.seed = seed, .context = (long)context, .record = record};
     size_t count = 0;
     const char *error = record ? read_examples(data, path, graph) : read_text(data, path, &count);
@@ -105,7 +108,9 @@ const char *data_open(Data *data, const char *path, const MoecGraphEntry *graph,
     uint64_t held = order_held_out(data->order.count, window);
     /* Examples share nothing, windows of tokens one token. */
     data->order.count -= record ? held * record : held ? held * context + 1 : 0;
-    return data->order.count >= window ? NULL : "the data is shorter than a window of the model's context and one token more";
+    return data->order.count >= window
+               ? NULL
+               : "the data is shorter than a window of the model's context and one token more";
 }
 
 void data_close(Data *data) {
@@ -113,7 +118,8 @@ void data_close(Data *data) {
     free(data->words);
 }
 
-static void put_examples(const Data *data, const MoecGraphEntry *graph, void **inputs, uint64_t position) {
+static void put_examples(const Data *data, const MoecGraphEntry *graph, void **inputs,
+                         uint64_t position) {
     size_t offset = 0;
     for (int i = 0; i < graph->input_count; i++) {
         if (!is_foreign(&graph->inputs[i]))
@@ -121,16 +127,18 @@ static void put_examples(const Data *data, const MoecGraphEntry *graph, void **i
         size_t each = words_of(graph, &graph->inputs[i]);
         int32_t *to = inputs[i];
         for (long b = 0; b < graph->batch; b++)
-            memcpy(to + (size_t)b * each, data->words + order_start(&data->order, position + (uint64_t)b) + offset,
+            memcpy(to + (size_t)b * each,
+                   data->words + order_start(&data->order, position + (uint64_t)b) + offset,
                    sizeof *to * each);
         offset += each;
     }
 }
 
-static const char *put_tokens(const Data *data, const MoecGraphEntry *graph, const MoecTensor *input, int32_t *to,
-                              uint64_t position) {
+static const char *put_tokens(const Data *data, const MoecGraphEntry *graph,
+                              const MoecTensor *input, int32_t *to, uint64_t position) {
     for (long b = 0; b < graph->batch; b++) {
-        uint64_t start = order_start(&data->order, position + (uint64_t)b) + (input->input == MOEC_INPUT_NEXT);
+        uint64_t start =
+            order_start(&data->order, position + (uint64_t)b) + (input->input == MOEC_INPUT_NEXT);
         for (long s = 0; s < graph->context; s++) {
             int32_t token = data->text[start + (uint64_t)s];
             if (input->vocabulary && token >= input->vocabulary)
@@ -141,7 +149,8 @@ static const char *put_tokens(const Data *data, const MoecGraphEntry *graph, con
     return NULL;
 }
 
-const char *data_put(const Data *data, const MoecGraphEntry *graph, void **inputs, uint64_t position) {
+const char *data_put(const Data *data, const MoecGraphEntry *graph, void **inputs,
+                     uint64_t position) {
     if (data->order.record) {
         put_examples(data, graph, inputs, position);
         return NULL;

@@ -1,5 +1,5 @@
-/* draw: makes examples out of noise. The model of this folder gives the velocity from example to noise; steps of Euler's
- * method go from noise, at time 1, to examples, at time 0.
+/* draw: makes examples out of noise. The model of this folder gives the velocity from example to
+ * noise; steps of Euler's method go from noise, at time 1, to examples, at time 0.
  *
  *     ./draw --out drawn.safetensors [--count N] [--steps N] [--seed N] [--weights weights.bin]
  *
@@ -36,7 +36,8 @@ typedef struct Drawer {
 
 static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
-    size_t count = (size_t)drawer->wishes.count, each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
+    size_t count = (size_t)drawer->wishes.count,
+           each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
     drawer->weights = block_new(moec_table.weight_bytes);
     drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     drawer->states = block_new(moec_table.state_bytes);
@@ -45,8 +46,8 @@ static const char *take_memory(Drawer *drawer) {
     drawer->outputs = slots_new(graph->outputs, graph->output_count);
     drawer->images = calloc(count * each, sizeof *drawer->images);
     drawer->labels = calloc(count, sizeof *drawer->labels);
-    int good = drawer->weights && drawer->rounded && drawer->states && drawer->arena && drawer->inputs && drawer->outputs &&
-               drawer->images && drawer->labels;
+    int good = drawer->weights && drawer->rounded && drawer->states && drawer->arena &&
+               drawer->inputs && drawer->outputs && drawer->images && drawer->labels;
     return good ? NULL : "not enough memory";
 }
 
@@ -62,7 +63,8 @@ static const char *open_drawer(Drawer *drawer) {
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
         return "the model reads no image, time and label, or gives no velocity";
     const char *error = take_memory(drawer);
-    if (!error && weights_read(drawer->wishes.weights, &moec_table, block_put, drawer->weights, drawer->states) != WEIGHTS_FINE)
+    if (!error && weights_read(drawer->wishes.weights, &moec_table, block_put, drawer->weights,
+                               drawer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     if (!error)
         weights_round(&moec_table, drawer->weights, drawer->rounded);
@@ -143,14 +145,16 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
         {.name = "--steps", .whole = &wishes->steps},
         {.name = "--seed", .seed = &wishes->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->out && wishes->count > 0 &&
-           wishes->steps > 0;
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           wishes->out && wishes->count > 0 && wishes->steps > 0;
 }
 
 int main(int count, char **arguments) {
     Drawer drawer = {.wishes = {.weights = "weights.bin", .count = 16, .steps = 50}};
     if (!read_wishes(&drawer.wishes, count, arguments)) {
-        fprintf(stderr, "usage: %s --out FILE [--count N] [--steps N] [--seed N] [--weights FILE]\n", arguments[0]);
+        fprintf(stderr,
+                "usage: %s --out FILE [--count N] [--steps N] [--seed N] [--weights FILE]\n",
+                arguments[0]);
         return 2;
     }
     const char *error = open_drawer(&drawer);

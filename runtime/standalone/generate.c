@@ -1,8 +1,10 @@
 /* generate: continues a text, whose bytes are the tokens.
  *
- *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin] [--speed 1]
+ *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin]
+ *     [--speed 1]
  *
- * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how fast it was.
+ * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how
+ * fast it was.
  */
 #include "model.h"
 #include "wishes.h"
@@ -86,14 +88,16 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
         {.name = "--temperature", .real = &wishes->temperature},
         {.name = "--seed", .seed = &wishes->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->prompt &&
-           *wishes->prompt;
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           wishes->prompt && *wishes->prompt;
 }
 
 int main(int count, char **arguments) {
     Wishes wishes = {.weights = "weights.bin", .tokens = 100};
     if (!read_wishes(&wishes, count, arguments)) {
-        fprintf(stderr, "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights FILE] [--speed 1]\n",
+        fprintf(stderr,
+                "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights "
+                "FILE] [--speed 1]\n",
                 arguments[0]);
         return 2;
     }

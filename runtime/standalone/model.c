@@ -31,7 +31,8 @@ static int find_slots(Model *model) {
     if (!graph || graph->output_count == 0 || graph->batch * graph->tokens != 1)
         return MODEL_NOT_TEXT;
     model->token_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_TOKEN, NULL);
-    model->position_slot = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_SCALAR, "position");
+    model->position_slot =
+        slot_find(graph->inputs, graph->input_count, MOEC_INPUT_SCALAR, "position");
     if (model->token_slot < 0 || graph->input_count != 1 + (model->position_slot >= 0))
         return MODEL_NOT_TEXT;
     model->vocabulary = (long)block_count(&graph->outputs[0]);
@@ -47,14 +48,17 @@ static int take_memory(Model *model) {
     model->arena = block_new(graph->arena_bytes);
     model->inputs = slots_new(graph->inputs, graph->input_count);
     model->outputs = slots_new(graph->outputs, graph->output_count);
-    return model->weights && model->rounded && model->states && model->cache && model->arena && model->inputs && model->outputs
+    return model->weights && model->rounded && model->states && model->cache && model->arena &&
+                   model->inputs && model->outputs
                ? MODEL_FINE
                : MODEL_NO_MEMORY;
 }
 
 static int read_weights(Model *model, const char *path) {
     switch (weights_read(path, &moec_table, block_put, model->weights, model->states)) {
-    case WEIGHTS_FINE: weights_round(&moec_table, model->weights, model->rounded); return MODEL_FINE;
+    case WEIGHTS_FINE:
+        weights_round(&moec_table, model->weights, model->rounded);
+        return MODEL_FINE;
     case WEIGHTS_NO_FILE: return MODEL_NO_FILE;
     case WEIGHTS_NOT_OURS: return MODEL_NOT_OURS;
     default: return MODEL_DAMAGED;

@@ -1,5 +1,5 @@
-/* slots: the memory of a graph's inputs and outputs; what blocks.c and blocks_cuda.cu have in common. Each of them includes
- * it once. */
+/* slots: the memory of a graph's inputs and outputs; what blocks.c and blocks_cuda.cu have in
+ * common. Each of them includes it once. */
 #ifndef SLOTS_H
 #define SLOTS_H
 
@@ -10,8 +10,7 @@
 
 size_t block_count(const MoecTensor *tensor) {
     size_t count = 1;
-    for (int i = 0; i < tensor->rank; i++)
-        count *= (size_t)tensor->shape[i];
+    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
 }
 
@@ -28,15 +27,13 @@ void **slots_new(const MoecTensor *tensors, int count) {
 }
 
 void slots_free(void **slots, int count) {
-    for (int i = 0; slots && i < count; i++)
-        free(slots[i]);
+    for (int i = 0; slots && i < count; i++) free(slots[i]);
     free(slots);
 }
 
 int slot_find(const MoecTensor *inputs, int count, MoecInput kind, const char *name) {
     for (int i = 0; i < count; i++)
-        if (inputs[i].input == kind && (!name || strcmp(inputs[i].name, name) == 0))
-            return i;
+        if (inputs[i].input == kind && (!name || strcmp(inputs[i].name, name) == 0)) return i;
     return -1;
 }
 

@@ -6,8 +6,8 @@
 
 enum { LONGEST_HEADER = 1 << 20, HEADER_ROOM = 4096 };
 
-/* The header is read where it stands: each function takes a place in it and gives the place behind, or NULL where the text
- * is not JSON. */
+/* The header is read where it stands: each function takes a place in it and gives the place behind,
+ * or NULL where the text is not JSON. */
 static const char *skip_space(const char *at) {
     return at + strspn(at, " \t\r\n");
 }
@@ -85,9 +85,11 @@ static char *read_header(FILE *file, uint64_t *length) {
 }
 
 /* Where the tensor's bytes lie behind the header, and its examples. */
-static const char *find(const char *header, const char *name, size_t each, uint64_t *start, uint64_t *examples) {
+static const char *find(const char *header, const char *name, size_t each, uint64_t *start,
+                        uint64_t *examples) {
     const char *tensor = member(skip_space(header), name);
-    const char *type = tensor ? member(tensor, "dtype") : NULL, *shape = tensor ? member(tensor, "shape") : NULL,
+    const char *type = tensor ? member(tensor, "dtype") : NULL,
+               *shape = tensor ? member(tensor, "shape") : NULL,
                *offsets = tensor ? member(tensor, "data_offsets") : NULL;
     if (!type || !shape || !offsets)
         return "the data has no tensor for an input of the model";
@@ -107,15 +109,18 @@ static const char *find(const char *header, const char *name, size_t each, uint6
     if (elements * sizeof(float) != end - *start)
         return "the header of the data is damaged";
     if (!*examples || elements % *examples != 0 || elements / *examples != each)
-        return "the first dimension of a tensor counts examples; the rest is not what the model reads";
+        return "the first dimension of a tensor counts examples; the rest is not what the model "
+               "reads";
     return NULL;
 }
 
-static const char *read_open(FILE *file, const char *name, size_t each, uint64_t *examples, float **values) {
+static const char *read_open(FILE *file, const char *name, size_t each, uint64_t *examples,
+                             float **values) {
     uint64_t length, start;
     char *header = read_header(file, &length);
     if (!header)
-        return "the data is no safetensors file, which a model that reads more than tokens learns from";
+        return "the data is no safetensors file, which a model that reads more than tokens learns "
+               "from";
     const char *error = find(header, name, each, &start, examples);
     free(header);
     if (error)
@@ -129,7 +134,8 @@ static const char *read_open(FILE *file, const char *name, size_t each, uint64_t
     return fread(*values, sizeof(float), count, file) == count ? NULL : "the data has been cut off";
 }
 
-float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples, const char **error) {
+float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,
+                    const char **error) {
     float *values = NULL;
     FILE *file = fopen(path, "rb");
     *error = file ? read_open(file, name, each, examples, &values) : "the data cannot be opened";
@@ -149,7 +155,9 @@ static size_t count_of(const WrittenTensor *tensor) {
 }
 
 /* Adds to a text of HEADER_ROOM bytes; the length never passes it. */
-#define ADD(...) (length += (size_t)snprintf(header + length, length < HEADER_ROOM ? HEADER_ROOM - length : 0, __VA_ARGS__))
+#define ADD(...)                                                                                   \
+    (length += (size_t)snprintf(header + length, length < HEADER_ROOM ? HEADER_ROOM - length : 0,  \
+                                __VA_ARGS__))
 
 /* 0 when there is no room. */
 static size_t write_header(char *header, const WrittenTensor *tensors, int count) {
@@ -177,9 +185,11 @@ const char *tensors_write(const char *path, const WrittenTensor *tensors, int co
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
-    int good = fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes && fwrite(header, 1, length, file) == length;
+    int good = fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes &&
+               fwrite(header, 1, length, file) == length;
     for (int i = 0; i < count && good; i++)
-        good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), file) == count_of(&tensors[i]);
+        good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), file) ==
+               count_of(&tensors[i]);
     good = fclose(file) == 0 && good;
     return good ? NULL : "the drawings cannot be written";
 }

@@ -2,8 +2,8 @@
  *
  *     ./train --data FILE [--steps N] [--seed N] [--weights weights.bin] [--out trained.bin]
  *
- * training.h holds what the specification says of the training: SETTING_RATE, SETTING_CLIP, SETTING_STEPS,
- * SETTING_ACCUMULATE, SETTING_SEED.
+ * training.h holds what the specification says of the training: SETTING_RATE, SETTING_CLIP,
+ * SETTING_STEPS, SETTING_ACCUMULATE, SETTING_SEED.
  */
 #include "blocks.h"
 #include "data.h"
@@ -48,8 +48,8 @@ static const char *take_memory(Trainer *trainer) {
     trainer->inputs = slots_new(graph->inputs, graph->input_count);
     trainer->outputs = slots_new(graph->outputs, graph->output_count);
     trainer->moments = calloc((size_t)trainer->update->state_count + 1, sizeof *trainer->moments);
-    int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states && trainer->arena && trainer->inputs &&
-               trainer->outputs && trainer->moments;
+    int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states &&
+               trainer->arena && trainer->inputs && trainer->outputs && trainer->moments;
     for (int i = 0; good && i < trainer->update->state_count; i++) {
         trainer->moments[i] = block_new(moec_table.weight_bytes);
         good = trainer->moments[i] != NULL;
@@ -74,8 +74,8 @@ static const char *open_trainer(Trainer *trainer) {
     const char *error = take_memory(trainer);
     if (!error)
         error = data_open(&trainer->data, trainer->wishes.data, graph, trainer->wishes.seed);
-    if (!error && weights_read(trainer->wishes.weights, &moec_table, block_put, trainer->weights, trainer->states) !=
-                      WEIGHTS_FINE)
+    if (!error && weights_read(trainer->wishes.weights, &moec_table, block_put, trainer->weights,
+                               trainer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     return error;
 }
@@ -97,7 +97,8 @@ static void close_trainer(Trainer *trainer) {
 }
 
 static void set_scalar(Trainer *trainer, const char *name, double value) {
-    int slot = slot_find(trainer->graph->inputs, trainer->graph->input_count, MOEC_INPUT_SCALAR, name);
+    int slot =
+        slot_find(trainer->graph->inputs, trainer->graph->input_count, MOEC_INPUT_SCALAR, name);
     if (slot >= 0 && trainer->graph->inputs[slot].is_int)
         *(int32_t *)trainer->inputs[slot] = (int32_t)value;
     else if (slot >= 0)
@@ -117,7 +118,8 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
                                                            : 0);
     }
     if (scalars)
-        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars, trainer->rounded);
+        update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,
+                   trainer->rounded);
     free(scalars);
 }
 
@@ -132,7 +134,8 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     *loss = 0;
     for (long part = 0; part < parts; part++) {
         long number = step * parts + part;
-        const char *error = data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
+        const char *error =
+            data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
         if (error)
             return error;
         MoecRun run = {
@@ -153,7 +156,8 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
     double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->wishes.steps);
-    update_all(trainer, step, rate, SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
+    update_all(trainer, step, rate,
+               SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
     return NULL;
 }
 
@@ -166,7 +170,8 @@ static const char *train(Trainer *trainer) {
         printf("step %ld loss %.6f\n", step + 1, loss);
         fflush(stdout);
     }
-    if (weights_write(trainer->wishes.out, &moec_table, block_get, trainer->weights, trainer->states) != WEIGHTS_FINE)
+    if (weights_write(trainer->wishes.out, &moec_table, block_get, trainer->weights,
+                      trainer->states) != WEIGHTS_FINE)
         return "the trained weights cannot be written";
     return NULL;
 }
@@ -179,13 +184,19 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
         {.name = "--steps", .whole = &wishes->steps},
         {.name = "--seed", .seed = &wishes->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) && wishes->data;
+    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           wishes->data;
 }
 
 int main(int count, char **arguments) {
-    Trainer trainer = {.wishes = {.weights = "weights.bin", .out = "trained.bin", .steps = SETTING_STEPS, .seed = SETTING_SEED}};
+    Trainer trainer = {.wishes = {.weights = "weights.bin",
+                                  .out = "trained.bin",
+                                  .steps = SETTING_STEPS,
+                                  .seed = SETTING_SEED}};
     if (!read_wishes(&trainer.wishes, count, arguments)) {
-        fprintf(stderr, "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n", arguments[0]);
+        fprintf(stderr,
+                "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n",
+                arguments[0]);
         return 2;
     }
     const char *error = open_trainer(&trainer);

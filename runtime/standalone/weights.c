@@ -10,10 +10,13 @@ typedef struct Header {
     uint64_t weight_bytes, state_bytes, hash;
 } Header;
 
-/* Blocks are multiples of 64 bytes long; they are read and written a piece at a time, wherever they lie. */
+/* Blocks are multiples of 64 bytes long; they are read and written a piece at a time, wherever they
+ * lie. */
 enum { PIECE = 1 << 16 };
 
-static size_t piece_at(size_t bytes, size_t done) { return bytes - done < PIECE ? bytes - done : PIECE; }
+static size_t piece_at(size_t bytes, size_t done) {
+    return bytes - done < PIECE ? bytes - done : PIECE;
+}
 
 static uint64_t hash_piece(uint64_t hash, const char *piece, size_t bytes) {
     for (size_t i = 0; i < bytes / 8; i++) {
@@ -43,7 +46,8 @@ static uint64_t hash_block(uint64_t hash, WeightsGet *get, const float *block, s
 static const uint64_t hash_start = 0xCBF29CE484222325u;
 
 static Header header_of(const MoecTable *table) {
-    Header header = {.weight_bytes = table->weight_bytes, .state_bytes = table->state_bytes, .hash = hash_start};
+    Header header = {
+        .weight_bytes = table->weight_bytes, .state_bytes = table->state_bytes, .hash = hash_start};
     memcpy(header.magic, magic, sizeof magic);
     return header;
 }
@@ -74,9 +78,11 @@ static int write_block(FILE *file, WeightsGet *get, const float *block, size_t b
     return 1;
 }
 
-static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *put, float *weights, float *states) {
+static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *put, float *weights,
+                               float *states) {
     Header header, wanted = header_of(table);
-    if (fread(&header, 1, sizeof header, file) != sizeof header || memcmp(header.magic, magic, sizeof magic) != 0 ||
+    if (fread(&header, 1, sizeof header, file) != sizeof header ||
+        memcmp(header.magic, magic, sizeof magic) != 0 ||
         header.weight_bytes != table->weight_bytes || header.state_bytes != table->state_bytes)
         return WEIGHTS_NOT_OURS;
     if (!read_block(file, put, weights, table->weight_bytes, &wanted.hash) ||
@@ -85,7 +91,8 @@ static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *p
     return wanted.hash == header.hash && getc(file) == EOF ? WEIGHTS_FINE : WEIGHTS_DAMAGED;
 }
 
-WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put, float *weights, float *states) {
+WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
+                           float *weights, float *states) {
     FILE *file = fopen(path, "rb");
     if (!file)
         return WEIGHTS_NO_FILE;
@@ -94,15 +101,16 @@ WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut 
     return result;
 }
 
-WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get, const float *weights,
-                            const float *states) {
+WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,
+                            const float *weights, const float *states) {
     FILE *file = fopen(path, "wb");
     if (!file)
         return WEIGHTS_NOT_WRITTEN;
     Header header = header_of(table);
     header.hash = hash_block(header.hash, get, weights, table->weight_bytes);
     header.hash = hash_block(header.hash, get, states, table->state_bytes);
-    int good = fwrite(&header, sizeof header, 1, file) == 1 && write_block(file, get, weights, table->weight_bytes) &&
+    int good = fwrite(&header, sizeof header, 1, file) == 1 &&
+               write_block(file, get, weights, table->weight_bytes) &&
                write_block(file, get, states, table->state_bytes);
     good = fclose(file) == 0 && good;
     return good ? WEIGHTS_FINE : WEIGHTS_NOT_WRITTEN;
