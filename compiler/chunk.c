@@ -15,6 +15,8 @@
  *
  * Whatever depends on one of these statements while another depends on it goes with them. Where one
  * of them needs a sum over all parts before the next part may begin, the temporary stays whole.
+ * Packed rows stay whole, too: a product over them is one of all groups, and a part of the rows has
+ * no groups.
  */
 #include "gradient.h"
 #include "nest.h"
@@ -254,6 +256,12 @@ static bool choose_sizes(Chunking *chunking, const Tensor *whole, long wanted) {
     return chunking->sizes[0] < outer || chunking->axes[1];
 }
 
+static bool has_packed_rows(const Tensor *tensor) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i]->kind == AXIS_ROWS) return true;
+    return false;
+}
+
 static long rows_wanted(const Tensor *whole, long rows) {
     long count = whole->axes[0]->size * (whole->rank > 2 ? whole->axes[1]->size : 1);
     long fitting = LEAST_BYTES / (4 * (tensor_elements(whole) / count));
@@ -481,7 +489,8 @@ void chunk(Program *program, long rows) {
     Tensor **tensors = arena_alloc(program->arena, bytes);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_TEMP && tensor->rank > 1 && rows_wanted(tensor, rows))
+        if (tensor->role == ROLE_TEMP && tensor->rank > 1 && !has_packed_rows(tensor) &&
+            rows_wanted(tensor, rows))
             tensors[count++] = tensor;
     }
     qsort(tensors, (size_t)count, sizeof *tensors, larger_first);

@@ -270,8 +270,9 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
                  const Text *body);
 /* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by
- * one. The loop is bound. */
-Lanes *lanes_of(Emitter *emitter, const Nest *nest);
+ * one. The loop is bound. alone: no other loop is shared out with it, so that the last of them may
+ * be fewer. */
+Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone);
 /* That many turns in any case; the loop has a multiple of them. */
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */

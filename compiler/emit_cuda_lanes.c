@@ -13,7 +13,8 @@
  *     }
  *
  * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over; but
- * of the elements of a parameter, of which only as many are read and written as there are.
+ * of the elements of a parameter, of which only as many are read and written as there are, and of a
+ * loop that stops short of the end of what it goes along (see pad.c), whose last lanes do nothing.
  * What is subscripted in any other way is read and written lane by lane.
  */
 #include "emit.h"
@@ -68,6 +69,9 @@ static bool goes_along(const Emitter *emitter, const Nest *nest, const Expr *sub
 static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *access, int width) {
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
+    const bool uneven = nest->size % width != 0; /* the last lanes may lie behind the end */
+    if (uneven && (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
+        return false;
     if (last < 0 || tensor->type == TYPE_INT ||
         (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
         !goes_along(emitter, nest, access->args[last], width))
@@ -181,13 +185,13 @@ static bool may_end_early(Emitter *emitter, const Lanes *lanes) {
     return true;
 }
 
-Lanes *lanes_of(Emitter *emitter, const Nest *nest) {
+Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone) {
     bool halves;
     int width = LANES;
     if (nest->step > 1 || nest->block ||
-        nest->size % width != 0 || !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
+        (nest->size % width != 0 && !alone) || !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
         return NULL;
-    if (halves && nest->size % MOST_LANES == 0 && has_lanes(emitter, nest, MOST_LANES, &halves) &&
+    if (halves && (nest->size % MOST_LANES == 0 || alone) && has_lanes(emitter, nest, MOST_LANES, &halves) &&
         halves)
         width = MOST_LANES;
     return lanes_of_width(emitter, nest, width);
@@ -287,6 +291,8 @@ void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
     emit_line(emitter, "for (int %s = 0; %s < %d; %s++) {", lanes->lane, lanes->lane, lanes->width,
               lanes->lane);
     emitter->indent++;
+    if (nest->size % lanes->width && !lanes->ends_early)
+        emit_line(emitter, "if (%s + %s >= %ld) break;", lanes->from, lanes->lane, nest->size);
     if (body.text && occurs(body.text, nest->text))
         emit_line(emitter, "const long %s = %s + %s;", nest->text, lanes->from, lanes->lane);
     if (body.text) text_add_bytes(emitter->out, body.text, body.length);

@@ -220,7 +220,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     if (shows) emit_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
-    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last);
+    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
     const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
                        : lanes    ? lanes_from(lanes)
                                   : last->text;
@@ -328,7 +328,8 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(emitter, last) : NULL;
+    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(emitter, last, length == 1)
+                                                                   : NULL;
     open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes), elements);
     emit_inside(emitter, last, length, sharing, lanes, &body);
     emit_places_of(emitter, loops, length, "turn", lanes, &body);

@@ -40,6 +40,7 @@ typedef struct Axis {
     long size;
     AxisKind kind;
     Span span;
+    bool padded; /* of a tensor: loops stop short of its end (see pad.c) */
 } Axis;
 
 /* A loop variable. Two indices are the same only if they are the same pointer. */

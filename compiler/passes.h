@@ -66,6 +66,8 @@ void absorb(Program *program);
 void precision(Program *program);
 /* There, too: what is only ever rounded is stored rounded. */
 void storage(Program *program);
+/* Lines of what products touch begin at multiples of 16 bytes. */
+void pad(Program *program);
 /* Masked statements onto packed rows. */
 void route(Program *program);
 /* Rows fetched for products alone are not fetched before. */

@@ -159,7 +159,7 @@ static bool all_integer(const Expr *expr, int first) {
 static void check_expr(Verify *verify, const Expr *expr);
 
 /* A plain subscript runs over the whole dimension; that of a turn may stop short of a carried
- * tensor's last place. */
+ * tensor's last place, any of the end of a padded axis. */
 static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const Expr *sub) {
     check_expr(verify, sub);
     if (verify->message) return;
@@ -169,7 +169,7 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
                  tensor->name);
     } else if (sub->kind == EXPR_INDEX && sub->index->axis != axis) {
         long size = sub->index->axis->size;
-        if (sub->index->turn ? size > axis->size : size != axis->size)
+        if (sub->index->turn || axis->padded ? size > axis->size : size != axis->size)
             complain(verify, "index %s runs over %s (%ld), dimension %d of %s is %s (%ld)",
                      sub->index->name, sub->index->axis->name, size, dimension, tensor->name,
                      axis->name, axis->size);
