@@ -411,35 +411,49 @@ MOEC_DEVICE MoecRowTile moec_row_alone(const int32_t *group, long groups, long r
     return MoecRowTile{found, row, 1};
 }
 
-/* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). There may be fewer blocks than tiles. */
-template <class Tile, class Left, class Right, class Store>
-MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                const Left *a, const Right *b, Store store) {
+/* each(tile, n) for all tiles of packed rows and their first columns n. There may be fewer blocks than tiles. */
+template <class Tile, class Each>
+MOEC_DEVICE void moec_each_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, Each each) {
     const long columns = moec_pieces(grouped.n, Tile::BREADTH);
     const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
-    const bool b_along = grouped.b_k == 1;
     for (long task = moec_block(); task < tasks; task += moec_blocks()) {
         const MoecRowTile tile = Tile::HEIGHT == 1 ? moec_row_alone(group, grouped.groups, task / columns)
                                                    : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
-        if (tile.rows == 0) continue;
-        const long first = tile.first, n = task % columns * Tile::BREADTH;
-        const MoecEvenLines<Right> y = {b + tile.group * grouped.b_group + n * grouped.b_n,
-                                        (int)(b_along ? grouped.b_n : grouped.b_k)};
-        Tile::multiply(
-            tile.rows, grouped.n - n, grouped.k, true, b_along,
-            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
-            y, MoecStoreAt<Store>{store, first, n});
+        if (tile.rows > 0) each(tile, task % columns * Tile::BREADTH);
     }
+}
+
+/* The weights of a group from column n on. */
+template <class Right>
+MOEC_DEVICE MoecEvenLines<Right> moec_weights(const MoecGroupedOnDevice &grouped, const Right *b, long group, long n) {
+    return {b + group * grouped.b_group + n * grouped.b_n, (int)(grouped.b_k == 1 ? grouped.b_n : grouped.b_k)};
+}
+
+/* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). */
+template <class Tile, class Left, class Right, class Store>
+MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                const Left *a, const Right *b, Store store) {
+    moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
+        const long first = tile.first;
+        Tile::multiply(
+            tile.rows, grouped.n - n, grouped.k, true, grouped.b_k == 1,
+            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
+            moec_weights(grouped, b, tile.group, n), MoecStoreAt<Store>{store, first, n});
+    });
+}
+
+/* each(g, k, n) for the tiles of all groups. */
+template <class Tile, class Each> MOEC_DEVICE void moec_each_by_rows(const MoecGroupedOnDevice &grouped, Each each) {
+    const long rows = moec_pieces(grouped.k, Tile::HEIGHT), columns = moec_pieces(grouped.n, Tile::BREADTH);
+    for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks())
+        each(tile / columns / rows, tile / columns % rows * Tile::HEIGHT, tile % columns * Tile::BREADTH);
 }
 
 /* sum[r in g] a[A(r),k] * b[B(r),n], handed to store(g, k, n, sum); an empty group gives 0. */
 template <class Tile, class Left, class Right, class Store>
 MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
                               const int32_t *b_gather, const Left *a, const Right *b, Store store) {
-    const long rows = moec_pieces(grouped.k, Tile::HEIGHT), columns = moec_pieces(grouped.n, Tile::BREADTH);
-    for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks()) {
-        const long g = tile / columns / rows, k = tile / columns % rows * Tile::HEIGHT;
-        const long n = tile % columns * Tile::BREADTH;
+    moec_each_by_rows<Tile>(grouped, [&](long g, long k, long n) {
         const int first = group[g], a_step = (int)grouped.a_row, b_step = (int)grouped.b_k;
         const Left *x = a + k;
         const Right *y = b + n;
@@ -448,7 +462,7 @@ MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t 
             [&](int r) { return x + (long)(a_gather != NULL ? a_gather[first + r] : first + r) * a_step; },
             [&](int r) { return y + (long)(b_gather != NULL ? b_gather[first + r] : first + r) * b_step; },
             MoecStoreIn<Store>{store, g, k, n});
-    }
+    });
 }
 
 /* Stores results as they are, 16 bytes at once where it can. */

@@ -76,6 +76,37 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     }
 };
 
+/* Two pairs of operands whose products add up, a stage after the other: each has part x of the left operand, then part y of the
+ * right one. The second pair may have no terms. Registers are short: what fits in 32 bits has no more. */
+template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight> struct MoecPairs {
+    int height, breadth, terms, more_terms;
+    LeftLine left;
+    RightLine right;
+    MoreLeft more_left;
+    MoreRight more_right;
+    Left x;
+    Right y;
+
+    __device__ __forceinline__ int first() const { return (terms + Left::DEPTH - 1) / Left::DEPTH; }
+    __device__ __forceinline__ int turns() const { return first() + (more_terms + Left::DEPTH - 1) / Left::DEPTH; }
+
+    __device__ __forceinline__ void begin() { x.begin(height, left), y.begin(breadth, right); }
+
+    /* Asks for a stage, where there is one of that number. */
+    template <class... Arrivals> __device__ __forceinline__ void copy(int turn, MoecBf16 *to, Arrivals... arrivals) {
+        const int before = first();
+        if (turn < before) {
+            x.copy(to, height, turn * Left::DEPTH, terms, left, arrivals...);
+            y.copy(to + Left::ELEMENTS, breadth, turn * Left::DEPTH, terms, right, arrivals...);
+        } else if (turn < turns()) {
+            if (turn == before) x.begin(height, more_left), y.begin(breadth, more_right);
+            x.copy(to, height, (turn - before) * Left::DEPTH, more_terms, more_left, arrivals...);
+            y.copy(to + Left::ELEMENTS, breadth, (turn - before) * Left::DEPTH, more_terms, more_right, arrivals...);
+        }
+        moec_copy_commit();
+    }
+};
+
 /* One operand as a warp multiplies it. */
 template <int SIZE, bool ALONG> struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
     enum { PIECE = 8, LENGTH = ALONG ? 32 : SIZE };
@@ -140,39 +171,25 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
                                   MoreRight more_right, Store store) {
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
         const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN, column = warp % ACROSS * 32;
-        const int first = (int)moec_pieces(depth, DEPTH), turns = first + (int)moec_pieces(more, DEPTH);
-        /* Registers are short: what fits in 32 bits has no more. */
-        const int height = m < ROWS ? (int)m : ROWS, breadth = n < WIDTH ? (int)n : WIDTH;
-        const int terms = (int)depth, more_terms = (int)more;
+        MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
+            m < ROWS ? (int)m : ROWS, n < WIDTH ? (int)n : WIDTH, (int)depth, (int)more, left, right, more_left, more_right};
+        const int turns = pairs.turns();
         float sum[DOWN][4][4] = {};
-        Left x;
-        Right y;
-        const auto copy = [&](int turn, MoecBf16 *to) {
-            if (turn < first) {
-                x.copy(to, height, turn * DEPTH, terms, left);
-                y.copy(to + Left::ELEMENTS, breadth, turn * DEPTH, terms, right);
-            } else if (turn < turns) {
-                if (turn == first) x.begin(height, more_left), y.begin(breadth, more_right);
-                x.copy(to, height, (turn - first) * DEPTH, more_terms, more_left);
-                y.copy(to + Left::ELEMENTS, breadth, (turn - first) * DEPTH, more_terms, more_right);
-            }
-            moec_copy_commit();
-        };
-        x.begin(height, left);
-        y.begin(breadth, right);
-        for (int i = 0; i < STAGES - 1; i++) copy(i, stages[i]);
+        pairs.begin();
+        for (int i = 0; i < STAGES - 1; i++) pairs.copy(i, stages[i]);
         int now = 0, next = STAGES - 1;
         for (int i = 0; i < turns; i++) {
             moec_copy_wait<STAGES - 2>();
             moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
-            copy(i + STAGES - 1, stages[next]);
+            pairs.copy(i + STAGES - 1, stages[next]);
             multiply_stage(sum, stages[now], row, column);
             now = now + 1 == STAGES ? 0 : now + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }
         moec_copy_wait<0>();
         moec_barrier();
-        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, height, breadth, store);
+        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, pairs.height, pairs.breadth,
+                           store);
         moec_barrier();
     }
 
@@ -188,24 +205,15 @@ MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const 
                                       const MoecBf16 *a, const MoecBf16 *b, const MoecGroupedOnDevice &more,
                                       const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *more_b,
                                       Store store) {
-    const long columns = moec_pieces(grouped.n, Tile::BREADTH);
-    const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
-    const bool along = grouped.b_k == 1;
-    for (long task = moec_block(); task < tasks; task += moec_blocks()) {
-        const MoecRowTile tile = moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
-        if (tile.rows == 0) continue;
-        const long first = tile.first, n = task % columns * Tile::BREADTH;
-        const MoecEvenLines<MoecBf16> y = {b + tile.group * grouped.b_group + n * grouped.b_n,
-                                           (int)(along ? grouped.b_n : grouped.b_k)};
-        const MoecEvenLines<MoecBf16> z = {more_b + tile.group * more.b_group + n * more.b_n,
-                                           (int)(along ? more.b_n : more.b_k)};
+    moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
+        const long first = tile.first;
         Tile::multiply_two(
             tile.rows, grouped.n - n, grouped.k,
             [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
-            y, more.k,
+            moec_weights(grouped, b, tile.group, n), more.k,
             [&](long row) { return more_a + (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row; },
-            z, MoecStoreAt<Store>{store, first, n});
-    }
+            moec_weights(more, more_b, tile.group, n), MoecStoreAt<Store>{store, first, n});
+    });
 }
 
 #endif
