@@ -9,7 +9,8 @@
 #include <ucontext.h>
 #endif
 
-enum { GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192 };
+enum { GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192,
+       ARGUMENT_ALIGN = 64 };
 
 /* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
  * others still read. */
@@ -34,7 +35,7 @@ typedef struct Block {
     const Thread *first; /* that waits at the barrier */
     bool failed;
     void *arguments[SIM_ARGUMENTS]; /* in values: kernels may read them */
-    unsigned char values[ARGUMENT_BYTES] __attribute__((aligned(16)));
+    unsigned char values[ARGUMENT_BYTES] __attribute__((aligned(ARGUMENT_ALIGN)));
     void *scheduler; /* its stack pointer */
 #if !defined(__x86_64__)
     ucontext_t contexts[SIM_THREADS], home;
@@ -119,13 +120,23 @@ static void release_barrier(void) {
         if (block->threads[i].state == THREAD_AT_BARRIER) block->threads[i].state = THREAD_READY;
     block->arrived = 0;
     sim_now.epoch++;
+    bulk_share();
+}
+
+void block_rest(ThreadState state) {
+    sim_now.thread->state = state;
+    to_scheduler(sim_now.thread);
+}
+
+Thread *block_threads(int *count) {
+    *count = block->thread_count;
+    return block->threads;
 }
 
 static void wait_here(ThreadState state, const char *file, int line) {
-    sim_now.thread->state = state;
     sim_now.thread->file = file;
     sim_now.thread->line = line;
-    to_scheduler(sim_now.thread);
+    block_rest(state);
 }
 
 static bool same_place(const char *file, int line, const char *other, int other_line) {
@@ -259,19 +270,30 @@ void block_fail(void) {
     abort();
 }
 
+/* The first thread that waits: for arrivals, if any does, because others may wait for it. */
+static Thread *stuck_thread(void) {
+    Thread *first = NULL;
+    for (int i = 0; i < block->thread_count; i++) {
+        Thread *thread = &block->threads[i];
+        if (thread->state == THREAD_AT_ARRIVALS) return thread;
+        if (!first && thread->state != THREAD_DONE) first = thread;
+    }
+    return first;
+}
+
 /* Nobody can go on: those that wait, wait for ever. */
 static void report_stuck(void) {
-    for (int i = 0; i < block->thread_count; i++) {
-        sim_now.thread = &block->threads[i];
-        if (sim_now.thread->state == THREAD_DONE) continue;
-        if (sim_now.thread->state == THREAD_AT_BARRIER)
+    sim_now.thread = stuck_thread();
+    if (sim_now.thread) {
+        if (sim_now.thread->state == THREAD_AT_ARRIVALS)
+            bulk_report(sim_now.thread);
+        else if (sim_now.thread->state == THREAD_AT_BARRIER)
             check_report(sim_now.thread->file, sim_now.thread->line, NULL,
                          "divergent barrier: %d of %d threads wait here, %d have left the kernel",
                          block->arrived, block->thread_count, block->done);
         else
             check_report(sim_now.thread->file, sim_now.thread->line, NULL,
                          "lanes wait here for others of their warp that never come");
-        break;
     }
     block->failed = true;
 }
@@ -281,6 +303,8 @@ static void run_threads(void) {
         bool moved = false;
         for (int i = 0; i < block->thread_count && !block->failed; i++) {
             sim_now.thread = &block->threads[i];
+            if (sim_now.thread->state == THREAD_AT_ARRIVALS && bulk_arrived(sim_now.thread))
+                sim_now.thread->state = THREAD_READY;
             if (sim_now.thread->state != THREAD_READY) continue;
             moved = true;
             sim_place = &sim_now.thread->place;
@@ -299,6 +323,7 @@ static void start_block(const Launch *launch, SimIndex place) {
     block->arrived = block->done = 0;
     sim_now.epoch++;
     check_block(launch);
+    bulk_begin();
     for (int i = 0; i < block->thread_count; i++) {
         Thread *thread = &block->threads[i];
         thread->number = i;
@@ -308,6 +333,7 @@ static void start_block(const Launch *launch, SimIndex place) {
         thread->sums_count = thread->reading_count = 0;
         thread->product_group = thread->product_count = 0;
         thread->product_fence = false;
+        memset(thread->seen, 0, sizeof thread->seen);
         thread->place = (SimPlace){index_of((unsigned)i, launch->block), place, launch->block,
                                    launch->grid, i % SIM_WARP};
         prepare(thread, thread_entry);
@@ -342,7 +368,7 @@ static bool copy_arguments(const Launch *launch) {
         if (i == SIM_ARGUMENTS || used + bytes > ARGUMENT_BYTES) return false;
         block->arguments[i] = block->values + used;
         memcpy(block->arguments[i], launch->arguments[i], bytes);
-        used += (bytes + 15) / 16 * 16;
+        used += (bytes + ARGUMENT_ALIGN - 1) / ARGUMENT_ALIGN * ARGUMENT_ALIGN;
     }
     return true;
 }
@@ -372,7 +398,8 @@ bool block_run(const Launch *launch) {
     for (unsigned i = 0; i < blocks && !block->failed; i++) {
         start_block(launch, index_of(i, launch->grid));
         run_threads();
-        if (!block->failed && !wgmma_agree(block->threads, block->thread_count))
+        if (!block->failed &&
+            (!wgmma_agree(block->threads, block->thread_count) || !bulk_over()))
             block->failed = true;
     }
     return !block->failed && all_began(launch, blocks);

@@ -10,6 +10,7 @@ typedef enum ThreadState {
     THREAD_READY,
     THREAD_AT_BARRIER,
     THREAD_IN_WARP,
+    THREAD_AT_ARRIVALS,
     THREAD_DONE
 } ThreadState;
 
@@ -35,7 +36,7 @@ typedef struct SimReading {
     bool turn_a, turn_b;
 } SimReading;
 
-enum { COPY_LIMIT = 64, SUMS_LIMIT = 2, READING_LIMIT = 64 };
+enum { COPY_LIMIT = 64, SUMS_LIMIT = 2, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 };
 
 typedef struct Thread {
     SimPlace place;
@@ -50,6 +51,10 @@ typedef struct Thread {
     SimReading readings[READING_LIMIT];
     int sums_count, reading_count, product_group, product_count;
     bool product_fence; /* since sums of this thread were last free to be touched */
+    const void *waiter; /* the code that waits for arrivals; which ones, and what phase of them */
+    int awaited;
+    unsigned awaited_phase;
+    uint32_t seen[ARRIVALS_LIMIT]; /* of arrivals, by place: the last delivery that the thread knows of */
 } Thread;
 
 /* One launch: what runs, and where its memory is. */
@@ -97,6 +102,10 @@ bool block_run(const Launch *launch);
 bool block_owns(const unsigned char *at, size_t bytes);
 /* Ends the launch after a report; does not return to the kernel. */
 void block_fail(void) __attribute__((noreturn));
+/* The current thread rests until it is made ready. */
+void block_rest(ThreadState state);
+/* The threads of the block. */
+Thread *block_threads(int *count);
 
 /* ---- check.c ---- */
 
@@ -113,6 +122,12 @@ void check_atomic(const void *at, size_t bytes, const void *caller);
  * call. What is wrong with it, or NULL. */
 const char *check_reading(const void *at, size_t bytes);
 void check_read(const void *at, size_t bytes);
+/* The current thread has asked for a box that comes to these bytes. What is wrong with it, or
+ * NULL. */
+const char *check_box(const void *at, size_t bytes);
+/* Delivery `number` of some arrivals has brought the bytes. */
+void check_arrived(const void *at, size_t bytes, int arrivals, uint32_t number);
+bool check_shared(const void *at, size_t bytes);
 /* Prints "KERNEL: MESSAGE" with the place in the text and the thread. */
 void check_report(const char *file, int line, const void *caller, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -125,6 +140,21 @@ void wgmma_end(void);
 bool wgmma_agree(Thread *threads, int count);
 /* True when a product in flight adds to what stands there. */
 bool wgmma_adds(const Thread *thread, const unsigned char *at);
+
+/* ---- bulk.c ---- */
+
+/* A block begins: there are no arrivals. */
+void bulk_begin(void);
+/* A block has ended. Has all arrived that its threads asked for? */
+bool bulk_over(void);
+/* True when the phase has ended that the thread waits for; then it knows what arrived. */
+bool bulk_arrived(Thread *thread);
+/* True when the thread knows of delivery `number` of these arrivals. */
+bool bulk_seen(const Thread *thread, int arrivals, uint32_t number);
+/* All threads have met: each knows what the others know. */
+void bulk_share(void);
+/* What the thread waits for in vain. */
+void bulk_report(const Thread *thread);
 
 /* ---- memory.c ---- */
 

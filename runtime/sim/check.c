@@ -14,12 +14,14 @@
 /* Of two bytes: nothing in shared memory is smaller. */
 typedef struct Trace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
-    uint32_t fences;        /* of proxies, when it was written */
+    uint32_t fences;        /* of proxies, when it was written; of a box: the number of the delivery */
     int16_t writer, reader; /* reader: MANY when several have read in this epoch */
     int16_t reading;        /* products in flight that read it */
+    int16_t arrivals;       /* of a box */
 } Trace;
 
-enum { MANY = -2, GRAIN = 2 };
+/* Writers that are no threads: a box that has arrived, or that is on its way. */
+enum { MANY = -2, BOX = -3, BOX_ON_ITS_WAY = -4, GRAIN = 2 };
 
 static Trace *dynamic_traces, *static_traces;
 static size_t static_count;
@@ -40,7 +42,7 @@ void check_block(const Launch *launch) {
 /* "k12.cu:34" of a place in the compiled text, through addr2line. */
 static void print_place(const void *caller) {
     const Launch *launch = sim_now.launch;
-    char command[4200], line[512], name[512];
+    char command[4200], line[512], name[1 << 14]; /* of templates in templates */
     snprintf(command, sizeof command, "addr2line -f -C -s -i -e '%s' %#zx 2>/dev/null",
              launch->object, (size_t)((const unsigned char *)caller - launch->image) - 1);
     FILE *pipe = popen(command, "r");
@@ -84,9 +86,20 @@ static bool ordered(const Thread *thread, int other, uint32_t warp_epoch) {
     return other >= 0 && other / SIM_WARP == warp && warp_epoch != sim_now.warp_epoch[warp];
 }
 
+/* What is wrong with touching what a box brings, or NULL. */
+static const char *touch_box(const Trace *trace, const Thread *thread) {
+    if (trace->writer == BOX_ON_ITS_WAY)
+        return "shared memory is touched where a box is on its way";
+    if (trace->write_epoch >= first_epoch && !bulk_seen(thread, trace->arrivals, trace->fences))
+        return "what a box brought is touched by a thread that has not waited for it";
+    return NULL;
+}
+
 static const char *touch(Trace *trace, const Thread *thread, bool writes) {
     uint32_t now = sim_now.epoch, warp_now = sim_now.warp_epoch[thread->number / SIM_WARP];
-    if (trace->write_epoch == now && trace->writer != thread->number &&
+    const char *wrong = trace->writer <= BOX ? touch_box(trace, thread) : NULL;
+    if (wrong) return wrong;
+    if (trace->writer > BOX && trace->write_epoch == now && trace->writer != thread->number &&
         !ordered(thread, trace->writer, trace->write_warp_epoch))
         return writes ? "two threads write the same shared memory with no barrier between"
                       : "shared memory that another thread writes is read with no barrier between";
@@ -188,7 +201,7 @@ const char *check_reading(const void *at, size_t bytes) {
         Trace *trace = &traces[i];
         const char *wrong = touch(trace, sim_now.thread, false);
         if (wrong) return wrong;
-        if (trace->writer < 0 || trace->fences >= sim_now.fenced[trace->writer])
+        if (trace->writer >= 0 && trace->fences >= sim_now.fenced[trace->writer])
             return "a product reads what its writer has not made known to the tensor cores";
         trace->reading++;
     }
@@ -199,6 +212,39 @@ void check_read(const void *at, size_t bytes) {
     Trace *traces = traces_of(at, bytes);
     if (!traces || !sim_now.launch->kernel->checked) return;
     for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) traces[i].reading--;
+}
+
+/* Boxes come by another proxy: what threads wrote must have been made known to it. */
+const char *check_box(const void *at, size_t bytes) {
+    Trace *traces = traces_of(at, bytes);
+    if (!traces) return "a box does not come to shared memory";
+    if (!sim_now.launch->kernel->checked) return NULL;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
+        Trace *trace = &traces[i];
+        if (trace->writer >= 0 && trace->write_epoch >= first_epoch &&
+            trace->fences >= sim_now.fenced[trace->writer])
+            return "a box comes to where a thread has written and made no fence since";
+        const char *wrong = touch(trace, sim_now.thread, true);
+        if (wrong) return wrong;
+        trace->writer = BOX_ON_ITS_WAY;
+        trace->write_epoch = 0;
+    }
+    return NULL;
+}
+
+void check_arrived(const void *at, size_t bytes, int arrivals, uint32_t number) {
+    Trace *traces = traces_of(at, bytes);
+    if (!traces || !sim_now.launch->kernel->checked) return;
+    for (size_t i = 0, count = grains_of(at, bytes); i < count; i++) {
+        traces[i].writer = BOX;
+        traces[i].write_epoch = sim_now.epoch;
+        traces[i].fences = number;
+        traces[i].arrivals = (int16_t)arrivals;
+    }
+}
+
+bool check_shared(const void *at, size_t bytes) {
+    return traces_of(at, bytes) != NULL;
 }
 
 void check_atomic(const void *at, size_t bytes, const void *caller) {

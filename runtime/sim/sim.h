@@ -79,6 +79,13 @@ void sim_wgmma_on(float *d, int n, uint64_t a, uint64_t b, int turn_a, int turn_
                   int line);
 void sim_wgmma_commit(void);
 void sim_wgmma_wait(int groups_left);
+/* Boxes of tensors: see bulk.c. A phase of arrivals ends with `count` threads and all bytes. */
+void sim_arrivals_begin(uint64_t *arrivals, int count);
+void sim_arrivals_end(uint64_t *arrivals);
+void sim_arrivals_expect(uint64_t *arrivals, int bytes);
+void sim_arrivals_arrive(uint64_t *arrivals);
+void sim_arrivals_wait(uint64_t *arrivals, unsigned phase);
+void sim_copy_box(void *to, const void *map, const int *at, int rank, uint64_t *arrivals);
 void sim_trap(const char *file, int line);
 
 #pragma GCC visibility pop

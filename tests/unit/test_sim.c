@@ -77,6 +77,52 @@ static const char text[] =
     "extern \"C\" __global__ void early_fine(float *x) { sim_begin(); x[threadIdx.x] = 1; }\n"
     "extern \"C\" __global__ void early_unwaited(float *x) { if (threadIdx.x) sim_begin(); }\n";
 
+/* After those: boxes of a tensor of two lines of 32 floats, x. From line 35 on. */
+static const char boxes[] =
+    "struct alignas(64) Map { uint64_t words[16]; };\n"
+    "#define BEGIN MOEC_SHARED(float, s); __shared__ uint64_t a[1]; if (threadIdx.x == 0) "
+    "sim_arrivals_begin(a, 1);\n"
+    "#define BEGUN BEGIN sim_fence_async(); __syncthreads();\n"
+    "#define BOX(to, x, y, bytes) { const int at[2] = {x, y}; sim_arrivals_expect(a, bytes); "
+    "sim_copy_box(to, &map, at, 2, a); sim_arrivals_arrive(a); }\n"
+    "#define ASK BEGUN if (threadIdx.x == 63) BOX(s, 0, 0, 512)\n"
+    "#define WAIT sim_arrivals_wait(a, 0);\n"
+    "#define TAKE x[threadIdx.x] = s[threadIdx.x] + s[threadIdx.x + 64];\n"
+    "\n"
+    "extern \"C\" __global__ void box_fine(float *x, Map map) { ASK WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_shared(float *x, Map map) { ASK if (threadIdx.x == 0) WAIT "
+    "__syncthreads(); TAKE }\n"
+    "extern \"C\" __global__ void box_edge(float *x, Map map) { BEGUN if (threadIdx.x == 63) "
+    "BOX(s, -4, 1, 512) WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_early(float *x, Map map) { ASK TAKE WAIT }\n"
+    "extern \"C\" __global__ void box_unwaited(float *x, Map map) { ASK if (threadIdx.x) WAIT "
+    "TAKE }\n"
+    "extern \"C\" __global__ void box_hangs(float *x, Map map) { ASK WAIT sim_arrivals_wait(a, "
+    "1); TAKE }\n"
+    "extern \"C\" __global__ void box_short(float *x, Map map) { BEGUN if (threadIdx.x == 63) "
+    "BOX(s, 0, 0, 256) WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_unknown(float *x, Map map) { BEGIN __syncthreads(); if "
+    "(threadIdx.x == 63) BOX(s, 0, 0, 512) WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_unmet(float *x, Map map) { BEGIN sim_fence_async(); if "
+    "(threadIdx.x == 63) BOX(s, 0, 0, 512) WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_again(float *x, Map map) { ASK WAIT if (threadIdx.x == 0) "
+    "sim_arrivals_begin(a, 1); }\n"
+    "extern \"C\" __global__ void box_crowd(float *x, Map map) { ASK if (threadIdx.x == 63) "
+    "BOX(s, 0, 0, 512) WAIT }\n"
+    "extern \"C\" __global__ void box_overwrites(float *x, Map map) { ASK WAIT TAKE if "
+    "(threadIdx.x == 62) BOX(s, 0, 0, 512) }\n"
+    "extern \"C\" __global__ void box_unfenced(float *x, Map map) { BEGUN s[threadIdx.x] = 2; "
+    "__syncthreads(); if (threadIdx.x == 63) BOX(s, 0, 0, 512) WAIT TAKE }\n"
+    "extern \"C\" __global__ void box_askew(float *x, Map map) { BEGUN if (threadIdx.x == 63) "
+    "BOX(s + 4, 0, 0, 512) WAIT }\n"
+    "extern \"C\" __global__ void box_outside(float *x, Map map) { BEGUN if (threadIdx.x == 63) "
+    "BOX(s + 992, 0, 0, 512) WAIT }\n"
+    "extern \"C\" __global__ void box_lost(float *x, Map map) { map.words[0] = 0; ASK WAIT }\n"
+    "extern \"C\" __global__ void box_left(float *x, Map map) { ASK }\n"
+    "extern \"C\" __global__ void box_ended(float *x, Map map) { ASK if (threadIdx.x == 63) "
+    "sim_arrivals_end(a); WAIT }\n"
+    "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); }\n";
+
 static struct {
     int (*cuInit)(unsigned);
     int (*cuMemAlloc_v2)(void **, size_t);
@@ -94,9 +140,15 @@ static struct {
     int (*nvrtcGetCUBINSize)(void *, size_t *);
     int (*nvrtcGetCUBIN)(void *, char *);
     int (*nvrtcDestroyProgram)(void **);
+    int (*cuTensorMapEncodeTiled)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *,
+                                  const uint32_t *, const uint32_t *, int, int, int, int);
 } cuda;
 
 enum { THREADS = 64, BYTES = THREADS * sizeof(float), GROUP = 128, GROUP_BYTES = 4096 };
+
+typedef struct Map {
+    _Alignas(64) unsigned char bytes[128];
+} Map;
 
 static void *module;
 
@@ -110,7 +162,7 @@ static void find_symbol(void *library, const char *name, void *function) {
 static int load(void **state) {
     (void)state;
     const char *build = getenv("BUILD");
-    char path[1024], log[1 << 16];
+    char path[1024], log[1 << 16], all[1 << 14];
     snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *program;
     if (!library) fail_msg("%s", dlerror());
@@ -119,8 +171,10 @@ static int load(void **state) {
     FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(cuLaunchKernelEx), FIND(nvrtcCreateProgram),
         FIND(nvrtcCompileProgram);
     FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize), FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
+    FIND(cuTensorMapEncodeTiled);
     assert_int_equal(cuda.cuInit(0), 0);
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "wrong.cu", 0, NULL, NULL), 0);
+    snprintf(all, sizeof all, "%s%s", text, boxes);
+    assert_int_equal(cuda.nvrtcCreateProgram(&program, all, "wrong.cu", 0, NULL, NULL), 0);
     if (cuda.nvrtcCompileProgram(program, 0, NULL)) {
         cuda.nvrtcGetProgramLog(program, log);
         fail_msg("%s", log);
@@ -135,6 +189,14 @@ static int load(void **state) {
     return 0;
 }
 
+/* A map of two lines of 32 floats; their boxes have four lines and permuted pieces. */
+static int map_of(Map *map, void *at, uint64_t stride, uint32_t width, uint32_t height) {
+    enum { F32 = 7, SWIZZLE_128 = 3 };
+    const uint64_t sizes[] = {32, 2};
+    const uint32_t box[] = {width, height}, steps[] = {1, 1};
+    return cuda.cuTensorMapEncodeTiled(map, F32, 2, at, sizes, &stride, box, steps, 0, SWIZZLE_128, 0, 0);
+}
+
 /* What a launch gives, with what it says on stderr in `report`. */
 static int launch(const char *name, float *values, char *report, size_t size) {
     void *function, *memory;
@@ -144,15 +206,17 @@ static int launch(const char *name, float *values, char *report, size_t size) {
     FILE *file = tmpfile();
     int kept = dup(2);
     dup2(fileno(file), 2);
-    void *arguments[] = {&memory};
-    bool group = strncmp(name, "group_", 6) == 0;
+    Map map;
+    assert_int_equal(map_of(&map, memory, 128, 32, 4), 0);
+    void *arguments[] = {&memory, &map};
+    bool group = strncmp(name, "group_", 6) == 0, box = strncmp(name, "box_", 4) == 0;
     CudaLaunchAttribute early = {.kind = CUDA_LAUNCH_OVERLAPS, .value = {.on = 1}};
     const CudaLaunchShape shape = {
         .grid = {1, 1, 1}, .block = {THREADS, 1, 1}, .attributes = &early, .attribute_count = 1};
     int result = strncmp(name, "early_", 6) == 0
                      ? cuda.cuLaunchKernelEx(&shape, function, arguments, NULL)
                      : cuda.cuLaunchKernel(function, 1, 1, 1, group ? GROUP : THREADS, 1, 1,
-                                           group ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
+                                           group || box ? GROUP_BYTES : BYTES, NULL, arguments, NULL);
     fflush(stderr);
     dup2(kept, 2);
     close(kept);
@@ -251,12 +315,69 @@ static void waits_for_what_was_before(void **state) {
     expect("early_unwaited", "does not wait for what was launched before", "");
 }
 
+static void brings_boxes(void **state) {
+    (void)state;
+    static const char *const names[] = {"box_fine", "box_shared", "box_edge"};
+    char report[4096];
+    for (int i = 0; i < 3; i++) {
+        float values[THREADS];
+        for (int j = 0; j < THREADS; j++) values[j] = (float)(j + 1);
+        assert_int_equal(launch(names[i], values, report, sizeof report), 0);
+        assert_string_equal(report, "");
+        for (int j = 0; j < THREADS; j++) {
+            int line = j / 32, at = (j % 32 / 4 ^ line) * 4 + j % 4;
+            int expected = i < 2 ? 32 * line + at + 1 : line || at < 4 ? 0 : 32 + at - 4 + 1;
+            assert_true(values[j] == (float)expected);
+        }
+    }
+}
+
+static void finds_wrong_boxes(void **state) {
+    (void)state;
+    expect("box_early", "touched where a box is on its way", "wrong.cu:46, thread 63");
+    expect("box_unwaited", "by a thread that has not waited for it", "wrong.cu:47, thread 0");
+    expect("box_hangs", "a phase never ends that a thread waits for: 1 threads have not arrived",
+           "wrong.cu:48, thread 0");
+    expect("box_short", "256 bytes are expected, boxes bring 512", "wrong.cu:49, thread 0");
+    expect("box_unknown", "no fence has made known", "wrong.cu:50, thread 63");
+    expect("box_unmet", "another thread begins with no barrier", "wrong.cu:51, thread 1");
+    expect("box_again", "begin that have begun before", "wrong.cu:52, thread 0");
+    expect("box_crowd", "where a box is on its way", "wrong.cu:53, thread 63");
+    expect("box_overwrites", "that another thread reads is written with no barrier",
+           "wrong.cu:54, thread 62");
+    expect("box_unfenced", "where a thread has written and made no fence", "wrong.cu:55, thread 63");
+    expect("box_askew", "no multiple of 128 bytes", "wrong.cu:56, thread 63");
+    expect("box_outside", "a box does not come to shared memory", "wrong.cu:57, thread 63");
+    expect("box_lost", "what is no tensor map", "wrong.cu:58, thread 63");
+    expect("box_left", "the kernel ends with boxes on their way", "thread");
+    expect("box_arrives", "more threads arrive than the phase waits for", "wrong.cu:61, thread 0");
+    expect("box_ended", "arrivals end while boxes are on their way", "wrong.cu:60, thread 63");
+}
+
+static void refuses_wrong_maps(void **state) {
+    (void)state;
+    Map maps[2];
+    void *memory;
+    assert_int_equal(cuda.cuMemAlloc_v2(&memory, BYTES), 0);
+    assert_int_equal(map_of(maps, memory, 128, 32, 4), 0);
+    assert_int_equal(map_of((Map *)(void *)(maps->bytes + 16), memory, 128, 32, 4), 1);
+    assert_int_equal(map_of(maps, (char *)memory + 8, 128, 32, 4), 1);
+    assert_int_equal(map_of(maps, memory, 136, 32, 4), 1);
+    assert_int_equal(map_of(maps, memory, 1ull << 40, 32, 4), 1);
+    assert_int_equal(map_of(maps, memory, 128, 64, 4), 1);
+    assert_int_equal(map_of(maps, memory, 128, 30, 4), 1);
+    assert_int_equal(map_of(maps, memory, 128, 32, 257), 1);
+    assert_int_equal(map_of(maps, memory, 128, 32, 0), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_what_is_fine),        cmocka_unit_test(finds_accesses_out_of_bounds),
         cmocka_unit_test(finds_what_nobody_wrote),  cmocka_unit_test(finds_missing_barriers),
         cmocka_unit_test(finds_divergent_barriers), cmocka_unit_test(multiplies_by_warpgroups),
         cmocka_unit_test(finds_wrong_products),     cmocka_unit_test(waits_for_what_was_before),
+        cmocka_unit_test(brings_boxes),
+        cmocka_unit_test(finds_wrong_boxes),        cmocka_unit_test(refuses_wrong_maps),
     };
     return cmocka_run_group_tests(tests, load, NULL);
 }
