@@ -12,7 +12,8 @@
  *     }
  *
  * A kernel that warpgroups can do, too, is written in further forms, NAME_wgmma and NAME_wide: the
- * host takes the fastest one.
+ * host takes the fastest one. Their last parameters are tensor maps of what they multiply, which
+ * the host makes of the operands that the launch describes.
  */
 #include "emit.h"
 
@@ -273,16 +274,33 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
 
 /* ---- kernels over packed rows ---- */
 
+/* The first parameters of a kernel, then the maps of its other forms. */
+enum { PARAMETERS = 6, NAMES = 8 };
+static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
+                                                   "a",       "b",     "a_map",    "b_map"};
+
 /* What a kernel of a product is made of. */
 typedef struct Body {
     const char *name, *parameters, *store;
-    const char *const *names; /* of its first parameters */
+    const char *const *names; /* NAMES */
 } Body;
 
-/* One of the forms of a kernel. */
+/* One of the forms of a kernel. boxed: its operands come in boxes. */
 typedef struct Form {
     const char *tile, *ending, *bounds;
+    bool boxed;
 } Form;
+
+/* The maps of a form as parameters and as arguments. */
+static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
+                     Text *arguments) {
+    const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
+                           "more_b_map"};
+    for (int i = 0; i < (contraction->second ? 4 : 2); i++) {
+        text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
+        text_add(arguments, "%s, ", names[i]);
+    }
+}
 
 /* A kernel that calls a template with a store. */
 static void add_form(Emitter *emitter, const Contraction *contraction, const Body *body,
@@ -291,13 +309,15 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Bod
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool second = contraction->second != NULL;
     Text *out = emitter->out, tables = {.arena = emitter->arena};
+    Text parameters = {.arena = emitter->arena}, maps = {.arena = emitter->arena};
+    if (form.boxed) put_maps(contraction, body, &parameters, &maps);
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
     emitter->out = &emitter->functions;
     emitter->indent = 0;
     emit_line(emitter,
               "extern \"C\" __global__ void __launch_bounds__(%s) "
-              "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s)",
+              "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
               form.bounds, body->name, form.ending, names[0], tables.text,
               type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor),
               names[5],
@@ -305,20 +325,22 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Bod
                   ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
                     "const MoecBf16 *more_b, "
                   : "",
-              body->parameters);
+              body->parameters, form.boxed ? parameters.text : "");
     text_add(&emitter->functions,
-             "{\n    moec_begin();\n    moec_by_%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s);\n}\n", weight ? "weight" : "rows", second ? "_twice" : "", form.tile, names[0], names[1],
-             names[2], weight ? "" : names[3], weight ? "" : ", ", names[4], names[5],
-             second ? "more, more_gather, more_a, more_b, " : "", body->store);
+             "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
+             weight ? "weight" : "rows", second ? "_twice" : "", form.boxed ? "_boxed" : "",
+             form.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
+             names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
+             form.boxed ? maps.text : "", body->store);
     emitter->out = out;
     emitter->indent = indent;
 }
 
 static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                        const Body *body) {
-    const Form forms[] = {{tile->wgmma, "_wgmma", tile->bounds},
-                          {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS"}};
-    add_form(emitter, contraction, body, (Form){tile->text, "", tile->bounds});
+    const Form forms[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
+                          {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
+    add_form(emitter, contraction, body, (Form){tile->text, "", tile->bounds, false});
     text_add(&emitter->functions, "\n");
     for (int i = 0; i < 2; i++) {
         if (!forms[i].tile) continue;
@@ -371,7 +393,6 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
 /* The kernel of all products of one sort that only store. */
 static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                                 Text *arguments) {
-    static const char *const names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
     const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
                                 contraction->c->tensor};
     Text name = {.arena = emitter->arena}, parameters = {.arena = emitter->arena};
@@ -387,7 +408,7 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     const Body body = {
         name.text, parameters.text,
         arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
-        names};
+        parameter_names};
     if (emitter->device_kernels->count > count) add_kernel(emitter, contraction, tile, &body);
     return name.text;
 }
@@ -405,9 +426,9 @@ static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
 /* A kernel of its own for a product with an epilogue. */
 static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                               Kernel *epilogue, Text *arguments) {
-    const char *names[] = {"grouped", "group", "a_gather", "b_gather", "a", "b"};
+    const char *names[NAMES];
     int bindings = emitter->binding_count;
-    for (int i = 0; i < 6; i++) names[i] = bind_name(emitter, NULL, NULL, names[i]);
+    for (int i = 0; i < NAMES; i++) names[i] = bind_name(emitter, NULL, NULL, parameter_names[i]);
     /* A loop of one turn is not written: a single row leaves all loops to the column. */
     int rows = contraction->relation->rows->size > 1;
     int width = store_width(epilogue, tile, rows);
@@ -485,6 +506,41 @@ static void emit_row(Emitter *emitter, const Contraction *contraction, Kernel *e
                              pointer_text(emitter, contraction->b), functor.arguments.text));
 }
 
+static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
+    text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
+             pointer_text(emitter, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
+}
+
+/* What a product multiplies: packed rows and weights, or packed rows twice. */
+static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
+    const Product *product = &contraction->product;
+    long rows = contraction->relation->rows->size;
+    bool along = product->b_k == 1;
+    const long left[] = {product->k, rows, 1, product->a_m, 0};
+    const long right[] = {product->n, rows, 1, product->b_k, 0};
+    const long weights[] = {along ? product->k : product->n, along ? product->n : product->k,
+                            product->batch[0], along ? product->b_n : product->b_k,
+                            product->b_batch[0]};
+    put_operand(emitter, contraction->a, left, operands);
+    put_operand(emitter, contraction->b,
+                contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, operands);
+    if (contraction->second) put_operands(emitter, contraction->second, operands);
+}
+
+/* A launch of whichever form of a kernel the host likes best. */
+static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
+                        long grid, const Text *written, const Text *arguments) {
+    Text operands = {.arena = emitter->arena};
+    put_operands(emitter, contraction, &operands);
+    emit_line(emitter,
+              "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
+              "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
+              "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
+              "MOEC_ARGUMENTS(%s, NULL));",
+              kernel, grid, THREADS, grid, THREADS, grid, THREADS, written->text, operands.text,
+              arguments->text);
+}
+
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
     if (contraction->row) {
         emit_row(emitter, contraction, epilogue);
@@ -508,12 +564,7 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
-        emit_line(emitter,
-                  "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
-                  "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
-                  "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_ARGUMENTS(%s));",
-                  kernel, grid, THREADS, grid, THREADS, grid, THREADS, written.text,
-                  arguments.text);
+        emit_either(emitter, contraction, kernel, grid, &written, &arguments);
     else
         emit_launch(emitter, kernel,
                     (Launch){arena_format(emitter->arena, "%ld", grid), tile.threads},

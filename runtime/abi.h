@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 6, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 7, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -110,6 +110,14 @@ typedef struct MoecWritten {
     int rounded; /* made of what was rounded to bf16 on its way, by each form in its own places */
 } MoecWritten;
 
+/* Numbers of bf16 that a kernel multiplies: `matrices` matrices of `lines` lines of `length` neighbours, with so many elements
+ * from one line to the next and from one matrix to the next. Multiples of 16 bytes. */
+typedef struct MoecMatrices {
+    const void *at;
+    long length, lines, matrices;
+    long line, matrix; /* matrix: without meaning where there is one */
+} MoecMatrices;
+
 /* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
 typedef struct MoecHost {
     void *self;
@@ -122,9 +130,11 @@ typedef struct MoecHost {
     void (*zero)(void *self, void *memory, size_t bytes);
     /* like launch, for a kernel that may exist in several forms (MOEC_FORM_COUNT entries): the host launches the one that it
      * likes best. It may try all, for which it has to know what they write: up to an entry whose `at` is NULL. What takes the
-     * same time has the same first form and the same first size_bytes of its first argument. NULL: use launch */
+     * same time has the same first form and the same first size_bytes of its first argument. The forms but the first have a
+     * tensor map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at` is NULL, after the arguments,
+     * which then end with NULL; matrices NULL: they have the same arguments. launch_either NULL: use launch */
     void (*launch_either)(void *self, int kernel, const MoecForm *forms, size_t size_bytes, const MoecWritten *written,
-                          void **arguments);
+                          const MoecMatrices *matrices, void **arguments);
 } MoecHost;
 
 struct MoecRun {

@@ -120,9 +120,10 @@ static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
 }
 
 static void lend_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
-                        const MoecWritten *written, void **arguments) {
+                        const MoecWritten *written, const MoecMatrices *matrices,
+                        void **arguments) {
     CudaEngine *engine = self;
-    const CudaTwin twin = {kernel, forms, size_bytes, written};
+    const CudaTwin twin = {kernel, forms, size_bytes, written, matrices};
     CudaLaunch one = {engine->functions[kernel],
                       engine->base.table->kernels[kernel],
                       forms->grid,

@@ -54,31 +54,37 @@ static void *open_library(const char *place, const char *const *names) {
 
 /* The name of the first function that the library lacks, or NULL. */
 static const char *take(void *handle, const Symbol *symbols, size_t count) {
+    const char *missing = NULL;
     for (size_t i = 0; i < count; i++) {
         void *address = dlsym(handle, symbols[i].name);
-        if (!address) return symbols[i].name;
+        if (!address && !missing) missing = symbols[i].name;
         memcpy(symbols[i].member, &address, sizeof address);
     }
-    return NULL;
+    return missing;
 }
 
-static bool open_part(const char *place, const char *const *names, const char *remedy,
-                      const Symbol *symbols, size_t count) {
+/* NULL after a message. */
+static void *open_part(const char *place, const char *const *names, const char *remedy,
+                       const Symbol *symbols, size_t count) {
     void *handle = open_library(place, names);
+    const char *missing = handle ? take(handle, symbols, count) : NULL;
+    if (missing) complain(remedy, "%s is too old: it has no %s", names[0], missing);
     if (!handle)
-        return complain(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
-                        *place ? " from MOEC_CUDA=" : "", place);
-    const char *missing = take(handle, symbols, count);
-    return !missing || complain(remedy, "%s is too old: it has no %s", names[0], missing);
+        complain(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
+                 *place ? " from MOEC_CUDA=" : "", place);
+    return missing ? NULL : handle;
 }
 
 static bool open_driver(CudaLibrary *library) {
     CudaDriver *part = &library->driver;
 #define CUDA_SYMBOL(member, symbol, arguments) {&part->member, symbol},
     const Symbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
-    return open_part(library->place, driver_names,
-                     "install the NVIDIA driver, or leave --device out", symbols,
-                     sizeof symbols / sizeof symbols[0]);
+    const Symbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
+    void *handle = open_part(library->place, driver_names,
+                             "install the NVIDIA driver, or leave --device out", symbols,
+                             sizeof symbols / sizeof symbols[0]);
+    if (handle) take(handle, others, sizeof others / sizeof others[0]);
+    return handle != NULL;
 }
 
 static bool open_compiler(CudaLibrary *library) {
@@ -86,7 +92,7 @@ static bool open_compiler(CudaLibrary *library) {
     const Symbol symbols[] = {CUDA_COMPILER_CALLS(CUDA_SYMBOL)};
     return open_part(library->place, compiler_names,
                      "install the CUDA toolkit's NVRTC, or name its folder in MOEC_CUDA", symbols,
-                     sizeof symbols / sizeof symbols[0]);
+                     sizeof symbols / sizeof symbols[0]) != NULL;
 }
 
 const CudaLibrary *cuda_library(void) {

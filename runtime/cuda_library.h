@@ -49,6 +49,11 @@ typedef struct CudaLaunchShape {
     unsigned attribute_count;
 } CudaLaunchShape;
 
+/* CUtensorMap */
+typedef struct CudaMap {
+    _Alignas(64) unsigned char bytes[128];
+} CudaMap;
+
 /* Numbers of CUDA's own headers. */
 enum {
     CUDA_ATTRIBUTE_PROCESSORS = 16,
@@ -58,6 +63,9 @@ enum {
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
     CUDA_LAUNCH_OVERLAPS = 6, /* it may begin before the kernel ahead of it has ended, and waits for that itself */
+    CUDA_MAP_BF16 = 9,
+    CUDA_MAP_SWIZZLE_128 = 3,
+    CUDA_MAP_PROMOTE_256 = 3,
     BLAS_COMPUTE_F32 = 68,
     BLAS_COMPUTE_BF16 = 75, /* f32 in memory, rounded on the way, f32 sums */
     BLAS_F32 = 0,
@@ -132,6 +140,14 @@ enum {
          (const CudaLaunchShape *shape, CudaFunction *function, void **arguments, void **extra))   \
     CALL(error_text, "cuGetErrorString", (int error, const char **text))
 
+/* Not in every driver: NULL where they are missing. */
+#define CUDA_NEW_DRIVER_CALLS(CALL)                                                                \
+    CALL(map_new, "cuTensorMapEncodeTiled",                                                        \
+         (CudaMap * map, int type, unsigned rank, CudaPointer address,                             \
+          const unsigned long long *sizes, const unsigned long long *strides,                      \
+          const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,  \
+          int fill))
+
 #define CUDA_COMPILER_CALLS(CALL)                                                                  \
     CALL(version, "nvrtcVersion", (int *major, int *minor))                                        \
     CALL(create, "nvrtcCreateProgram",                                                             \
@@ -181,6 +197,7 @@ enum {
 #define CUDA_MEMBER(member, symbol, arguments) int(*member) arguments;
 typedef struct CudaDriver {
     CUDA_DRIVER_CALLS(CUDA_MEMBER)
+    CUDA_NEW_DRIVER_CALLS(CUDA_MEMBER)
 } CudaDriver;
 typedef struct CudaCompiler {
     CUDA_COMPILER_CALLS(CUDA_MEMBER)

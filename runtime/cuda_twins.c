@@ -2,6 +2,7 @@
 
 #include "cache.h"
 #include "complain.h"
+#include "cuda_maps.h"
 #include "files.h"
 #include "hashing.h"
 #include "memory.h"
@@ -20,7 +21,9 @@ enum {
     THREADS = 256,
     ALIGN = 256,
     LINE = 512,
-    PLAIN_SHARED = 48 << 10
+    PLAIN_SHARED = 48 << 10,
+    MATRICES = 4,
+    ARGUMENTS = 256
 };
 
 /* What one measurement shall take: longer than the clock and the launches make it uncertain. */
@@ -57,6 +60,8 @@ struct CudaTwins {
     Decision *decisions;
     int count;
     char *path; /* of what is kept, or NULL */
+    CudaMap *maps;              /* MATRICES */
+    void *arguments[ARGUMENTS]; /* of the forms but the first */
 };
 
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
@@ -272,8 +277,23 @@ static Decision *decision_of(CudaTwins *twins, const char *kernel, uint64_t shap
     return add_decision(twins, kernel, shape);
 }
 
+/* The arguments of a launch, then a map of each of the matrices. */
+static bool add_maps(CudaTwins *twins, const MoecMatrices *matrices, void *const *arguments) {
+    const CudaDriver *driver = &twins->device->library->driver;
+    int count = 0;
+    for (; arguments[count]; count++) {
+        if (count == ARGUMENTS - MATRICES) return false;
+        twins->arguments[count] = arguments[count];
+    }
+    for (int i = 0; matrices[i].at; i++) {
+        if (i == MATRICES || !cuda_map(driver, &matrices[i], &twins->maps[i])) return false;
+        twins->arguments[count++] = &twins->maps[i];
+    }
+    return true;
+}
+
 /* The launch of another form; without a function when there is none. */
-static CudaLaunch launch_of(const CudaTwins *twins, const CudaTwin *twin, int form,
+static CudaLaunch launch_of(CudaTwins *twins, const CudaTwin *twin, int form,
                             const CudaLaunch *first) {
     const Named *named = &twins->named[twin->kernel][form];
     const MoecForm *given = &twin->forms[form];
@@ -283,6 +303,7 @@ static CudaLaunch launch_of(const CudaTwins *twins, const CudaTwin *twin, int fo
     launch.grid_x = given->grid;
     launch.block = given->block;
     launch.shared = given->shared_bytes;
+    if (twin->matrices) launch.arguments = twins->arguments;
     if (launch.function && cuda_launch_allow(twins->device, &launch)) launch.function = NULL;
     return launch;
 }
@@ -294,7 +315,8 @@ void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaL
         launches[i] = launch_of(twins, twin, i, launch);
         several |= launches[i].function != NULL;
     }
-    if (!several) return;
+    if (!several || (twin->matrices && !add_maps(twins, twin->matrices, launch->arguments)))
+        return;
     Decision *decision =
         decision_of(twins, twins->table->kernels[twin->kernel], shape_of(twin, launch));
     if (decision->best == UNDECIDED && may_try) {
@@ -336,7 +358,8 @@ CudaTwins *cuda_twins_new(const CudaProgram *program) {
     twins->table = program->table;
     twins->named = memory_new(sizeof *twins->named * (size_t)(program->table->kernel_count + 1));
     twins->apart = find_function(program, "moec_apart");
-    if (find_twins(twins, program) && twins->apart &&
+    twins->maps = aligned_alloc(_Alignof(CudaMap), sizeof *twins->maps * MATRICES);
+    if (find_twins(twins, program) && twins->apart && twins->maps &&
         !program->device->library->driver.allocate(&twins->most, 2 * sizeof(float))) {
         twins->path = kept_path(program);
         read_kept(twins);
@@ -351,6 +374,7 @@ void cuda_twins_free(CudaTwins *twins) {
     for (int i = 0; i < twins->table->kernel_count; i++)
         for (int j = 0; j < FORMS; j++) free(twins->named[i][j].name);
     if (twins->most) twins->device->library->driver.release(twins->most);
+    free(twins->maps);
     free(twins->named);
     free(twins->decisions);
     free(twins->path);

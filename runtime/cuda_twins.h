@@ -40,10 +40,11 @@ typedef struct CudaTwin {
     const MoecForm *forms;
     size_t size_bytes;
     const MoecWritten *written;
+    const MoecMatrices *matrices;
 } CudaTwin;
 
-/* Makes *launch, of the first form, one of the fastest form. may_try: all may run now, else the
- * first form is taken when nothing is known. */
+/* Makes *launch, of the first form, one of the fastest form, to be launched before the next call.
+ * may_try: all may run now, else the first form is taken when nothing is known. */
 void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaLaunch *launch);
 /* Lets a kernel have the shared memory that it is launched with. */
 int cuda_launch_allow(const CudaDevice *device, const CudaLaunch *launch);

@@ -5,7 +5,8 @@
  * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
  *                product_stored.cuh: those of operands that lie in memory as bf16
  *                product_row.cuh: those of a single row
- *                product_wgmma.cuh, wgmma.cuh: the same on capability 9.0, whose tensor cores read shared memory
+ *                product_wgmma.cuh, wgmma.cuh, bulk.cuh: the same on capability 9.0, whose tensor cores read shared memory, to
+ *                which boxes of tensors are copied
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
  *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with tensor cores

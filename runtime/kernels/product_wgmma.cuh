@@ -1,24 +1,78 @@
 /* product_wgmma: the tile of product_stored.cuh for tensor cores that read shared memory by themselves.
  *
- * The same lines, the same results; two warpgroups, one beside or below the other. A stage has 64 terms. Gathered rows have no
- * regular place, so both operands come by copies of 16 bytes, as in the other tile: that each thread then makes its copies
- * known to the tensor cores (a proxy fence) costs one instruction a stage.
+ * The same lines, the same results; two warpgroups, one beside or below the other. A stage has 64 terms. What lies regularly
+ * (the weights, packed rows) comes in boxes of 64 by 64, for which one thread asks (bulk.cuh); gathered rows come by copies of
+ * 16 bytes that all threads make, as in the other tile. That the threads multiply, too, costs nothing: the products of a
+ * stage go on while the next but one is asked for, and a warp that only copies would take registers from their sums. So one
+ * barrier of the block for each stage is enough to tell that another is free, which gathered rows need in any case.
  */
 #ifndef MOEC_PRODUCT_WGMMA_CUH
 #define MOEC_PRODUCT_WGMMA_CUH
 
+#include "bulk.cuh"
 #include "product_stored.cuh"
-#include "wgmma.cuh"
 
 #ifdef MOEC_WGMMA
 
-/* One operand: lines of 64 terms, or for each term SIZE neighbours in parts of 64, 64 terms of a part in a row. */
+static_assert((int)MOEC_BOX == (int)MOEC_SWIZZLED, "a line of a box is one of tensor cores");
+
+/* Where the boxes of an operand are: from element x of line y of matrix z on. */
+struct MoecBoxed {
+    const MoecMap *map;
+    int x, y, z;
+    __device__ __forceinline__ bool gathered() const { return false; }
+};
+
+/* The same, but line by line where map is NULL. */
+template <class Line> struct MoecBoxedOr {
+    MoecBoxed boxed;
+    Line line;
+    __device__ __forceinline__ bool gathered() const { return boxed.map == NULL; }
+};
+template <class Line> MOEC_DEVICE MoecBoxedOr<Line> moec_boxed_or(const int32_t *gather, MoecBoxed boxed, Line line) {
+    if (gather != NULL) boxed.map = NULL;
+    return {boxed, line};
+}
+
+/* One operand: lines of 64 terms, or for each term SIZE neighbours in parts of 64, 64 terms of a part in a row. A part is a
+ * box. */
 template <int SIZE, bool ALONG>
 struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG, MOEC_SWIZZLED> {
-    enum { PIECES = MOEC_SWIZZLED / 8, PART = MOEC_SWIZZLED * MOEC_SWIZZLED };
+    typedef MoecCopied<MoecSwizzledPart, SIZE, ALONG, MOEC_SWIZZLED> Lines;
+    enum { PIECES = MOEC_SWIZZLED / 8, PART = MOEC_SWIZZLED * MOEC_SWIZZLED, PARTS = SIZE / MOEC_SWIZZLED };
 
     static __device__ __forceinline__ int place(int line, int piece) {
         return piece / PIECES * PART + line * MOEC_SWIZZLED + (piece % PIECES ^ line % 8) * 8;
+    }
+
+    __device__ __forceinline__ void begin(int, const MoecBoxed &) const {}
+    template <class Line> __device__ __forceinline__ void begin(int size, const MoecBoxedOr<Line> &from) {
+        if (from.gathered()) Lines::begin(size, from.line);
+    }
+
+    __device__ __forceinline__ void copy(MoecBf16 *to, int, int from, int, const MoecBoxed &boxed, uint64_t *arrivals) const {
+        if (threadIdx.x != 0) return;
+        moec_arrivals_expect(arrivals, PARTS * PART * 2);
+#pragma unroll
+        for (int i = 0; i < PARTS; i++)
+            moec_copy_box(to + i * PART, *boxed.map, boxed.x + (ALONG ? from : i * MOEC_BOX),
+                          boxed.y + (ALONG ? i * MOEC_BOX : from), boxed.z, arrivals);
+    }
+    template <class Line>
+    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth, const MoecBoxedOr<Line> &lines,
+                                         uint64_t *arrivals) const {
+        if (lines.gathered())
+            Lines::copy(to, size, from, depth, lines.line);
+        else
+            copy(to, size, from, depth, lines.boxed, arrivals);
+    }
+
+    /* Behind the last row of a group stand those of the next one, which boxes bring as well: they become 0. */
+    template <class Line> static __device__ __forceinline__ void clear_from(MoecBf16 *stage, int term, const Line &from) {
+        if (ALONG || from.gathered()) return;
+        const int piece = (int)threadIdx.x % PIECES * 8;
+        for (int i = term * PARTS + (int)threadIdx.x / PIECES; i < MOEC_SWIZZLED * PARTS; i += MOEC_TILE_THREADS / PIECES)
+            *(uint4 *)(stage + i % PARTS * PART + i / PARTS * MOEC_SWIZZLED + piece) = make_uint4(0, 0, 0, 0);
     }
 
     /* The operand from row (or column) 64 part on. */
@@ -74,59 +128,130 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         moec_hand_rows<COLUMNS, STRIDE>(room, row, column, rows, n - column, store);
     }
 
+    /* All threads see the stage, and nobody reads the one that comes next any more. gathered: this thread has copied some. */
+    template <class Pairs>
+    static __device__ __forceinline__ void await_stage(const Pairs &pairs, int turn, MoecBf16 *stage, uint64_t *arrivals,
+                                                       unsigned phase, bool gathered) {
+        if (gathered) moec_copy_wait<AHEAD - 1>();
+        moec_arrivals_wait(arrivals, phase);
+        const int left = pairs.terms - turn * DEPTH;
+        const bool clears = !LEFT_ALONG && left < DEPTH;
+        if (clears) {
+            Left::clear_from(stage, left, pairs.left);
+            Right::clear_from(stage + Left::ELEMENTS, left, pairs.right);
+        }
+        if (gathered || clears) moec_fence_async();
+        moec_wgmma_wait<BEHIND>();
+        moec_barrier();
+    }
+
     /* The sum goes on with `more` terms of a second pair of operands. */
     template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
     MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right, long more, MoreLeft more_left,
                                   MoreRight more_right, Store store) {
         MOEC_SHARED(unsigned char, memory);
+        __shared__ uint64_t arrivals[STAGES];
         MoecBf16 *const stages = (MoecBf16 *)(memory + moec_to_block(memory));
         const int warp = threadIdx.x / 32, group = warp / 4;
-        const int first = (int)moec_pieces(depth, DEPTH), turns = first + (int)moec_pieces(more, DEPTH);
-        const int height = m < ROWS ? (int)m : ROWS, breadth = n < WIDTH ? (int)n : WIDTH;
-        const int terms = (int)depth, more_terms = (int)more;
+        MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
+            m < ROWS ? (int)m : ROWS, n < WIDTH ? (int)n : WIDTH, (int)depth, (int)more, left, right, more_left, more_right};
+        const bool gathered = left.gathered() || right.gathered() || more_left.gathered() || more_right.gathered();
+        const int turns = pairs.turns();
         float sum[COLUMNS / 2] = {};
         moec_hold(sum);
-        Left x;
-        Right y;
-        const auto copy = [&](int turn, MoecBf16 *to) {
-            if (turn < first) {
-                x.copy(to, height, turn * DEPTH, terms, left);
-                y.copy(to + Left::ELEMENTS, breadth, turn * DEPTH, terms, right);
-            } else if (turn < turns) {
-                if (turn == first) x.begin(height, more_left), y.begin(breadth, more_right);
-                x.copy(to, height, (turn - first) * DEPTH, more_terms, more_left);
-                y.copy(to + Left::ELEMENTS, breadth, (turn - first) * DEPTH, more_terms, more_right);
-            }
-            moec_copy_commit();
+        begin_arrivals(arrivals);
+        const auto copy = [&](int turn, int stage) {
+            pairs.copy(turn, stages + stage * STAGE, arrivals + stage);
+            if (threadIdx.x == 0 && turn < turns) moec_arrivals_arrive(arrivals + stage);
         };
-        x.begin(height, left);
-        y.begin(breadth, right);
-        for (int i = 0; i < AHEAD; i++) copy(i, stages + i * STAGE);
+        pairs.begin();
+        for (int i = 0; i < AHEAD; i++) copy(i, i);
         int now = 0, next = AHEAD;
+        unsigned phase = 0;
         for (int i = 0; i < turns; i++) {
-            moec_copy_wait<AHEAD - 1>();
-            moec_fence_async();
-            moec_wgmma_wait<BEHIND>();
-            moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
+            await_stage(pairs, i, stages + now * STAGE, arrivals + now, phase, gathered);
             multiply_stage(sum, stages + now * STAGE, group);
-            copy(i + AHEAD, stages + next * STAGE);
-            now = now + 1 == STAGES ? 0 : now + 1;
+            copy(i + AHEAD, next);
+            if (++now == STAGES) now = 0, phase ^= 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }
         moec_wgmma_wait<0>();
         moec_hold(sum);
-        moec_copy_wait<0>();
         moec_barrier();
         hand_out(sum, (float *)(void *)stages + warp * 16 * STRIDE, group / ACROSS * 64 + warp % 4 * 16,
-                 group % ACROSS * COLUMNS, height, breadth, store);
+                 group % ACROSS * COLUMNS, pairs.height, pairs.breadth, store);
+        if (threadIdx.x == 0)
+            for (int i = 0; i < STAGES; i++) moec_arrivals_end(arrivals + i);
+    }
+
+    /* Boxes may come to where the results of another tile lay. */
+    static __device__ __forceinline__ void begin_arrivals(uint64_t *arrivals) {
+        if (threadIdx.x == 0)
+            for (int i = 0; i < STAGES; i++) moec_arrivals_begin(arrivals + i);
+        moec_fence_async();
         moec_barrier();
     }
 
     template <class LeftLine, class RightLine, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left, RightLine right, Store store) {
+    MOEC_DEVICE void multiply(long m, long n, long depth, LeftLine left, RightLine right, Store store) {
         multiply_two(m, n, depth, left, right, 0, left, right, store);
     }
 };
+
+/* ---- over packed rows: see moec_by_weight, moec_by_rows, moec_by_weight_twice. What is not gathered comes in boxes. ---- */
+
+/* Packed rows from `first` on, or what they gather, whose lines lie along the sum. */
+MOEC_DEVICE auto moec_boxed_rows(const int32_t *gather, const MoecBf16 *from, long row, long first, const MoecMap &map) {
+    return moec_boxed_or(gather, MoecBoxed{&map, 0, (int)first, 0},
+                         [=](int line) { return from + (long)gather[first + line] * row; });
+}
+
+/* The weights of a group from column n on. */
+MOEC_DEVICE MoecBoxed moec_boxed_weights(const MoecGroupedOnDevice &grouped, long group, long n, const MoecMap &map) {
+    const bool along = grouped.b_k == 1;
+    return {&map, along ? 0 : (int)n, along ? (int)n : 0, (int)group};
+}
+
+template <class Tile, class Store>
+MOEC_DEVICE void moec_by_weight_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                      const MoecBf16 *a, const MoecBf16 *, const MoecMap &a_map, const MoecMap &b_map,
+                                      Store store) {
+    moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
+        Tile::multiply(tile.rows, grouped.n - n, grouped.k, moec_boxed_rows(a_gather, a, grouped.a_row, tile.first, a_map),
+                       moec_boxed_weights(grouped, tile.group, n, b_map), MoecStoreAt<Store>{store, tile.first, n});
+    });
+}
+
+template <class Tile, class Store>
+MOEC_DEVICE void moec_by_weight_twice_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                            const MoecBf16 *a, const MoecBf16 *, const MoecGroupedOnDevice &more,
+                                            const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *,
+                                            const MoecMap &a_map, const MoecMap &b_map, const MoecMap &more_a_map,
+                                            const MoecMap &more_b_map, Store store) {
+    moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
+        Tile::multiply_two(tile.rows, grouped.n - n, grouped.k,
+                           moec_boxed_rows(a_gather, a, grouped.a_row, tile.first, a_map),
+                           moec_boxed_weights(grouped, tile.group, n, b_map), more.k,
+                           moec_boxed_rows(more_gather, more_a, more.a_row, tile.first, more_a_map),
+                           moec_boxed_weights(more, tile.group, n, more_b_map), MoecStoreAt<Store>{store, tile.first, n});
+    });
+}
+
+template <class Tile, class Store>
+MOEC_DEVICE void moec_by_rows_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+                                    const int32_t *b_gather, const MoecBf16 *a, const MoecBf16 *b, const MoecMap &a_map,
+                                    const MoecMap &b_map, Store store) {
+    moec_each_by_rows<Tile>(grouped, [&](long g, long k, long n) {
+        const int first = group[g], a_step = (int)grouped.a_row, b_step = (int)grouped.b_k;
+        const MoecBf16 *x = a + k, *y = b + n;
+        Tile::multiply(grouped.k - k, grouped.n - n, group[g + 1] - first,
+                       moec_boxed_or(a_gather, MoecBoxed{&a_map, (int)k, first, 0},
+                                     [=](int r) { return x + (long)a_gather[first + r] * a_step; }),
+                       moec_boxed_or(b_gather, MoecBoxed{&b_map, (int)n, first, 0},
+                                     [=](int r) { return y + (long)b_gather[first + r] * b_step; }),
+                       MoecStoreIn<Store>{store, g, k, n});
+    });
+}
 
 #endif
 #endif

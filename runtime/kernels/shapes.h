@@ -36,6 +36,9 @@ typedef struct MoecGroupedOnDevice {
  * and of those that end with _wide, which have one for themselves. */
 enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024, MOEC_WIDE_SHARED = 192 * 1024 + 1024 };
 
+/* The operands of those kernels come in boxes of so many elements of so many lines: see MoecMatrices. */
+enum { MOEC_BOX = 64 };
+
 /* A parameter among the blocks of threads of the optimizer: they take so many elements each, from the first one on. */
 typedef struct MoecShare {
     long block;        /* the first of its blocks */

@@ -33,6 +33,8 @@ static struct {
     int (*nvrtcGetCUBINSize)(void *, size_t *);
     int (*nvrtcGetCUBIN)(void *, char *);
     int (*nvrtcDestroyProgram)(void **);
+    int (*cuTensorMapEncodeTiled)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const uint32_t *,
+                                  const uint32_t *, int, int, int, int);
 } cuda;
 
 static void *module;
@@ -117,12 +119,16 @@ static void write_kernels(char *text, size_t size) {
     for (int i = 0; i < KERNELS; i++) {
         const Kernel *one = &kernels[i];
         const char *type = one->stored ? "MoecBf16" : "float";
+        bool boxed = strstr(one->tile, "Wgmma") != NULL;
         length += (size_t)snprintf(
             text + length, size - length,
             "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) %s(MoecGroupedOnDevice g, const int32_t "
-            "*group, const int32_t *x, const int32_t *y, const %s *a, const %s *b, float *c) {\n"
-            "    moec_by_%s<%s>(g, group, x, %sa, b, MoecPlainStore<float>{g, c});\n}\n",
-            one->name, type, type, one->rows ? "rows" : "weight", one->tile, one->rows ? "y, " : "");
+            "*group, const int32_t *x, const int32_t *y, const %s *a, const %s *b, float *c%s) {\n"
+            "    moec_by_%s%s<%s>(g, group, x, %sa, b, %sMoecPlainStore<float>{g, c});\n}\n",
+            one->name, type, type,
+            boxed ? ", const __grid_constant__ MoecMap a_map, const __grid_constant__ MoecMap b_map" : "",
+            one->rows ? "rows" : "weight", boxed ? "_boxed" : "", one->tile, one->rows ? "y, " : "",
+            boxed ? "a_map, b_map, " : "");
     }
     for (int i = 0; i < DENSE; i++) {
         const Dense *one = &dense[i];
@@ -138,7 +144,8 @@ static void write_kernels(char *text, size_t size) {
 
 static int load(void **state) {
     (void)state;
-    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "wgmma.cuh", "product.cuh", "prelude.cuh", "shapes.h", "abi.h"};
+    static const char *const names[] = {"product_wgmma.cuh", "product_stored.cuh", "bulk.cuh", "wgmma.cuh",
+                                        "product.cuh",       "prelude.cuh",        "shapes.h", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *build = getenv("BUILD"), *headers[COUNT];
     char path[1024], text[1 << 14];
@@ -148,7 +155,7 @@ static int load(void **state) {
     FIND(cuInit), FIND(cuMemAlloc_v2), FIND(cuMemFree_v2), FIND(cuMemcpyHtoDAsync_v2), FIND(cuMemcpyDtoHAsync_v2);
     FIND(cuModuleLoadData), FIND(cuModuleGetFunction), FIND(cuLaunchKernel), FIND(nvrtcCreateProgram);
     FIND(nvrtcCompileProgram), FIND(nvrtcGetProgramLogSize), FIND(nvrtcGetProgramLog), FIND(nvrtcGetCUBINSize);
-    FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram);
+    FIND(nvrtcGetCUBIN), FIND(nvrtcDestroyProgram), FIND(cuTensorMapEncodeTiled);
     for (int i = 0; i < COUNT; i++) {
         snprintf(path, sizeof path, "runtime/%s%s", i == COUNT - 1 ? "" : "kernels/", names[i]);
         headers[i] = file_text(path);
@@ -221,6 +228,7 @@ typedef struct Case {
     long groups, n, k;
     int sizes[8];
     bool gathers, accumulates;
+    bool right_packed; /* gathers the left operand alone */
 } Case;
 
 enum { TOKENS = 70 };
@@ -247,9 +255,9 @@ static Memory make(const Kernel *kernel, const Case *one) {
         memory.x[r] = (int32_t)((random_number() + 1) / 2 * (TOKENS - 1));
         memory.y[r] = (int32_t)((random_number() + 1) / 2 * (TOKENS - 1));
     }
-    long lines = one->gathers ? TOKENS : memory.rows;
+    long lines = one->gathers ? TOKENS : memory.rows, right_lines = one->right_packed ? memory.rows : lines;
     memory.a_count = (size_t)(lines * one->k);
-    memory.b_count = (size_t)(kernel->rows ? lines * one->n : one->groups * one->k * one->n);
+    memory.b_count = (size_t)(kernel->rows ? right_lines * one->n : one->groups * one->k * one->n);
     memory.c_count = (size_t)((kernel->rows ? one->groups * one->k : memory.rows) * result_row(one));
     memory.a = calloc(memory.a_count, sizeof *memory.a);
     memory.b = calloc(memory.b_count, sizeof *memory.b);
@@ -270,7 +278,7 @@ static double expected(const Kernel *kernel, const Case *one, const Memory *memo
         return sum;
     }
     for (long r = memory->group[g]; r < memory->group[g + 1]; r++) {
-        long x = one->gathers ? memory->x[r] : r, y = one->gathers ? memory->y[r] : r;
+        long x = one->gathers ? memory->x[r] : r, y = one->gathers && !one->right_packed ? memory->y[r] : r;
         sum += (double)memory->a[x * one->k + i] * memory->b[y * one->n + j];
     }
     return sum;
@@ -293,6 +301,22 @@ static void compare(const Kernel *kernel, const Case *one, const Memory *memory,
                  sqrt(difference), sqrt(norm));
 }
 
+typedef struct Map {
+    _Alignas(64) unsigned char bytes[128];
+} Map;
+
+/* Of `matrices` matrices of bf16 that lie one after the other. */
+static Map map_of(void *at, long length, long lines, long matrices) {
+    enum { BF16 = 9, SWIZZLE_128 = 3 };
+    Map map;
+    const uint64_t sizes[] = {(uint64_t)length, (uint64_t)lines, (uint64_t)matrices};
+    const uint64_t strides[] = {2 * sizes[0], 2 * sizes[0] * sizes[1]};
+    const uint32_t box[] = {MOEC_BOX, MOEC_BOX, 1}, steps[] = {1, 1, 1};
+    assert_int_equal(
+        cuda.cuTensorMapEncodeTiled(&map, BF16, 3, at, sizes, strides, box, steps, 0, SWIZZLE_128, 0, 0), 0);
+    return map;
+}
+
 static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     Memory memory = make(kernel, one);
     void *device[] = {on_device(memory.group, sizeof memory.group),
@@ -310,8 +334,14 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     unsigned shared = strstr(kernel->tile, "256")     ? MOEC_WIDE_SHARED
                       : strstr(kernel->tile, "Wgmma") ? MOEC_WGMMA_SHARED
                                                       : 0;
-    void *arguments[] = {&shape, &device[0], one->gathers ? &device[1] : &none, one->gathers ? &device[2] : &none,
-                         &device[3], &device[4], &device[5]};
+    const long b_lines = kernel->rows ? memory.rows : kernel->across ? one->n : one->k;
+    Map maps[2];
+    void *arguments[] = {&shape,     &device[0], one->gathers ? &device[1] : &none,
+                         one->gathers && !one->right_packed ? &device[2] : &none, &device[3], &device[4], &device[5], &maps[0], &maps[1]};
+    if (kernel->stored) {
+        maps[0] = map_of(device[3], one->k, memory.rows, 1);
+        maps[1] = map_of(device[4], kernel->across ? one->k : one->n, b_lines, kernel->rows ? 1 : one->groups);
+    }
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, shared, NULL, arguments, NULL))
         fail_msg("%s, %ld groups, n %ld, k %ld", kernel->name, one->groups, one->n, one->k);
@@ -324,12 +354,12 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
 
 /* A tile that is full to the last place and beyond, several stages and none, more groups than rows. */
 static const Case cases[] = {
-    {3, 136, 40, {130, 0, 5}, true, false},
-    {4, 72, 152, {1, 64, 0, 40}, false, true},
-    {8, 24, 16, {0, 1, 0, 0, 2, 0, 1, 0}, true, false},
-    {1, 128, 32, {128}, false, false},
-    {5, 72, 200, {0, 1, 63, 64, 65}, true, true},
-    {2, 264, 328, {129, 7}, true, false},
+    {3, 136, 40, {130, 0, 5}, true, false, false},
+    {4, 72, 152, {1, 64, 0, 40}, false, true, false},
+    {8, 24, 16, {0, 1, 0, 0, 2, 0, 1, 0}, true, false, false},
+    {1, 128, 32, {128}, false, false, false},
+    {5, 72, 200, {0, 1, 63, 64, 65}, true, true, false},
+    {2, 264, 328, {129, 7}, true, false, true},
 };
 
 static void test_tiles(void **state) {
