@@ -19,6 +19,19 @@ enum {
     WIDE = 64
 };
 
+/* The same for warpgroups: what a thread keeps of two of them and of three, shared memory of a
+ * block that has a multiprocessor of capability 9.0 for itself. */
+enum {
+    GROUP_ROWS = 64,
+    GROUP_PART = 128,
+    GROUP_KEPT = 176,
+    TRIPLE_KEPT = 128,
+    GROUP_SHARED = 227 * 1024,
+    PIECE = 8,
+    LINE = 64,
+    ALIGN = 1024
+};
+
 static long padded(long width) {
     return (width + 15) / 16 * 16;
 }
@@ -61,6 +74,33 @@ AttendShape attend_forward(const Statement *statement) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     return shape_that_fits((Need){padded(c), 1, row_bytes(e), row_bytes(e) + row_bytes(c),
                                   most_tiles(statement), MOST_PART});
+}
+
+static long in_lines(long width) {
+    return (width + LINE - 1) / LINE * LINE;
+}
+
+/* Scores, weights and results stay in registers; a block has its queries and two parts of keys and
+ * of values in shared memory. What a mask looks at takes registers, too: those of a third warpgroup
+ * for a window, half a part for documents (tests/unit/test_nvrtc.c looks at spills). */
+AttendShape attend_forward_groups(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long queries = size_from_end(statement, 0, 3);
+    if (queries <= GROUP_ROWS || e % PIECE || c % PIECE) return (AttendShape){0, 0, 0};
+    const AttendOptions *options = &statement->attention;
+    bool simple = !options->documents && options->mask != MASK_WINDOW;
+    for (int groups = simple && queries > 2 * GROUP_ROWS ? 3 : 2; groups > 1; groups--)
+        for (int part = options->documents ? GROUP_PART / 2 : GROUP_PART; part >= GROUP_PART / 2;
+             part /= 2) {
+            long kept = part / 2 + part / 4 + padded(c) / 2;
+            long bytes =
+                2 * (groups * GROUP_ROWS * in_lines(e) + 2 * part * (in_lines(e) + in_lines(c))) +
+                ALIGN;
+            if (kept <= (groups > 2 ? TRIPLE_KEPT : GROUP_KEPT) && bytes <= GROUP_SHARED)
+                return (AttendShape){groups, part, bytes};
+            if (groups > 2) break; /* smaller parts wait more often */
+        }
+    return (AttendShape){0, 0, 0};
 }
 
 AttendShape attend_grad_query(const Statement *statement) {

@@ -307,5 +307,9 @@ void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *
 /* The same with that many bytes of shared memory beyond what the kernel declares. */
 void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
                       const char *arguments);
+/* For the launch of a kernel with several forms, entries of MoecWritten: so many elements from a
+ * place on; after the kernel of an epilogue, all that it stores, or false. */
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written);
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written);
 
 #endif

@@ -9,12 +9,14 @@
  *     {
  *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
  *     }
+ *
+ * What warpgroups can do, too, is written in a further form, NAME_wgmma: the host takes the faster.
  */
 #include "attend.h"
 #include "emit.h"
 
-/* Threads of a block, as the templates want them. */
-enum { THREADS = 128 };
+/* Threads of a block and of a warpgroup, as the templates want them. */
+enum { THREADS = 128, GROUP = 128 };
 /* Queries or keys of a block of the exact templates at least. */
 enum {
     LEAST_PLACES = 8,
@@ -170,21 +172,31 @@ static void give_scratch(const Attend *attend, Call *call, size_t floats, const 
          arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes));
 }
 
-/* further: parameters of the template behind the options. */
-static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
+/* One form of a kernel. further: parameters of the template behind the options. */
+typedef struct Form {
+    const char *name, *template, *further;
+    int threads;
+} Form;
+
+static void add_form(const Attend *attend, const Call *call, Form form) {
     Emitter *emitter = attend->emitter;
-    const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
-                                                           emitter->prefix, emitter->kernels));
     Text *out = emitter->out;
     int indent = emitter->indent;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)", THREADS,
-              name, call->parameters.text);
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)", form.threads,
+              form.name, call->parameters.text);
     emitter->out = out;
     emitter->indent = indent;
-    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n", call->name, attend->options,
-             further, call->given.text);
+    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n", form.template,
+             attend->options, form.further, call->given.text);
+}
+
+static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
+    Emitter *emitter = attend->emitter;
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
+                                                           emitter->prefix, emitter->kernels));
+    add_form(attend, call, (Form){name, call->name, further, THREADS});
     emitter->binding_count = call->bindings;
     return name;
 }
@@ -194,11 +206,14 @@ static void launch(const Attend *attend, const Call *call, long blocks) {
                 call->arguments.text);
 }
 
+static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
+    return arena_format(attend->emitter->arena, ", %s<%d, %d, %ld>", name, shape.tiles, shape.part,
+                        shape.bytes);
+}
+
 static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
     Emitter *emitter = attend->emitter;
-    const char *name = add_kernel(attend, call,
-                                  arena_format(emitter->arena, ", MoecShape<%d, %d, %ld>",
-                                               shape.tiles, shape.part, shape.bytes));
+    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
     emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
 }
 
@@ -241,13 +256,58 @@ static void give_store(const Attend *attend, Call *call) {
         arena_format(emitter->arena, "MOEC_POINTER(%s)", pointer_text(emitter, o)));
 }
 
+/* What is written, as entries of MoecWritten; false when that cannot be said. */
+static bool written_by(const Attend *attend, Text *written) {
+    Emitter *emitter = attend->emitter;
+    const List *out = &attend->statement->outputs;
+    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    put_written(emitter, out->items[1], rows, false, written);
+    if (attend->epilogue) return put_targets(emitter, attend->epilogue, true, written);
+    put_written(emitter, out->items[0], rows * dimension(&attend->v, 1), true, written);
+    return true;
+}
+
+/* Whether warpgroups can do it, too: their operands come by copies alone. */
+static bool has_groups(const Attend *attend) {
+    if (!attend->emitter->target->twins || !attend_forward_groups(attend->statement).tiles)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (((const Expr *)attend->statement->inputs.items[i])->tensor->type != TYPE_BF16)
+            return false;
+    return true;
+}
+
+/* Both forms. */
+static void launch_either(const Attend *attend, const Call *call, const Text *written) {
+    Emitter *emitter = attend->emitter;
+    const AttendShape one = attend_forward(attend->statement),
+                      other = attend_forward_groups(attend->statement);
+    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
+    const Launch launches[] = {launch_of(emitter, heads * pieces(queries, 64L * one.tiles)),
+                               launch_of(emitter, heads * pieces(queries, 64L * other.tiles))};
+    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
+    text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    add_form(attend, call,
+             (Form){arena_format(emitter->arena, "%s_wgmma", name), "attend_groups",
+                    shape_text(attend, "MoecGroupShape", other), GROUP * other.tiles});
+    text_add(&emitter->functions, "#endif\n");
+    emit_line(emitter,
+              "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
+              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
+              name, launches[0].grid, THREADS, one.bytes, launches[1].grid, GROUP * other.tiles,
+              other.bytes, written->text, call->arguments.text);
+}
+
 static void emit_whole(const Attend *attend) {
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
+    Text written = {.arena = attend->emitter->arena};
     give_attended(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
-    if (attend->rounds)
+    if (attend->rounds && has_groups(attend) && written_by(attend, &written))
+        launch_either(attend, &call, &written);
+    else if (attend->rounds)
         launch_shaped(attend, &call, attend_forward(attend->statement), queries, heads);
     else
         launch(attend, &call, heads * pieces(queries, LEAST_PLACES));

@@ -352,29 +352,29 @@ static void add_kernel(Emitter *emitter, const Contraction *contraction, const T
 
 /* ---- what a kernel stores ---- */
 
-static void put_region(Emitter *emitter, const Expr *target, long count, Text *written) {
-    text_add(written, "%s{%s, %ld, %s, 0}", written->length ? ", " : "",
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
+    text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
              pointer_text(emitter, target), count,
-             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32");
+             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
 }
 
 /* The elements from the one on where all loops are 0. False when they do not follow the loops. */
-static bool put_target(Emitter *emitter, const Statement *statement, Text *written) {
+static bool put_target(Emitter *emitter, const Statement *statement, bool rounded,
+                       Text *written) {
     long strides[MAX_LOOPS], count = 1;
     if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
         return false;
     for (int i = 0; i < statement->loop_count; i++)
         count += (statement->loops[i]->axis->size - 1) * strides[i];
-    put_region(emitter, statement->target, count, written);
+    put_written(emitter, statement->target, count, rounded, written);
     return true;
 }
 
-/* After the kernel of an epilogue: all that it stores. */
-static bool put_targets(Emitter *emitter, const Kernel *epilogue, Text *written) {
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written) {
     for (int i = 0; i < epilogue->members.count; i++) {
         const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
         if (emitter->written[statement->target->tensor->id] &&
-            !put_target(emitter, statement, written))
+            !put_target(emitter, statement, rounded, written))
             return false;
     }
     return true;
@@ -385,7 +385,8 @@ static void put_result(Emitter *emitter, const Contraction *contraction, Text *w
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     long rows = weight ? contraction->relation->rows->size : product->k;
     long groups = weight ? 0 : (product->batch[0] - 1) * product->c_batch[0];
-    put_region(emitter, contraction->c, groups + (rows - 1) * product->c_m + product->n, written);
+    put_written(emitter, contraction->c, groups + (rows - 1) * product->c_m + product->n, false,
+                written);
 }
 
 /* ---- products over packed rows ---- */
@@ -561,7 +562,7 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
                         : groups * pieces(product->k, tile.height) * columns;
     long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
     Text written = {.arena = emitter->arena};
-    bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, &written));
+    bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
         emit_either(emitter, contraction, kernel, grid, &written, &arguments);

@@ -35,11 +35,15 @@ MOEC_TEMPLATE MoecRange moec_visible(long place) {
     return range;
 }
 
-/* documents: the numbers of one sequence, [keys]. */
-MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
+MOEC_TEMPLATE bool moec_shows(int place, int key) {
     if (key >= A::keys) return false;
     if (A::mask != MOEC_MASK_NONE && key > place) return false;
-    if (A::mask == MOEC_MASK_WINDOW && key <= place - A::window) return false;
+    return A::mask != MOEC_MASK_WINDOW || key > place - A::window;
+}
+
+/* documents: the numbers of one sequence, [keys]. */
+MOEC_TEMPLATE bool moec_sees(const float *documents, int place, int key) {
+    if (!moec_shows<A>(place, key)) return false;
     return !A::documents || (place < A::keys && documents[place] == documents[key]);
 }
 

@@ -344,14 +344,27 @@ template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4
 #pragma unroll
             for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
     if (!partial) return;
+    float own[M][2] = {};
 #pragma unroll
-    for (int m = 0; m < M; m++)
+    for (int m = 0; A::documents && m < M; m++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int r = 0; r < 2; r++)
+            own[m][r] = documents[moec_least(row + moec_result_row(m, 2 * r), A::keys - 1)];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (!moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
-                    s[m][n][i] = -INFINITY;
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int key = at + moec_result_column(n, j);
+            float number = 0.0f;
+            /* volatile: read here, not registers ahead of its use */
+            if (A::documents && key < A::keys) number = *(volatile const float *)(documents + key);
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int i = j; i < 4; i += 2)
+                    if (!moec_shows<A>(row + moec_result_row(m, i), key) || (A::documents && own[m][i / 2] != number))
+                        s[m][n][i] = -INFINITY;
+        }
 }
 
 /* ---- forward ---- */

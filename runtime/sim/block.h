@@ -33,10 +33,10 @@ typedef struct SimSums {
 typedef struct SimReading {
     uint64_t a, b;
     int n, group;
-    bool turn_a, turn_b;
+    bool turn_a, turn_b, kept; /* kept: a lies in registers */
 } SimReading;
 
-enum { COPY_LIMIT = 64, SUMS_LIMIT = 2, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 };
+enum { COPY_LIMIT = 64, SUMS_LIMIT = 4, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 };
 
 typedef struct Thread {
     SimPlace place;

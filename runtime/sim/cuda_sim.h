@@ -397,8 +397,14 @@ static inline void sim_ldmatrix(unsigned *result, const void *row, int transpose
 }
 
 static inline void sim_wgmma(float *d, int n, uint64_t a, uint64_t b, bool turn_a, bool turn_b,
-                             SIM_WHERE) {
-    sim_wgmma_on(d, n, a, b, turn_a, turn_b, file, line);
+                             bool fresh = false, SIM_WHERE) {
+    const SimProduct product = {d, n, nullptr, a, b, turn_a, turn_b, fresh};
+    sim_wgmma_on(&product, file, line);
+}
+static inline void sim_wgmma_kept(float *d, int n, const unsigned (&a)[4], uint64_t b, bool turn_b,
+                                  SIM_WHERE) {
+    const SimProduct product = {d, n, a, 0, b, false, turn_b, false};
+    sim_wgmma_on(&product, file, line);
 }
 
 /* ---- the way in ---- */

@@ -75,8 +75,14 @@ unsigned sim_shared_place(const void *at); /* an address as descriptors of matri
 void sim_fence_async(void);
 void sim_wgmma_fence(void);
 /* d[64,n] += a[64,16] b[16,n], n/2 sums of each thread. */
-void sim_wgmma_on(float *d, int n, uint64_t a, uint64_t b, int turn_a, int turn_b, const char *file,
-                  int line);
+typedef struct SimProduct {
+    float *d;
+    int n;
+    const unsigned *kept; /* what the thread has of a in registers, or NULL */
+    uint64_t a, b;
+    int turn_a, turn_b, fresh; /* fresh: d = a b */
+} SimProduct;
+void sim_wgmma_on(const SimProduct *product, const char *file, int line);
 void sim_wgmma_commit(void);
 void sim_wgmma_wait(int groups_left);
 /* Boxes of tensors: see bulk.c. A phase of arrivals ends with `count` threads and all bytes. */

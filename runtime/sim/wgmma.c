@@ -67,15 +67,19 @@ static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     return at ^ (at >> 7 & (width - 1)) << 4;
 }
 
+static float number_of(uint16_t bits) {
+    uint32_t word = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
 static float element(const Matrix *matrix, unsigned i, unsigned k) {
     uint16_t bits;
     unsigned place = place_of(matrix, i, k);
     if (place >= SIM_SHARED) return NAN; /* and is reported, see touch */
     memcpy(&bits, sim_now.shared + place, sizeof bits);
-    uint32_t word = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &word, sizeof value);
-    return value;
+    return number_of(bits);
 }
 
 /* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or
@@ -96,7 +100,7 @@ static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bo
 static const char *touch_both(const SimReading *reading, bool begins) {
     Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
     unsigned row = (unsigned)(sim_now.thread->number % GROUP / SIM_WARP * ROWS);
-    const char *wrong = touch(&a, row, row + ROWS, begins);
+    const char *wrong = reading->kept ? NULL : touch(&a, row, row + ROWS, begins);
     return wrong ? wrong : touch(&b, 0, (unsigned)reading->n, begins);
 }
 
@@ -169,14 +173,24 @@ static float factor(void) {
     return known;
 }
 
-static void add_products(SimSums *sums, const SimReading *reading) {
+/* Term k of the row lane / 4 + 8 half among what the lanes have in registers: two terms in each of
+ * them, the four lanes of a row eight (9.7.15.5.1.1). */
+static float kept_element(const SimLanes *lanes, unsigned lane, unsigned half, unsigned k) {
+    uint16_t bits;
+    size_t at = (k / 8 * 2 + half) * sizeof(unsigned) + k % 2 * sizeof bits;
+    memcpy(&bits, lanes->bytes[lane / 4 * 4 + k % 8 / 2] + at, sizeof bits);
+    return number_of(bits);
+}
+
+static void add_products(SimSums *sums, const SimReading *reading, const SimLanes *lanes) {
     Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
     unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
+    unsigned row = thread / SIM_WARP * ROWS + lane / 4;
     float left[2][DEPTH];
     for (unsigned half = 0; half < 2; half++)
         for (unsigned k = 0; k < DEPTH; k++)
-            left[half][k] =
-                factor() * element(&a, thread / SIM_WARP * ROWS + lane / 4 + 8 * half, k);
+            left[half][k] = factor() * (reading->kept ? kept_element(lanes, lane, half, k)
+                                                      : element(&a, row + 8 * half, k));
     for (unsigned column = 0; column < (unsigned)reading->n; column += column % 2 ? 7 : 1) {
         float *two[2] = {sums->values + column / 8 * 4 + column % 2, NULL};
         two[1] = two[0] + 2;
@@ -208,18 +222,26 @@ void sim_wgmma_fence(void) {
     sim_now.thread->product_fence = true;
 }
 
-void sim_wgmma_on(float *d, int n, uint64_t a, uint64_t b, int turn_a, int turn_b, const char *file,
-                  int line) {
+void sim_wgmma_on(const SimProduct *product, const char *file, int line) {
     Thread *thread = sim_now.thread;
-    SimReading reading = {a, b, n, thread->product_group, turn_a, turn_b};
-    sim_exchange(0xffffffffu, NULL, 0, 0, file, line);
-    if ((a | b) >> 49 & 7) refuse(file, line, "a base offset of a matrix, which is not simulated");
+    const int n = product->n;
+    SimReading reading = {.a = product->a,
+                          .b = product->b,
+                          .n = n,
+                          .group = thread->product_group,
+                          .turn_a = product->turn_a,
+                          .turn_b = product->turn_b,
+                          .kept = product->kept != NULL};
+    const SimLanes *lanes = sim_exchange(
+        0xffffffffu, product->kept, reading.kept ? 4 * sizeof(unsigned) : 0, 0, file, line);
+    if ((reading.a | reading.b) >> 49 & 7) refuse(file, line, "a base offset of a matrix, which is not simulated");
     if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "no product has that many columns");
     compare_asked(&reading, file, line);
     begin_reading(&reading, file, line);
-    SimSums *sums = sums_of(d, n / 2, file, line);
+    SimSums *sums = sums_of(product->d, n / 2, file, line);
     sums->group = thread->product_group;
-    add_products(sums, &reading);
+    for (int i = 0; product->fresh && i < n / 2; i++) sums->values[i] = 0;
+    add_products(sums, &reading, lanes);
 }
 
 void sim_wgmma_commit(void) {

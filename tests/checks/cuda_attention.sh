@@ -15,6 +15,18 @@ check masks train train.precision=bf16 train.context=150 train.batch=1
 check widths train train.precision=bf16 train.context=33
 check widths train train.precision=bf16 train.context=90 train.batch=1
 check widths train train.precision=f32 train.batch=1
+# By warpgroups, every access checked.
+FORM=_wgmma MOEC_SIM=hopper
+export FORM MOEC_SIM
+for context in 70 200; do
+    check masks train train.precision=bf16 train.context=$context train.batch=1
+    check widths train train.precision=bf16 train.context=$context train.batch=1
+done
+printf 'what the store computes: '
+"$BUILD/tests/unit/test_emit_cuda" models/tiny.moe tiny_sdpa_gate train dim=24 layers=2 vocab=19 train.batch=1 train.context=70 \
+    train.precision=bf16
+unset FORM
+MOEC_SIM=unchecked
 for POSITION in 0 77 299; do
     export POSITION
     check steps decode train.precision=bf16

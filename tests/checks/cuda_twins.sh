@@ -5,18 +5,20 @@
 export MOEC_CUDA="$simulator" MOEC_CFLAGS=-O0
 head -c 600 README.md >"$work/text"
 
-# train NAME WORDS: three steps, the third of them from a captured graph
+# train NAME WORDS [OPTION...]: three steps, the third of them from a captured graph
 train() {
-    MOEC_SIM=$2 moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$1" --steps 3 \
+    name=$1 words=$2
+    shift 2
+    MOEC_SIM=$words moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$name" --steps 3 \
         --set dim=80 --set layers=2 --set train.batch=2 --set train.context=20 --set vocab=251 \
-        --set train.precision=bf16 >"$work/$1.out" 2>&1 || { cat "$work/$1.out"; wrong "training $1 failed"; }
-    sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$work/$1/log.jsonl" >"$work/$1.numbers"
+        --set train.precision=bf16 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+    sed 's/"seconds":[^,}]*//; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
 }
 
-# same ONE OTHER: the losses and norms of two runs
+# same ONE OTHER [LIMIT]: the losses and norms of two runs
 same() {
-    paste "$work/$1.numbers" "$work/$2.numbers" | awk '
-        function off(a, b) { return (a > b ? a - b : b - a) > 2e-5 * (a > 0 ? a : -a) }
+    paste "$work/$1.numbers" "$work/$2.numbers" | awk -v limit="${3:-2e-5}" '
+        function off(a, b) { return (a > b ? a - b : b - a) > limit * (a > 0 ? a : -a) }
         { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) bad = 1 }
         END { exit bad || NR < 3 }'
 }
@@ -52,3 +54,16 @@ rm "$work"/cache/moec/*.twins
 MOEC_WGMMA=off train off unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.twins ] || wrong "MOEC_WGMMA=off has tried them"
 same first off || wrong "MOEC_WGMMA=off trains differently"
+
+# Attention, whose forms have grids of their own and round weights in other places.
+attends() { train "$@" --set train.context=70 --set train.batch=1; }
+attends rounded unchecked,hopper
+grep -q '^attend_rounded_train' "$work"/cache/moec/*.twins || wrong "no attention has been tried"
+! grep '^attend.* inf inf$' "$work"/cache/moec/*.twins || wrong "a form of attention does not agree"
+sed -i '/^attend/s/ mma / wgmma /; /^attend/!s/ wgmma \| wide / mma /' "$work"/cache/moec/*.twins
+attends grouped unchecked,hopper
+same rounded grouped 2e-3 || wrong "attention by warpgroups trains differently"
+! same rounded grouped 1e-9 || wrong "attention by warpgroups was not launched"
+rm "$work"/cache/moec/*.twins
+attends refused unchecked,hopper,wrong
+! grep '^attend' "$work"/cache/moec/*.twins | grep -v ' inf inf$' || wrong "a form of attention agrees that is wrong"

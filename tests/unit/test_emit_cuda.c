@@ -22,6 +22,9 @@
 #include "random_program.h"
 
 static long position = 3; /* of a step; POSITION in the environment */
+/* FORM in the environment, the ending of a name: kernels that have this form, and take no maps, are launched in it. */
+static const char *wanted_form;
+static int in_form;
 
 enum { SEED = 7, MOST = 64 };
 
@@ -121,7 +124,8 @@ static void load_device(const char *text, Loaded *loaded) {
     void *program;
     size_t bytes;
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names), 0);
-    int result = cuda.nvrtcCompileProgram(program, 0, NULL);
+    static const char *const options[] = {"--gpu-architecture=sm_90a"};
+    int result = cuda.nvrtcCompileProgram(program, wanted_form ? 1 : 0, options);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
     cuda.nvrtcGetProgramLog(program, log);
@@ -147,6 +151,26 @@ static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, uns
                                      shared_bytes, NULL, arguments, NULL);
     if (!result) result = cuda.cuStreamSynchronize(NULL);
     if (result) fail_msg("%s: error %d", loaded->table->kernels[kernel], result);
+}
+
+static void launch_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
+                          const MoecWritten *written, const MoecMatrices *matrices,
+                          void **arguments) {
+    Loaded *loaded = self;
+    char name[256];
+    void *function;
+    (void)size_bytes, (void)written;
+    const MoecForm *form = &forms[strcmp(wanted_form, "_wide") ? MOEC_FORM_WGMMA : MOEC_FORM_WIDE];
+    snprintf(name, sizeof name, "%s%s", loaded->table->kernels[kernel], wanted_form);
+    bool there = form->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
+    in_form += there;
+    if (!there) {
+        launch(self, kernel, forms->grid, 1, forms->block, forms->shared_bytes, arguments);
+    } else if (cuda.cuLaunchKernel(function, form->grid, 1, 1, form->block, 1, 1,
+                                   form->shared_bytes, NULL, arguments, NULL) ||
+               cuda.cuStreamSynchronize(NULL)) {
+        fail_msg("%s fails", name);
+    }
 }
 
 static void zero(void *self, void *memory, size_t bytes) {
@@ -412,7 +436,8 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
         const char *message = eval_run(evals[way], SEED, true);
         if (message) fail_msg("%s: %s", what, message);
     }
-    MoecHost host = {.self = loaded, .launch = launch, .zero = zero};
+    MoecHost host = {.self = loaded, .launch = launch, .zero = zero,
+                     .launch_either = wanted_form ? launch_either : NULL};
     MoecRun run = {.weights = loaded->weights,
                    .rounded = loaded->rounded,
                    .gradients = loaded->gradients,
@@ -580,6 +605,7 @@ int main(int count, char **arguments) {
                                        cmocka_unit_test(test_ways)};
     bool random_only = getenv("MOEC_PROGRAMS") != NULL;
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
+    wanted_form = getenv("FORM");
     if (count > 3) {
         static const char *const graphs[] = {"forward", "train", "decode"};
         Case one = {arguments[1], arguments[2], MOEC_FORWARD, {NULL}};
@@ -587,6 +613,8 @@ int main(int count, char **arguments) {
         for (int i = 4; i < count && i < 12; i++) one.sets[i - 4] = arguments[i];
         open_driver(NULL);
         run_case(&one);
+        if (wanted_form && !in_form) fail_msg("no kernel has a form %s", wanted_form);
+        if (wanted_form) printf("%d launches of %s, ", in_form, wanted_form);
         puts("equal");
         return 0;
     }

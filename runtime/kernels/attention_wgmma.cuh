@@ -1,0 +1,169 @@
+/* attention_wgmma: the forward pass of attention_rounded.cuh for tensor cores that read shared memory by themselves.
+ *
+ * A block has Shape::groups warpgroups of 64 queries each. Queries and keys lie in shared memory as lines along the sum, values
+ * as lines across it; weights stay in the registers that their scores came in. The scores of a part are asked for together
+ * with the values of the part before, so that tensor cores multiply while weights are computed (FlashAttention-3,
+ * arXiv 2407.08608, section 3.2): keys come a turn ahead of their values.
+ */
+#ifndef MOEC_ATTENTION_WGMMA_CUH
+#define MOEC_ATTENTION_WGMMA_CUH
+
+#include "attention_rounded.cuh"
+#include "wgmma.cuh"
+
+#ifdef MOEC_WGMMA
+
+/* Chosen by the compiler (compiler/attend.c). */
+template <int GROUPS, int PART, int BYTES> struct MoecGroupShape {
+    static constexpr int groups = GROUPS, part = PART, rows = 64 * GROUPS, threads = 128 * GROUPS, bytes = BYTES;
+};
+
+/* COUNT rows of W numbers as tensor cores read them: parts of 64 columns, one line of each row. */
+template <int W, int COUNT> struct MoecSwizzledRows {
+    enum { PART = COUNT * MOEC_SWIZZLED, SIZE = (W + MOEC_SWIZZLED - 1) / MOEC_SWIZZLED * PART };
+
+    static __device__ __forceinline__ int place(int row, int column) {
+        return column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED + (column % MOEC_SWIZZLED / 8 ^ row % 8) * 8 + column % 8;
+    }
+
+    /* The columns are terms of the sum, 16 of them from `column` on; or the rows are, from `row` on. */
+    static __device__ __forceinline__ uint64_t along(const uint16_t *x, int row, int column) {
+        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED + column % MOEC_SWIZZLED, 0,
+                           MOEC_SWIZZLED_ALIGN);
+    }
+    static __device__ __forceinline__ uint64_t across(const uint16_t *x, int row, int column) {
+        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED, PART * 2, MOEC_SWIZZLED_ALIGN);
+    }
+};
+
+template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_width, 1> {
+    enum { N = Shape::part / 8, E = A::width, C = A::value_width, SUMS = moec_padded(C) / 2 };
+    typedef MoecSwizzledRows<E, Shape::rows> Queries;
+    typedef MoecSwizzledRows<E, Shape::part> Keys;
+    typedef MoecSwizzledRows<C, Shape::part> Values;
+    enum { KEY = Queries::SIZE, VALUE = KEY + 2 * Keys::SIZE, SIZE = VALUE + 2 * Values::SIZE };
+    static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
+    unsigned weight[N / 2][4]; /* of the part before */
+
+    /* s = queries of the warpgroup by keys. */
+    static __device__ __forceinline__ void multiply(float (&s)[4 * N], const uint16_t *query, const uint16_t *key) {
+        const int row = threadIdx.x / 128 * 64;
+        moec_wgmma<false, false, true>(s, Queries::along(query, row, 0), Keys::along(key, 0, 0));
+#pragma unroll
+        for (int k = 16; k < moec_padded(E); k += 16)
+            moec_wgmma<false, false>(s, Queries::along(query, row, k), Keys::along(key, 0, k));
+    }
+
+    /* The columns from FROM on of out += weights by values: as many of them at a time as there is an instruction for. */
+    template <int FROM> __device__ __forceinline__ void add_from(float (&out)[SUMS], const uint16_t *value, int k) {
+        enum { LEFT = 2 * SUMS - FROM, WIDTH = LEFT >= 128 ? 128 : LEFT >= 64 ? 64 : LEFT };
+        if constexpr (LEFT > 0) {
+            moec_wgmma_kept<WIDTH, FROM / 2, true>(out, weight[k], Values::across(value, 16 * k, FROM));
+            add_from<FROM + WIDTH>(out, value, k);
+        }
+    }
+    __device__ __forceinline__ void add(float (&out)[SUMS], const uint16_t *value) {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++) add_from<0>(out, value, k);
+    }
+
+    __device__ __forceinline__ void keep(const float s[1][N][4]) {
+#pragma unroll
+        for (int k = 0; k < N / 2; k++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                weight[k][i] = moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
+    }
+
+    /* A part of which the keys are there; `value`: the values of the one before, if there is one. */
+    __device__ __forceinline__ void turn(const uint16_t *query, const uint16_t *key, const uint16_t *value,
+                                         const float *documents, int row, int at) {
+        float s[1][N][4], factor[1][2];
+        float(&scores)[4 * N] = reinterpret_cast<float(&)[4 * N]>(s);
+        float(&out)[SUMS] = reinterpret_cast<float(&)[SUMS]>(this->out);
+        moec_hold(out);
+        moec_hold(weight);
+        moec_wgmma_fence();
+        multiply(scores, query, key);
+        moec_wgmma_commit();
+        if (value != NULL) {
+            moec_wgmma_fence();
+            add(out, value);
+            moec_wgmma_commit();
+            moec_wgmma_wait<1>();
+        } else {
+            moec_wgmma_wait<0>();
+        }
+        moec_hold(scores);
+        moec_score_all<A, 1, N>(s, documents, row, at);
+        /* The assembler moves a wait up to where the way last parted: behind this point, not before the weights. */
+        if (this->soften(s, factor)) {
+            moec_wgmma_wait<0>();
+            moec_hold(out);
+            this->fade(factor);
+        } else {
+            moec_wgmma_wait<0>();
+            moec_hold(out);
+        }
+        keep(s);
+    }
+
+    __device__ __forceinline__ void last(const uint16_t *value) {
+        float(&out)[SUMS] = reinterpret_cast<float(&)[SUMS]>(this->out);
+        moec_hold(out);
+        moec_hold(weight);
+        moec_wgmma_fence();
+        add(out, value);
+        moec_wgmma_commit();
+        moec_wgmma_wait<0>();
+        moec_hold(out);
+    }
+
+    /* One block of queries of head h against all keys that they see. */
+    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+        enum { COUNT = Shape::part, THREADS = Shape::threads };
+        const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
+        const float *documents = in.documents + b * A::keys;
+        const auto *k = seen.keys();
+        const auto *v = seen.values();
+        const uint16_t *value = NULL;
+        const auto ready = [] {
+            moec_copy_wait<0>();
+            moec_fence_async();
+        };
+        moec_barrier(); /* the block before is done with shared memory */
+        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from,
+                                                               A::queries);
+        this->begin(in.sink != NULL ? in.sink + h : NULL);
+        seen.each_turn(
+            ready,
+            [&](int turn, int at, int behind) {
+                uint16_t *keys = shared + KEY + (turn ^ 1) * Keys::SIZE, *values = shared + VALUE + turn * Values::SIZE;
+                if (behind >= 0) moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
+                if (at >= 0) moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
+            },
+            [&](int place, int at) {
+                turn(shared, shared + KEY + place * Keys::SIZE, value, documents, from + threadIdx.x / 32 * 16, at);
+                value = shared + VALUE + place * Values::SIZE;
+            });
+        ready();
+        moec_barrier();
+        if (value != NULL) last(value);
+    }
+};
+
+template <class A, class Shape, class Q, class K, class V, class Store>
+MOEC_DEVICE void moec_attend_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                    const Store &store, float *lse) {
+    MOEC_SHARED(uint16_t, memory);
+    uint16_t *const shared = memory + moec_to_block(memory) / 2;
+    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
+        MoecGroupForward<A, Shape> forward;
+        forward.run(shared, in, b, h, from);
+        forward.template finish<A>(store, lse, b, h, from + threadIdx.x / 32 * 16);
+    });
+}
+
+#endif
+#endif
