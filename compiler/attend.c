@@ -19,12 +19,12 @@ enum {
     WIDE = 64
 };
 
-/* The same for warpgroups: what a thread keeps of two of them and of three, shared memory of a
- * block that has a multiprocessor of capability 9.0 for itself. */
+/* The same for warpgroups, of which two or three make a block that has a multiprocessor of
+ * capability 9.0 for itself. */
 enum {
     GROUP_ROWS = 64,
     GROUP_PART = 128,
-    GROUP_KEPT = 176,
+    LEAST_GROUP_PART = 64,
     TRIPLE_KEPT = 128,
     GROUP_SHARED = 227 * 1024,
     PIECE = 8,
@@ -80,27 +80,63 @@ static long in_lines(long width) {
     return (width + LINE - 1) / LINE * LINE;
 }
 
+/* What warpgroups need. */
+typedef struct GroupNeed {
+    long rows;        /* that there are */
+    long own, other;  /* elements in shared memory of a row, of one of a part */
+    long kept;        /* floats of a thread for results */
+    int quarters;     /* and, in quarters of a part, for what stays of that */
+    int most;         /* of both */
+    int groups, part; /* at most */
+} GroupNeed;
+
+/* Operands come by copies of 16 bytes. A third warpgroup has no smaller parts: it would wait more
+ * often. */
+static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
+    bool copied = true;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % PIECE == 0;
+    int fill = (int)((need.rows + GROUP_ROWS - 1) / GROUP_ROWS);
+    for (int groups = need.groups < fill ? need.groups : fill; copied && groups > 1; groups--)
+        for (int part = need.part; part >= LEAST_GROUP_PART; part /= 2) {
+            long kept = need.kept + need.quarters * part / 4;
+            long bytes = 2 * (groups * GROUP_ROWS * need.own + part * need.other) + ALIGN;
+            if (kept <= (groups > 2 ? TRIPLE_KEPT : need.most) && bytes <= GROUP_SHARED)
+                return (AttendShape){groups, part, bytes};
+            if (groups > 2) break;
+        }
+    return (AttendShape){0, 0, 0};
+}
+
 /* Scores, weights and results stay in registers; a block has its queries and two parts of keys and
  * of values in shared memory. What a mask looks at takes registers, too: those of a third warpgroup
  * for a window, half a part for documents (tests/unit/test_nvrtc.c looks at spills). */
 AttendShape attend_forward_groups(const Statement *statement) {
-    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
-    long queries = size_from_end(statement, 0, 3);
-    if (queries <= GROUP_ROWS || e % PIECE || c % PIECE) return (AttendShape){0, 0, 0};
     const AttendOptions *options = &statement->attention;
+    long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
     bool simple = !options->documents && options->mask != MASK_WINDOW;
-    for (int groups = simple && queries > 2 * GROUP_ROWS ? 3 : 2; groups > 1; groups--)
-        for (int part = options->documents ? GROUP_PART / 2 : GROUP_PART; part >= GROUP_PART / 2;
-             part /= 2) {
-            long kept = part / 2 + part / 4 + padded(c) / 2;
-            long bytes =
-                2 * (groups * GROUP_ROWS * in_lines(e) + 2 * part * (in_lines(e) + in_lines(c))) +
-                ALIGN;
-            if (kept <= (groups > 2 ? TRIPLE_KEPT : GROUP_KEPT) && bytes <= GROUP_SHARED)
-                return (AttendShape){groups, part, bytes};
-            if (groups > 2) break; /* smaller parts wait more often */
-        }
-    return (AttendShape){0, 0, 0};
+    return groups_that_fit(statement,
+                           (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                       .own = e,
+                                       .other = 2 * (e + in_lines(c)),
+                                       .kept = padded(c) / 2,
+                                       .quarters = 3,
+                                       .most = 176,
+                                       .groups = simple ? 3 : 2,
+                                       .part = options->documents ? LEAST_GROUP_PART : GROUP_PART});
+}
+
+/* Scores, their derivatives before and after they are rounded, results; three parts of keys, two of
+ * values. */
+AttendShape attend_grad_query_groups(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = in_lines(size_from_end(statement, 2, 1));
+    return groups_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = in_lines(e) + c,
+                                                  .other = 3 * in_lines(e) + 2 * c,
+                                                  .kept = padded(e) / 2,
+                                                  .quarters = 5,
+                                                  .most = 192,
+                                                  .groups = 2,
+                                                  .part = GROUP_PART});
 }
 
 AttendShape attend_grad_query(const Statement *statement) {

@@ -15,6 +15,7 @@ AttendShape attend_forward(const Statement *statement);
 /* The same by warpgroups; tiles: how many of them. None where operands do not lie in pieces of 16
  * bytes, or there are fewer places than they have rows. */
 AttendShape attend_forward_groups(const Statement *statement);
+AttendShape attend_grad_query_groups(const Statement *statement);
 /* For the gradient of queries; of keys, values or both. */
 AttendShape attend_grad_query(const Statement *statement);
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);

@@ -163,13 +163,16 @@ static void give_attended(const Attend *attend, Call *call) {
                  options->documents ? in->items[attend_document(options)] : NULL, "documents");
 }
 
+static const char *scratch_text(Emitter *emitter) {
+    return arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes);
+}
+
 /* What lies behind the temporaries for one call. */
 static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
                          const char *name) {
     Emitter *emitter = attend->emitter;
     if (floats * 4 > emitter->scratch_bytes) emitter->scratch_bytes = floats * 4;
-    give(call, type, name,
-         arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes));
+    give(call, type, name, scratch_text(emitter));
 }
 
 /* One form of a kernel. further: parameters of the template behind the options. */
@@ -188,8 +191,8 @@ static void add_form(const Attend *attend, const Call *call, Form form) {
               form.name, call->parameters.text);
     emitter->out = out;
     emitter->indent = indent;
-    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n", form.template,
-             attend->options, form.further, call->given.text);
+    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
+             form.template, attend->options, form.further, call->given.text);
 }
 
 static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
@@ -220,6 +223,46 @@ static void launch_as(const Attend *attend, const Call *call, AttendShape shape,
 static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
                           long others) {
     launch_as(attend, call, shape, others * pieces(rows, 64L * shape.tiles));
+}
+
+/* ---- two forms ---- */
+
+/* The shapes of both, the template of warpgroups; rows of one of `others`. */
+typedef struct Forms {
+    AttendShape warps, groups;
+    const char *template;
+    long rows, others;
+} Forms;
+
+/* Whether warpgroups can do it, too: their operands come by copies alone. */
+static bool has_groups(const Attend *attend, const Forms *forms) {
+    if (!attend->emitter->target->twins || !attend->rounds || !forms->groups.tiles) return false;
+    const List *in = &attend->statement->inputs;
+    for (int i = 0; i < 3; i++)
+        if (((const Expr *)in->items[i])->tensor->type != TYPE_BF16) return false;
+    if (attend->statement->call != CALL_ATTEND_GRAD) return true;
+    const Expr *grad = in->items[attend_operands(&attend->statement->attention) + 2];
+    return grad->tensor->type == TYPE_BF16;
+}
+
+static void launch_either(const Attend *attend, const Call *call, const Forms *forms,
+                          const Text *written) {
+    Emitter *emitter = attend->emitter;
+    const AttendShape one = forms->warps, other = forms->groups;
+    const Launch launches[] = {
+        launch_of(emitter, forms->others * pieces(forms->rows, 64L * one.tiles)),
+        launch_of(emitter, forms->others * pieces(forms->rows, 64L * other.tiles))};
+    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
+    text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    add_form(attend, call,
+             (Form){arena_format(emitter->arena, "%s_wgmma", name), forms->template,
+                    shape_text(attend, "MoecGroupShape", other), GROUP * other.tiles});
+    text_add(&emitter->functions, "#endif\n");
+    emit_line(emitter,
+              "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
+              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
+              name, launches[0].grid, THREADS, one.bytes, launches[1].grid, GROUP * other.tiles,
+              other.bytes, written->text, call->arguments.text);
 }
 
 /* ---- forward ---- */
@@ -267,48 +310,20 @@ static bool written_by(const Attend *attend, Text *written) {
     return true;
 }
 
-/* Whether warpgroups can do it, too: their operands come by copies alone. */
-static bool has_groups(const Attend *attend) {
-    if (!attend->emitter->target->twins || !attend_forward_groups(attend->statement).tiles)
-        return false;
-    for (int i = 0; i < 3; i++)
-        if (((const Expr *)attend->statement->inputs.items[i])->tensor->type != TYPE_BF16)
-            return false;
-    return true;
-}
-
-/* Both forms. */
-static void launch_either(const Attend *attend, const Call *call, const Text *written) {
-    Emitter *emitter = attend->emitter;
-    const AttendShape one = attend_forward(attend->statement),
-                      other = attend_forward_groups(attend->statement);
-    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
-    const Launch launches[] = {launch_of(emitter, heads * pieces(queries, 64L * one.tiles)),
-                               launch_of(emitter, heads * pieces(queries, 64L * other.tiles))};
-    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
-    text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
-    add_form(attend, call,
-             (Form){arena_format(emitter->arena, "%s_wgmma", name), "attend_groups",
-                    shape_text(attend, "MoecGroupShape", other), GROUP * other.tiles});
-    text_add(&emitter->functions, "#endif\n");
-    emit_line(emitter,
-              "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
-              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
-              name, launches[0].grid, THREADS, one.bytes, launches[1].grid, GROUP * other.tiles,
-              other.bytes, written->text, call->arguments.text);
-}
-
 static void emit_whole(const Attend *attend) {
+    const Statement *statement = attend->statement;
     Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
     long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
     Text written = {.arena = attend->emitter->arena};
     give_attended(attend, &call);
     give_store(attend, &call);
-    give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
-    if (attend->rounds && has_groups(attend) && written_by(attend, &written))
-        launch_either(attend, &call, &written);
+    give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
+    const Forms forms = {attend_forward(statement), attend_forward_groups(statement),
+                         "attend_groups", queries, heads};
+    if (has_groups(attend, &forms) && written_by(attend, &written))
+        launch_either(attend, &call, &forms, &written);
     else if (attend->rounds)
-        launch_shaped(attend, &call, attend_forward(attend->statement), queries, heads);
+        launch_shaped(attend, &call, forms.warps, queries, heads);
     else
         launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
 }
@@ -397,14 +412,29 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
         launch(attend, &call, heads * pieces(places, LEAST_PLACES));
 }
 
-static void emit_grad(const Attend *attend) {
-    long queries = dimension(&attend->q, 3), heads = dimension(&attend->q, 2);
+/* The gradient of queries; the totals lie where give_scratch says. */
+static void launch_queries(const Attend *attend) {
+    Emitter *emitter = attend->emitter;
+    const Statement *statement = attend->statement;
+    long queries = dimension(&attend->q, 3), heads = attend->batch * dimension(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
-    if (attend->rounds)
-        launch_shaped(attend, &call, attend_grad_query(attend->statement), queries,
-                      attend->batch * heads);
+    const Forms forms = {attend_grad_query(statement), attend_grad_query_groups(statement),
+                         "attend_grad_query_groups", queries, heads};
+    Text written = {.arena = emitter->arena};
+    put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
+                true, &written);
+    text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
+    if (has_groups(attend, &forms))
+        launch_either(attend, &call, &forms, &written);
+    else if (attend->rounds)
+        launch_shaped(attend, &call, forms.warps, queries, heads);
     else
-        launch(attend, &call, attend->batch * heads * pieces(queries, LEAST_PLACES));
+        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+}
+
+static void emit_grad(const Attend *attend) {
+    long heads = dimension(&attend->q, 2);
+    launch_queries(attend);
     bool together = dimension(&attend->k, 2) == dimension(&attend->v, 2);
     if (together && (!attend->rounds || attend_grad_keys(attend->statement, true, true).tiles)) {
         launch_keys(attend, "attend_grad_both", true, true);

@@ -14,12 +14,19 @@ MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float tota
     through = s * (through - total) * moec_score_slope<A>(score);
 }
 
-/* dq for a block of queries, keys in parts; for dk and dv, the totals. */
-template <class A, class Shape> struct MoecGradQuery {
-    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
-    enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
-    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
+/* The gradients of 16 M queries of a warp: what there is of each row, and the sums. */
+template <class A, int M> struct MoecGradRows {
+    enum { E = A::width, C = A::value_width };
     float out[M][moec_padded(E) / 8][4], normal[M][2], total[M][2];
+
+    __device__ __forceinline__ void begin() {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < moec_padded(E) / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
+    }
 
     /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need it. */
     template <class O, class D>
@@ -47,23 +54,39 @@ template <class A, class Shape> struct MoecGradQuery {
             }
     }
 
-    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key, const float *documents, int row,
-                                         int at) {
-        float s[M][N][4], through[M][N][4];
-        const bool partial = moec_hides_some<A>(row, 16 * M, at, Shape::part);
-        moec_multiply<E, M, N>(s, shared, key);
-        moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
+    /* See moec_weigh: `through` becomes the derivatives, nothing where the mask hides. */
+    template <int N>
+    __device__ __forceinline__ void weigh(float s[M][N][4], float through[M][N][4], const float *documents, int row,
+                                          int at) const {
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
-                    if (partial && !moec_sees<A>(documents, row + moec_result_row(m, i), at + moec_result_column(n, i)))
-                        through[m][n][i] = 0.0f;
-                }
-        moec_multiply_add<E, M, N>(out, through, key);
+                for (int i = 0; i < 4; i++) moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
+        moec_hide<A, M, N>(through, 0.0f, documents, row, at);
+    }
+
+    template <class DQ> __device__ __forceinline__ void finish(DQ *dq, long b, int h, int row) const {
+        float one[M][2];
+        for (int m = 0; m < M; m++) one[m][0] = one[m][1] = 1.0f;
+        moec_store_rows<E, M>(MoecPlainRows<DQ>{dq, A::heads * E}, out, one, b * A::queries, row, A::queries, h * E);
+    }
+};
+
+/* dq for a block of queries, keys in parts; for dk and dv, the totals. */
+template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::tiles> {
+    enum { M = Shape::tiles, N = Shape::part / 8, E = A::width, C = A::value_width };
+    enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
+    static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
+
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key, const float *documents, int row,
+                                         int at) {
+        float s[M][N][4], through[M][N][4];
+        moec_multiply<E, M, N>(s, shared, key);
+        moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
+        this->weigh(s, through, documents, row, at);
+        moec_multiply_add<E, M, N>(this->out, through, key);
     }
 
     template <class In, class D>
@@ -73,12 +96,7 @@ template <class A, class Shape> struct MoecGradQuery {
         moec_barrier();
         moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         moec_fetch<C, A::heads, Shape::rows>(shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
-#pragma unroll
-        for (int m = 0; m < M; m++)
-#pragma unroll
-            for (int n = 0; n < moec_padded(E) / 8; n++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
+        this->begin();
         moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
             part(shared, key, documents, row, at);
         });
@@ -95,12 +113,9 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * Grad::M;
         Grad grad;
-        float one[Grad::M][2];
-        for (int m = 0; m < Grad::M; m++) one[m][0] = one[m][1] = 1.0f;
         grad.add_up(o, output_grad, lse, totals, b, h, row);
         grad.run(shared, in, output_grad, b, h, from);
-        moec_store_rows<Grad::E, Grad::M>(MoecPlainRows<DQ>{dq, A::heads * Grad::E}, grad.out, one, b * A::queries, row,
-                                          A::queries, h * Grad::E);
+        grad.finish(dq, b, h, row);
     });
 }
 

@@ -333,17 +333,10 @@ MOEC_TEMPLATE float moec_score_by_2(float product) {
     return A::cap == 0.0f ? product * (A::scale * MOEC_LOG2E) : moec_score<A>(product) * MOEC_LOG2E;
 }
 
-/* Scores in powers of 2: products times scale or bent by the cap, nothing where the mask hides. The first of them is that of
- * the place `row` and the key `at`. */
-template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
-    const bool partial = moec_hides_some<A>(row, 16 * M, at, 8 * N);
-#pragma unroll
-    for (int m = 0; m < M; m++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
-    if (!partial) return;
+/* x = value where the mask hides a pair; the first of them is that of the place `row` and the key `at`. */
+template <class A, int M, int N>
+MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents, int row, int at) {
+    if (!moec_hides_some<A>(row, 16 * M, at, 8 * N)) return;
     float own[M][2] = {};
 #pragma unroll
     for (int m = 0; A::documents && m < M; m++)
@@ -363,8 +356,19 @@ template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4
 #pragma unroll
                 for (int i = j; i < 4; i += 2)
                     if (!moec_shows<A>(row + moec_result_row(m, i), key) || (A::documents && own[m][i / 2] != number))
-                        s[m][n][i] = -INFINITY;
+                        x[m][n][i] = value;
         }
+}
+
+/* Scores in powers of 2: products times scale or bent by the cap, nothing where the mask hides. */
+template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
+    moec_hide<A, M, N>(s, -INFINITY, documents, row, at);
 }
 
 /* ---- forward ---- */

@@ -36,8 +36,51 @@ template <int W, int COUNT> struct MoecSwizzledRows {
     }
 };
 
+/* s[64 of the warpgroup, 8N] = a b', the rows of a from `row` on; lines of W numbers. */
+template <int W, class Left, class Right, int COUNT>
+MOEC_DEVICE void moec_group_multiply(float (&s)[COUNT], const uint16_t *a, int row, const uint16_t *b) {
+    moec_wgmma<false, false, true>(s, Left::along(a, row, 0), Right::along(b, 0, 0));
+#pragma unroll
+    for (int k = 16; k < moec_padded(W); k += 16) moec_wgmma<false, false>(s, Left::along(a, row, k), Right::along(b, 0, k));
+}
+
+/* out += s b for 16 rows of b, as many of the columns from FROM on at a time as there is an instruction for. */
+template <class Right, int FROM, int SUMS>
+MOEC_DEVICE void moec_group_add_row(float (&out)[SUMS], const unsigned (&s)[4], const uint16_t *b, int row) {
+    enum { LEFT = 2 * SUMS - FROM, WIDTH = LEFT >= 128 ? 128 : LEFT >= 64 ? 64 : LEFT };
+    if constexpr (LEFT > 0) {
+        moec_wgmma_kept<WIDTH, FROM / 2, true>(out, s, Right::across(b, row, FROM));
+        moec_group_add_row<Right, FROM + WIDTH>(out, s, b, row);
+    }
+}
+template <class Right, int COUNT, int SUMS>
+MOEC_DEVICE void moec_group_add(float (&out)[SUMS], const unsigned (&s)[COUNT][4], const uint16_t *b) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) moec_group_add_row<Right, 0>(out, s[k], b, 16 * k);
+}
+
+/* Sums as one list of those of a thread. */
+template <int N> MOEC_DEVICE float (&moec_group_sums(float (&s)[1][N][4]))[4 * N] {
+    return reinterpret_cast<float(&)[4 * N]>(s);
+}
+
+/* Results rounded, as the left operand of the next product. */
+template <int COUNT> MOEC_DEVICE void moec_group_keep(unsigned (&kept)[COUNT][4], const float (&s)[1][2 * COUNT][4]) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            kept[k][i] = moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
+}
+
+/* What this thread has asked for is there, for tensor cores, too. */
+MOEC_DEVICE void moec_group_ready() {
+    moec_copy_wait<0>();
+    moec_fence_async();
+}
+
 template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_width, 1> {
-    enum { N = Shape::part / 8, E = A::width, C = A::value_width, SUMS = moec_padded(C) / 2 };
+    enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     typedef MoecSwizzledRows<E, Shape::rows> Queries;
     typedef MoecSwizzledRows<E, Shape::part> Keys;
     typedef MoecSwizzledRows<C, Shape::part> Values;
@@ -45,50 +88,20 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
     static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
     unsigned weight[N / 2][4]; /* of the part before */
 
-    /* s = queries of the warpgroup by keys. */
-    static __device__ __forceinline__ void multiply(float (&s)[4 * N], const uint16_t *query, const uint16_t *key) {
-        const int row = threadIdx.x / 128 * 64;
-        moec_wgmma<false, false, true>(s, Queries::along(query, row, 0), Keys::along(key, 0, 0));
-#pragma unroll
-        for (int k = 16; k < moec_padded(E); k += 16)
-            moec_wgmma<false, false>(s, Queries::along(query, row, k), Keys::along(key, 0, k));
-    }
-
-    /* The columns from FROM on of out += weights by values: as many of them at a time as there is an instruction for. */
-    template <int FROM> __device__ __forceinline__ void add_from(float (&out)[SUMS], const uint16_t *value, int k) {
-        enum { LEFT = 2 * SUMS - FROM, WIDTH = LEFT >= 128 ? 128 : LEFT >= 64 ? 64 : LEFT };
-        if constexpr (LEFT > 0) {
-            moec_wgmma_kept<WIDTH, FROM / 2, true>(out, weight[k], Values::across(value, 16 * k, FROM));
-            add_from<FROM + WIDTH>(out, value, k);
-        }
-    }
-    __device__ __forceinline__ void add(float (&out)[SUMS], const uint16_t *value) {
-#pragma unroll
-        for (int k = 0; k < N / 2; k++) add_from<0>(out, value, k);
-    }
-
-    __device__ __forceinline__ void keep(const float s[1][N][4]) {
-#pragma unroll
-        for (int k = 0; k < N / 2; k++)
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                weight[k][i] = moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
-    }
-
     /* A part of which the keys are there; `value`: the values of the one before, if there is one. */
     __device__ __forceinline__ void turn(const uint16_t *query, const uint16_t *key, const uint16_t *value,
                                          const float *documents, int row, int at) {
         float s[1][N][4], factor[1][2];
-        float(&scores)[4 * N] = reinterpret_cast<float(&)[4 * N]>(s);
-        float(&out)[SUMS] = reinterpret_cast<float(&)[SUMS]>(this->out);
+        auto &scores = moec_group_sums(s);
+        auto &out = moec_group_sums(this->out);
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
-        multiply(scores, query, key);
+        moec_group_multiply<E, Queries, Keys>(scores, query, threadIdx.x / 128 * 64, key);
         moec_wgmma_commit();
         if (value != NULL) {
             moec_wgmma_fence();
-            add(out, value);
+            moec_group_add<Values>(out, weight, value);
             moec_wgmma_commit();
             moec_wgmma_wait<1>();
         } else {
@@ -105,15 +118,15 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
             moec_wgmma_wait<0>();
             moec_hold(out);
         }
-        keep(s);
+        moec_group_keep(weight, s);
     }
 
     __device__ __forceinline__ void last(const uint16_t *value) {
-        float(&out)[SUMS] = reinterpret_cast<float(&)[SUMS]>(this->out);
+        auto &out = moec_group_sums(this->out);
         moec_hold(out);
         moec_hold(weight);
         moec_wgmma_fence();
-        add(out, value);
+        moec_group_add<Values>(out, weight, value);
         moec_wgmma_commit();
         moec_wgmma_wait<0>();
         moec_hold(out);
@@ -127,16 +140,12 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         const auto *k = seen.keys();
         const auto *v = seen.values();
         const uint16_t *value = NULL;
-        const auto ready = [] {
-            moec_copy_wait<0>();
-            moec_fence_async();
-        };
         moec_barrier(); /* the block before is done with shared memory */
         moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from,
                                                                A::queries);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
         seen.each_turn(
-            ready,
+            moec_group_ready,
             [&](int turn, int at, int behind) {
                 uint16_t *keys = shared + KEY + (turn ^ 1) * Keys::SIZE, *values = shared + VALUE + turn * Values::SIZE;
                 if (behind >= 0) moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
@@ -146,7 +155,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
                 turn(shared, shared + KEY + place * Keys::SIZE, value, documents, from + threadIdx.x / 32 * 16, at);
                 value = shared + VALUE + place * Values::SIZE;
             });
-        ready();
+        moec_group_ready();
         moec_barrier();
         if (value != NULL) last(value);
     }

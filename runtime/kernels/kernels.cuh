@@ -10,7 +10,7 @@
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
  *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with tensor cores
- *                attention_wgmma.cuh: forward on capability 9.0
+ *                attention_wgmma.cuh, attention_grad_wgmma.cuh: the same on capability 9.0
  * routing.cuh    top, pack
  *
  * Nothing here adds up in an order that depends on chance: two runs give the same bits.
@@ -31,6 +31,7 @@
 #include "attention_grad.cuh"
 #include "attention_step.cuh"
 #include "attention_wgmma.cuh"
+#include "attention_grad_wgmma.cuh"
 #include "routing.cuh"
 
 #endif
