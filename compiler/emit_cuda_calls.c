@@ -4,7 +4,13 @@
 #include <string.h>
 
 /* Threads of a block, as the templates want them. */
-enum { TOP_THREADS = 256, PACK_THREADS = 256, MOST_GRID = 1 << 20 };
+enum {
+    TOP_THREADS = 256,
+    TOP_FEW = 256, /* numbers that a warp chooses among */
+    PACK_THREADS = 256,
+    PACK_FEW = 32, /* entries of a group at the most where one block packs */
+    MOST_GRID = 1 << 20
+};
 
 static long pieces(long count, long size) {
     return (count + size - 1) / size;
@@ -33,8 +39,12 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
              sizes[0], sizes[1], sizes[2], statement->top.k);
     put_all(emitter, &arguments, &statement->inputs, 0, 1);
     put_all(emitter, &arguments, &statement->outputs, 0, 1);
-    emit_launch(emitter, device_kernel(emitter, "moec_top"),
-                (Launch){blocks(emitter, sizes[0] * sizes[2]), TOP_THREADS}, arguments.text);
+    long choices = sizes[0] * sizes[2];
+    bool few = sizes[1] <= TOP_FEW;
+    emit_launch(emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
+                (Launch){blocks(emitter, few ? pieces(choices, TOP_THREADS / 32) : choices),
+                         TOP_THREADS},
+                arguments.text);
 }
 
 static const char *longs(Emitter *emitter, const long *numbers, int count) {
@@ -67,14 +77,18 @@ static void emit_pack_options(Emitter *emitter, const Statement *statement, cons
                               const PackSizes *sizes) {
     const List *in = &statement->inputs, *out = &statement->outputs;
     long keys[MAX_RANK], strides[MAX_RANK];
-    for (int i = 0; i < mask->rank; i++) keys[i] = statement->pack.key[i];
+    bool in_order = true;
+    for (int i = 0; i < mask->rank; i++) {
+        keys[i] = statement->pack.key[i];
+        in_order &= i == 0 || keys[i] >= keys[i - 1];
+    }
     emit_line(emitter, "const MoecPackOnDevice pack = {");
     emitter->indent++;
     emit_line(emitter, ".rank = %d, .shape = %s, .key = %s,", mask->rank,
               longs(emitter, mask->size, mask->rank), longs(emitter, keys, mask->rank));
     emit_line(emitter, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,", sizes->rows,
               sizes->keys, sizes->groups, sizes->others);
-    emit_line(emitter, ".mask = %s, .through_count = %d,", pointer_text(emitter, in->items[0]),
+    emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order, pointer_text(emitter, in->items[0]),
               in->count - 1);
     for (int i = 1; i < in->count; i++) {
         const Expr *through = in->items[i];
@@ -102,12 +116,16 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     Launch by_group = {blocks(emitter, sizes.groups), PACK_THREADS},
            by_other = {blocks(emitter, pieces(sizes.others, PACK_THREADS)), PACK_THREADS},
            one = {"1", 1024};
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_count"), by_group, "&pack");
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_begin"), one, "&pack");
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_fill"), by_group, "&pack");
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_count_others"), by_other, "&pack");
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_begin_others"), one, "&pack");
-    emit_launch(emitter, device_kernel(emitter, "moec_pack_list"), by_other, "&pack");
+    if (sizes.others <= PACK_FEW) {
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_of_few"), one, "&pack");
+    } else {
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_count"), by_group, "&pack");
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_begin"), one, "&pack");
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_fill"), by_group, "&pack");
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_count_others"), by_other, "&pack");
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_begin_others"), one, "&pack");
+        emit_launch(emitter, device_kernel(emitter, "moec_pack_list"), by_other, "&pack");
+    }
     emitter->indent--;
     emit_line(emitter, "}");
 }

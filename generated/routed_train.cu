@@ -1168,7 +1168,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)attend_train_3,
     (const void *)kernel_train_4,
     (const void *)kernel_train_5,
-    (const void *)moec_top,
+    (const void *)moec_top_of_few,
     (const void *)moec_pack_count,
     (const void *)moec_pack_begin,
     (const void *)moec_pack_fill,

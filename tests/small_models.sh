@@ -1,6 +1,6 @@
 #!/bin/sh
 # tests/small_models.sh [WORD...]: the models that devices are held to, a line each, FILE:MODEL and options that make it small:
-# those of tests/layers.moe, of models/tiny.moe, and every published row at its small size. WORDs choose among them.
+# those of tests/layers.moe, of models/tiny.moe, one of tests/gpu.moe, and every published row at its small size. WORDs choose among them.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,7 @@ models_of() { sed -n "s/^model \([a-z0-9_]*$2[a-z0-9_]*\) = .*/\1/p" "$1" | sed 
 all() {
     models_of tests/layers.moe ""
     models_of models/tiny.moe "" " --set dim=48 --set layers=2"
+    models_of tests/gpu.moe _experts
     for family in gated_attention sigma structmoe complete_mue dit; do
         models_of models/$family.moe _small
     done

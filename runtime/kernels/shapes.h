@@ -11,6 +11,7 @@ typedef struct MoecPackOnDevice {
     long shape[MOEC_MAX_RANK]; /* of the mask */
     int key[MOEC_MAX_RANK];    /* 1: the dimension is part of the group */
     long rows, keys, groups, others;
+    int in_order; /* the key coordinates are the last ones */
     const float *mask;
     int through_count; /* further parts of the group, before the keys: values of int tensors */
     const int32_t *through[MOEC_MAX_RANK];
