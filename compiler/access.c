@@ -89,11 +89,32 @@ const Relation *listed_rows(const Program *program, const Statement *statement) 
     if (statement->kind != STATEMENT_LOOP || !statement_is_scatter(statement)) return NULL;
     for (int i = 0; i < program->relations.count; i++) {
         const Relation *relation = program->relations.items[i];
-        if (relation->flats.count &&
-            goes_by(relation->flats.items[0], relation, statement->target))
+        if (relation->flats.count && goes_by(relation->flats.items[0], relation, statement->target))
             return relation;
     }
     return NULL;
+}
+
+/* A subscript of the target is the coordinate of the row. */
+static bool names_coordinate(const Expr *target, const Tensor *coordinate, const Index *row) {
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_READ && sub->tensor == coordinate && sub->count == 1 &&
+            sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index == row)
+            return true;
+    }
+    return false;
+}
+
+bool lands_alone(const Program *program, const Statement *statement, const Index *row) {
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        bool all = relation->rows == row->axis && !relation->outer;
+        for (int j = 0; j < MAX_RANK && all && relation->coordinate[j]; j++)
+            all = names_coordinate(statement->target, relation->coordinate[j], row);
+        if (all) return true;
+    }
+    return false;
 }
 
 bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {

@@ -186,6 +186,10 @@ bool same_turn(const Expr *one, const Index *first, const Expr *other, const Ind
  * r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
 
+/* No two turns of `row`, over the rows of a relation, have the same place in the target: it is subscripted with all their
+ * coordinates. */
+bool lands_alone(const Program *program, const Statement *statement, const Index *row);
+
 /* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */
 void takeover(Schedule *schedule);
 

@@ -4,6 +4,7 @@
  *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory
  *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two turns may both hit stays in
  *                                               one thread
+ *     p[at[r],n[r]] += x[r]           r         but not where no two rows have the same place
  */
 #include "nest.h"
 
@@ -72,12 +73,12 @@ typedef struct Split {
     int kept_count, summed_count;
 } Split;
 
-static Split split_loops(const Statement *statement) {
+static Split split_loops(const Program *program, const Statement *statement) {
     Split split = {.kept_count = 0};
     for (int i = 0; i < statement->loop_count; i++) {
         Index *index = statement->loops[i];
         if (loop_size(index) == 1) continue;
-        if (is_plain_target(statement, index))
+        if (is_plain_target(statement, index) || lands_alone(program, statement, index))
             split.kept[split.kept_count++] = index;
         else
             split.summed[split.summed_count++] = index;
@@ -123,7 +124,7 @@ static void add_loop(Member *member, Index *index) {
 
 Member *order_loops(Program *program, Statement *statement) {
     Member *member = arena_alloc(program->arena, sizeof *member);
-    Split split = split_loops(statement);
+    Split split = split_loops(program, statement);
     arrange_summed(statement, &split);
     member->statement = statement;
     member->block = -1;
