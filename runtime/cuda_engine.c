@@ -27,7 +27,7 @@
 
 enum {
     CAPTURE_LIMIT = 16,
-    PART_LIMIT = 8,
+    PART_LIMIT = 16,
     LEAST_KERNELS = 12,
     SUM_BLOCKS = 512,
     SUM_THREADS = 256
