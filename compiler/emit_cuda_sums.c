@@ -255,10 +255,60 @@ static void emit_listed(Emitter *emitter, Member *member, const Relation *relati
     emitter->indent--;
 }
 
+/* The last dimensions are the columns, whole and in order; returns how many dimensions are left, or
+ * -1. */
+static int before_columns(const Expr *access, const Member *member) {
+    int left = access->count;
+    for (int i = member->kept - 1; i >= 0; i--) {
+        const Expr *sub = left > 0 ? access->args[left - 1] : NULL;
+        if (!sub || sub->kind != EXPR_INDEX || sub->index != member->order[i] ||
+            access->tensor->axes[left - 1]->size != member->path[i]->size)
+            return -1;
+        left--;
+    }
+    return left;
+}
+
+/* Whole rows of a tensor are added to whole rows of the target. */
+static bool adds_rows(const Member *member) {
+    const Expr *value = member->statement->value, *target = member->statement->target;
+    if (value->kind != EXPR_READ) return false;
+    int row = before_columns(value, member) - 1, last = before_columns(target, member) - 1;
+    if (row < 0 || last < 0 || value->args[row]->kind != EXPR_INDEX ||
+        value->args[row]->index != member->order[member->kept] || !is_computed(target->args[last]))
+        return false;
+    while (last >= 0 && is_computed(target->args[last])) last--;
+    for (; last >= 0; last--)
+        if (is_computed(target->args[last])) return false;
+    return true;
+}
+
+/* By a template, several columns at a time; rows: of the target. False when that cannot be. */
+static bool emit_added_rows(Emitter *emitter, const Member *member, const Relation *relation,
+                            long rows, Launch *launch) {
+    const Expr *value = member->statement->value, *target = member->statement->target;
+    const long columns = turns_of(member, 0, member->kept);
+    if (!adds_rows(member)) return false;
+    const int width = value->tensor->type == TYPE_BF16 ? 8 : 4;
+    if (columns % width) return false;
+    const Tensor *lists[] = {relation->start, relation->list};
+    for (int i = 0; i < 2; i++) emitter->used[lists[i]->id] = true;
+    emitter->written[target->tensor->id] = true;
+    emit_line(emitter, "moec_add_rows<%d>(%s, %s, %ld, %ld, %s, %s);", width,
+              emitter->names[lists[0]->id], emitter->names[lists[1]->id], rows, columns,
+              pointer_text(emitter, value), pointer_text(emitter, target));
+    long blocks = (rows * columns / width + THREADS - 1) / THREADS;
+    *launch = (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
+    return true;
+}
+
 Launch emit_scatter(Emitter *emitter, Nest *nest) {
     Member *member = only_member(emitter, nest);
     const Relation *relation = listed_rows(emitter->program, member->statement);
+    Launch launch;
     if (member->depth - member->kept != 1) relation = NULL;
+    if (relation && emit_added_rows(emitter, member, relation, rows_of(member), &launch))
+        return launch;
     long rows = rows_of(member), turns = turns_of(member, member->kept, member->depth);
     bool by_turn = !relation && rows > turns;
     long blocks = by_turn ? turns : rows;

@@ -23,10 +23,12 @@
  *     t[i,b,f] = ...                      t_turn[b,f] = ...; t[i,b,f] = t_turn[b,f]
  *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
  *
- * Three things round more than the products would; none of them is better than the operands were.
+ * Four things round more than the products would; none of them is better than the operands were.
  * A product that rounds made it, perhaps with a bias added, or an attention that rounds, and it is
  * kept for the way back: as bf16. Besides what rounds it only sums that are the gradient of a
- * parameter read it: they add up bf16. A bias that is added to a result that is stored as bf16 is
+ * parameter read it: they add up bf16. Products over packed rows made it, and all that is done with
+ * it is that rows are added to where they belong: as bf16, for there are more of these rows than of
+ * anything else. A bias that is added to a result that is stored as bf16 is
  * bf16 itself, so that the product can add it: see endings.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
@@ -57,6 +59,8 @@ typedef struct Use {
     bool write, stores; /* stores: sets elements and never looks at them */
     bool takes;         /* reads: rounds it, but takes it as it comes */
     bool result;        /* stores what a product or an attention made that rounds */
+    bool rows;          /* is written by a product over packed rows that rounds */
+    bool placed;        /* reads: adds it to a place that is computed */
     bool sums;          /* reads: adds all of it to a gradient */
     int operand;        /* reads: number of the operand that the statement rounds, or -1 */
 } Use;
@@ -102,11 +106,15 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
             if (read == statement->value->args[j]) operand = j;
         bool sums = statement->reduction == REDUCE_SUM && statement->value == read &&
                     statement->target->tensor->role == ROLE_GRADIENT;
-        add_use(storage, (Use){statement, scope, read, .sums = sums, .operand = operand});
+        bool placed = statement->accumulate && statement->value == read && !statement->exact &&
+                      statement_is_scatter(statement);
+        add_use(storage, (Use){statement, scope, read, .sums = sums, .placed = placed,
+                               .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_turns(product);
+    bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;
     add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
-                           .result = stores && rounds, .operand = -1});
+                           .result = stores && rounds, .rows = rows, .operand = -1});
 }
 
 /* Queries, keys, values; on the way back also the output and its gradient. */
@@ -206,6 +214,15 @@ static bool is_kept_result(const Storage *storage, const Tensor *tensor, const L
         if (use->write ? !result : exact && !is_rounded(use)) return false;
     }
     return true;
+}
+
+/* What products made for rows that are then added up, each at its place. */
+static bool is_placed_result(const List *uses) {
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write ? !use->rows : !use->placed) return false;
+    }
+    return uses->count > 1;
 }
 
 /* ---- stacks that only the turn itself reads exactly ---- */
@@ -424,7 +441,8 @@ void storage(Program *program) {
         if (tensor->role == ROLE_CACHE && tensor->type == TYPE_REAL && is_only_rounded(uses))
             tensor->type = TYPE_BF16;
         if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
-        bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses);
+        bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses) ||
+                     is_placed_result(uses);
         const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
         if (scope) split_stack(&storage, tensor, scope);
         if (scope || whole) tensor->type = TYPE_BF16;

@@ -4,6 +4,31 @@
 
 #include "prelude.cuh"
 
+/* Adds rows of `from` to rows of `to`, WIDTH columns at a time: to row i those that list[start[i]] and the next name. */
+template <int WIDTH, class From>
+MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long rows, long columns, const From *from, float *to) {
+    const long pieces = columns / WIDTH;
+    for (long turn = moec_first(); turn < rows * pieces; turn += moec_step()) {
+        const long row = turn / pieces, column = turn % pieces * WIDTH;
+        const int first = start[row], end = start[row + 1];
+        float sum[WIDTH];
+        if (first == end) continue;
+        moec_read(sum, from + list[first] * columns + column);
+#pragma unroll 4
+        for (int n = first + 1; n < end; n++) {
+            float more[WIDTH];
+            moec_read(more, from + list[n] * columns + column);
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) sum[i] += more[i];
+        }
+        float before[WIDTH];
+        moec_read(before, to + row * columns + column);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) before[i] += sum[i];
+        moec_write(to + row * columns + column, before);
+    }
+}
+
 /* ---- choosing ---- */
 
 /* A number of the same order: negative ones reversed, both zeros one, what is not a number smallest. */

@@ -512,6 +512,8 @@ static const Case cases[] = {
     /* Large enough for kernels of more than one block. */
     {"models/tiny.moe", "tiny_sdpa_gate", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=300", "train.context=70", "train.batch=2"}},
     {"models/tiny.moe", "tiny_moe", MOEC_TRAIN, {"dim=64", "layers=2", "vocab=100", "train.context=70", "train.batch=2"}},
+    {"models/tiny.moe", "tiny_moe", MOEC_TRAIN,
+     {"dim=64", "layers=1", "vocab=100", "train.context=70", "train.batch=2", "train.precision=bf16"}},
 };
 
 static void run_case(const Case *one) {
