@@ -57,6 +57,7 @@ typedef struct CudaEngine {
     CudaTwins *twins; /* kernels with a second form, or NULL */
     bool capturing;
     bool overlaps;        /* kernels of a graph may, see moec_begin */
+    int refused;          /* the number of the error when the driver takes no such launch */
     CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's scalars for either
                              kind of parameter */
     CudaProfile *profile; /* not NULL: kernels are timed */
@@ -99,7 +100,15 @@ static void launch(CudaEngine *engine, const CudaLaunch *one) {
         error = engine->profile
                     ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
                     : work_launch(&work);
-    if (error) cuda_good(engine->device, error, one->name);
+    if (error && one->overlaps)
+        engine->refused = error;
+    else if (error)
+        cuda_good(engine->device, error, one->name);
+}
+
+/* What is asked for now would not be done. */
+static bool is_idle(const CudaEngine *engine) {
+    return engine->device->failed || engine->refused;
 }
 
 static bool load_spare(CudaEngine *engine);
@@ -116,7 +125,7 @@ static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
                             shared,
                             arguments,
                             engine->capturing && engine->overlaps};
-    if (!engine->device->failed) launch(engine, &one);
+    if (!is_idle(engine)) launch(engine, &one);
 }
 
 static void lend_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
@@ -132,14 +141,14 @@ static void lend_either(void *self, int kernel, const MoecForm *forms, size_t si
                       forms->shared_bytes,
                       arguments,
                       engine->capturing && engine->overlaps};
-    if (engine->device->failed) return;
+    if (is_idle(engine)) return;
     if (engine->twins) cuda_twins_take(engine->twins, &twin, !engine->capturing, &one);
     launch(engine, &one);
 }
 
 static void lend_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
-    if (!engine->device->failed)
+    if (!is_idle(engine))
         cuda_good(engine->device,
                   engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
                                                       engine->device->stream),
@@ -165,6 +174,7 @@ static int lend_product(void *self, int index, const void *a, const void *b, voi
     CudaEngine *engine = self;
     ProductWork work = {engine, index, a, b, c, epilogue};
     if (!engine->products) return 1;
+    if (is_idle(engine)) return 0;
     if (!engine->profile) return work_product(&work);
     const MoecProduct *one = &engine->base.table->products[index];
     double count = (double)(one->batch[0] * one->batch[1]);
@@ -394,7 +404,7 @@ static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *kn
     return capture;
 }
 
-/* Records the work of a call; 0 or the number of an error. */
+/* Records the work of a call; 0 or the number of an error, after which nothing has happened. */
 static int make_graph(CudaEngine *engine, CudaReady **ready,
                       void (*work)(CudaEngine *, const void *), const void *data) {
     const CudaDriver *driver = &engine->device->library->driver;
@@ -403,9 +413,11 @@ static int make_graph(CudaEngine *engine, CudaReady **ready,
     int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
     if (error) return error;
     engine->capturing = true;
+    engine->refused = 0;
     work(engine, data);
     engine->capturing = false;
     error = driver->capture_end(stream, &graph);
+    if (!error) error = engine->refused;
     if (!error) error = driver->graph_ready(ready, graph, 0);
     if (graph) driver->graph_free(graph);
     return error;

@@ -56,6 +56,10 @@ MOEC_WGMMA=off train off unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.twins ] || wrong "MOEC_WGMMA=off has tried them"
 same first off || wrong "MOEC_WGMMA=off trains differently"
 
+# A driver whose graphs know no launches that overlap.
+train serial unchecked,hopper,serial
+same first serial || wrong "launches one after the other train differently"
+
 # Attention, whose forms have grids of their own and round weights in other places.
 attends() { train "$@" --set train.context=70 --set train.batch=1; }
 attends rounded unchecked,hopper
