@@ -528,18 +528,30 @@ static void put_operands(Emitter *emitter, const Contraction *contraction, Text 
     if (contraction->second) put_operands(emitter, contraction->second, operands);
 }
 
+/* A block for each tile: as many as moec_by_weight, moec_by_rows give numbers to. */
+static long grid_of(const Contraction *contraction, long height, long breadth) {
+    const Product *product = &contraction->product;
+    long groups = product->batch[0], rows = contraction->relation->rows->size;
+    long columns = pieces(product->n, breadth), numbers = rows / height + groups;
+    long tiles = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
+                     ? (numbers < rows ? numbers : rows) * columns
+                     : groups * pieces(product->k, height) * columns;
+    return tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
+}
+
 /* A launch of whichever form of a kernel the host likes best. */
 static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
-                        long grid, const Text *written, const Text *arguments) {
+                        const Tile *tile, const Text *written, const Text *arguments) {
     Text operands = {.arena = emitter->arena};
+    long grid = grid_of(contraction, tile->height, tile->breadth);
     put_operands(emitter, contraction, &operands);
     emit_line(emitter,
               "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
               "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
               "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
               "MOEC_ARGUMENTS(%s, NULL));",
-              kernel, grid, THREADS, grid, THREADS, grid, THREADS, written->text, operands.text,
-              arguments->text);
+              kernel, grid, THREADS, grid, THREADS, grid_of(contraction, tile->height, WIDE),
+              THREADS, written->text, operands.text, arguments->text);
 }
 
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
@@ -547,27 +559,21 @@ void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel 
         emit_row(emitter, contraction, epilogue);
         return;
     }
-    const Product *product = &contraction->product;
-    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     Text arguments = {.arena = emitter->arena};
     const Tile tile = tile_of(emitter, contraction);
-    long groups = product->batch[0], rows = contraction->relation->rows->size;
     put_product(emitter, contraction, true, &arguments);
     if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
     const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
                                   : plain_kernel(emitter, contraction, &tile, &arguments);
-    /* As many as moec_by_weight, moec_by_rows give numbers to. */
-    long columns = pieces(product->n, tile.breadth), numbers = rows / tile.height + groups;
-    long tiles = weight ? (numbers < rows ? numbers : rows) * columns
-                        : groups * pieces(product->k, tile.height) * columns;
-    long grid = tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
     Text written = {.arena = emitter->arena};
     bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
     if (!epilogue) put_result(emitter, contraction, &written);
     if (known)
-        emit_either(emitter, contraction, kernel, grid, &written, &arguments);
+        emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
     else
         emit_launch(emitter, kernel,
-                    (Launch){arena_format(emitter->arena, "%ld", grid), tile.threads},
+                    (Launch){arena_format(emitter->arena, "%ld",
+                                          grid_of(contraction, tile.height, tile.breadth)),
+                             tile.threads},
                     arguments.text);
 }

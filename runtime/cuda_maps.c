@@ -13,7 +13,6 @@ bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *ma
                                                   (unsigned long long)matrix * ELEMENT};
     const unsigned box[RANK] = {MOEC_BOX, MOEC_BOX, 1}, steps[RANK] = {1, 1, 1};
     return driver->map_new &&
-           driver->map_new(map, CUDA_MAP_BF16, RANK, cuda_pointer(operand->at), sizes,
-                           strides, box, steps, 0, CUDA_MAP_SWIZZLE_128, CUDA_MAP_PROMOTE_256,
-                           0) == 0;
+           driver->map_new(map, CUDA_MAP_BF16, RANK, cuda_pointer(operand->at), sizes, strides, box,
+                           steps, 0, CUDA_MAP_SWIZZLE_128, CUDA_MAP_PROMOTE_256, 0) == 0;
 }

@@ -59,7 +59,7 @@ struct CudaTwins {
     CudaPointer most; /* what `apart` finds */
     Decision *decisions;
     int count;
-    char *path; /* of what is kept, or NULL */
+    char *path;                 /* of what is kept, or NULL */
     CudaMap *maps;              /* MATRICES */
     void *arguments[ARGUMENTS]; /* of the forms but the first */
 };
@@ -315,8 +315,7 @@ void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaL
         launches[i] = launch_of(twins, twin, i, launch);
         several |= launches[i].function != NULL;
     }
-    if (!several || (twin->matrices && !add_maps(twins, twin->matrices, launch->arguments)))
-        return;
+    if (!several || (twin->matrices && !add_maps(twins, twin->matrices, launch->arguments))) return;
     Decision *decision =
         decision_of(twins, twins->table->kernels[twin->kernel], shape_of(twin, launch));
     if (decision->best == UNDECIDED && may_try) {

@@ -9,8 +9,12 @@
 #include <ucontext.h>
 #endif
 
-enum { GROUP_LIMIT = 33, WARPS = SIM_THREADS / SIM_WARP, ARGUMENT_BYTES = 8192,
-       ARGUMENT_ALIGN = 64 };
+enum {
+    GROUP_LIMIT = 33,
+    WARPS = SIM_THREADS / SIM_WARP,
+    ARGUMENT_BYTES = 8192,
+    ARGUMENT_ALIGN = 64
+};
 
 /* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
  * others still read. */
@@ -398,8 +402,7 @@ bool block_run(const Launch *launch) {
     for (unsigned i = 0; i < blocks && !block->failed; i++) {
         start_block(launch, index_of(i, launch->grid));
         run_threads();
-        if (!block->failed &&
-            (!wgmma_agree(block->threads, block->thread_count) || !bulk_over()))
+        if (!block->failed && (!wgmma_agree(block->threads, block->thread_count) || !bulk_over()))
             block->failed = true;
     }
     return !block->failed && all_began(launch, blocks);

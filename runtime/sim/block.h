@@ -54,7 +54,7 @@ typedef struct Thread {
     const void *waiter; /* the code that waits for arrivals; which ones, and what phase of them */
     int awaited;
     unsigned awaited_phase;
-    uint32_t seen[ARRIVALS_LIMIT]; /* of arrivals, by place: the last delivery that the thread knows of */
+    uint32_t seen[ARRIVALS_LIMIT]; /* the last delivery of each arrivals that the thread knows of */
 } Thread;
 
 /* One launch: what runs, and where its memory is. */

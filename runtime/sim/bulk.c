@@ -15,8 +15,8 @@ enum {
     MAP_ALIGN = 64,
     MAP_RANK = 5,
     MAP_MARK = 0x424f5845,
-    BOX_LIMIT = 16,  /* on their way to one place of arrivals */
-    BOX_SIDE = 256,  /* elements, at the most */
+    BOX_LIMIT = 16, /* on their way to one place of arrivals */
+    BOX_SIDE = 256, /* elements, at the most */
     LINE_LIMIT = BOX_SIDE * 8,
     PIECE = 16,
     LINE_ALIGN = 128 /* of the place of a box */

@@ -14,7 +14,7 @@
 /* Of two bytes: nothing in shared memory is smaller. */
 typedef struct Trace {
     uint32_t write_epoch, read_epoch, write_warp_epoch, read_warp_epoch;
-    uint32_t fences;        /* of proxies, when it was written; of a box: the number of the delivery */
+    uint32_t fences;        /* of proxies, when it was written; of a box: number of its delivery */
     int16_t writer, reader; /* reader: MANY when several have read in this epoch */
     int16_t reading;        /* products in flight that read it */
     int16_t arrivals;       /* of a box */
