@@ -273,6 +273,8 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
  * one. The loop is bound. alone: no other loop is shared out with it, so that the last of them may
  * be fewer. */
 Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone);
+/* Turns of a loop that has others inside. */
+Lanes *lanes_around(Emitter *emitter, const Nest *nest);
 /* That many turns in any case; the loop has a multiple of them. */
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */
@@ -281,6 +283,9 @@ const char *lanes_from(const Lanes *lanes);
 const char *lanes_number(const Lanes *lanes);
 /* The body of the loop for all of them; the place of the first has the name lanes_from. */
 void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
+/* The same for what is written between these. */
+void begin_lanes(Emitter *emitter, Lanes *lanes);
+void end_lanes(Emitter *emitter, Lanes *lanes);
 /* The variable of a lane for an element in memory, a float; NULL when it has none. */
 const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write);
 /* A nest that is one large sum over everything: its parts, by many blocks, then the sum of

@@ -39,6 +39,7 @@ struct Lanes {
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
     bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
+    Text body, *out;         /* of one turn, while it is written; where it goes */
 };
 
 /* ---- which accesses ---- */
@@ -197,6 +198,14 @@ Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone) {
     return lanes_of_width(emitter, nest, width);
 }
 
+Lanes *lanes_around(Emitter *emitter, const Nest *nest) {
+    bool halves;
+    if (nest->step > 1 || nest->block || nest->size % LANES != 0 ||
+        !has_lanes(emitter, nest, LANES, &halves))
+        return NULL;
+    return lanes_of_width(emitter, nest, LANES);
+}
+
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width) {
     Lanes *lanes = arena_alloc(emitter->arena, sizeof *lanes);
     size_t tensors = (size_t)emitter->program->tensors.count + 1;
@@ -276,15 +285,20 @@ static void emit_writes(Emitter *emitter, const Lanes *lanes) {
     }
 }
 
-void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
-    emit_hoisted(emitter, nest, level - 1);
+void begin_lanes(Emitter *emitter, Lanes *lanes) {
+    lanes->body = (Text){.arena = emitter->arena};
+    lanes->accesses = (List){0};
+    lanes->out = emitter->out;
     emitter->lanes = lanes;
-    emitter->out = &body;
+    emitter->out = &lanes->body;
     emitter->indent++;
-    emit_body(emitter, nest, level);
+}
+
+void end_lanes(Emitter *emitter, Lanes *lanes) {
+    const Nest *nest = lanes->nest;
+    const Text *body = &lanes->body;
     emitter->indent--;
-    emitter->out = out;
+    emitter->out = lanes->out;
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
     text_add(emitter->out, "#pragma unroll\n");
@@ -293,10 +307,17 @@ void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
     emitter->indent++;
     if (nest->size % lanes->width && !lanes->ends_early)
         emit_line(emitter, "if (%s + %s >= %ld) break;", lanes->from, lanes->lane, nest->size);
-    if (body.text && occurs(body.text, nest->text))
+    if (body->text && occurs(body->text, nest->text))
         emit_line(emitter, "const long %s = %s + %s;", nest->text, lanes->from, lanes->lane);
-    if (body.text) text_add_bytes(emitter->out, body.text, body.length);
+    if (body->text) text_add_bytes(emitter->out, body->text, body->length);
     emitter->indent--;
     emit_line(emitter, "}");
     emit_writes(emitter, lanes);
+}
+
+void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level) {
+    emit_hoisted(emitter, nest, level - 1);
+    begin_lanes(emitter, lanes);
+    emit_body(emitter, nest, level);
+    end_lanes(emitter, lanes);
 }

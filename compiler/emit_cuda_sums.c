@@ -165,39 +165,61 @@ static void emit_turn(Emitter *emitter, const Member *member, const char *place,
     text_add_bytes(emitter->out, body->text, body->length);
 }
 
+/* What is done with `sum`, or with that of each lane. */
+static Text lane_work(Emitter *emitter, Lanes *lanes, Member *member, bool store) {
+    Text *out, text = begin_text(emitter, &out);
+    const char *sum = lanes ? arena_format(emitter->arena, "sum[%s]", lanes_number(lanes)) : "sum";
+    emitter->out = &text;
+    if (lanes) begin_lanes(emitter, lanes);
+    if (store)
+        emit_store(emitter, member, sum);
+    else
+        emit_line(emitter, "%s += %s;", sum,
+                  bare(emitter->arena, real_text(emitter, member->statement->value)));
+    if (lanes) end_lanes(emitter, lanes);
+    emitter->out = out;
+    return text;
+}
+
+/* The places of the columns that a thread takes, and what it does there. */
+static void emit_columns(Emitter *emitter, const Member *member, Lanes *lanes, const Text *inner) {
+    Nest *last = lanes ? member->path[member->kept - 1] : NULL;
+    const char *text = last ? last->text : NULL;
+    const char *times = lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
+    emit_line(emitter,
+              "for (long column = %smoec_thread(); column < %ld; column += %smoec_threads()) {", times,
+              turns_of(member, 0, member->kept), times);
+    emitter->indent++;
+    if (last) last->text = lanes_from(lanes);
+    emit_places(emitter, member->path, member->kept, "column", inner);
+    if (last) last->text = text;
+    emitter->indent--;
+    text_add_bytes(emitter->out, inner->text, inner->length);
+    emit_line(emitter, "}");
+}
+
 /* Adds up what belongs to a row, column by column, and adds the sum to it. first: the number of one
  * of its turns; loop: over all, `place` is the number of each. */
 static void emit_additions(Emitter *emitter, Member *member, const char *first, const char *loop,
                            const char *place) {
-    Text inner, value, store, *out, *middle;
-    inner = begin_text(emitter, &out);
+    Text work, *out, inner = begin_text(emitter, &out);
+    Lanes *lanes = member->kept ? lanes_around(emitter, member->path[member->kept - 1]) : NULL;
     emitter->out = &inner;
-    emit_line(emitter, "    float sum = 0.0f;");
+    if (lanes)
+        emit_line(emitter, "    float sum[%d] = {};", lanes_width(lanes));
+    else
+        emit_line(emitter, "    float sum = 0.0f;");
     emit_line(emitter, "    %s", loop);
     emitter->indent += 2;
-    value = begin_text(emitter, &middle);
-    emitter->out = &value;
-    emit_line(emitter, "sum += %s;",
-              bare(emitter->arena, real_text(emitter, member->statement->value)));
-    emitter->out = &inner;
-    emit_turn(emitter, member, place, &value);
+    work = lane_work(emitter, lanes, member, false);
+    emit_turn(emitter, member, place, &work);
     emitter->indent--;
     emit_line(emitter, "}");
-    store = begin_text(emitter, &middle);
-    emitter->out = &store;
-    emit_store(emitter, member, "sum");
-    emitter->out = &inner;
-    emit_turn(emitter, member, first, &store);
+    work = lane_work(emitter, lanes, member, true);
+    emit_turn(emitter, member, first, &work);
     emitter->indent--;
     emitter->out = out;
-    emit_line(emitter,
-              "for (long column = moec_thread(); column < %ld; column += moec_threads()) {",
-              turns_of(member, 0, member->kept));
-    emitter->indent++;
-    emit_places(emitter, member->path, member->kept, "column", &inner);
-    emitter->indent--;
-    text_add_bytes(emitter->out, inner.text, inner.length);
-    emit_line(emitter, "}");
+    emit_columns(emitter, member, lanes, &inner);
 }
 
 /* The row of the block's own turn, and whether one before has it already: then that one's block

@@ -133,10 +133,11 @@ class Report:
         update = share_of_kernels(mixture, ("update",)) or 0
         seconds = mixture and mixture.get("kernels_seconds", 0) - update
         row("mixture of experts, TFLOP/s forward and backward", 207, mixture and quotient(mixture["step_product_gflop"] / 1e3, seconds), "{:.4g}")
-        decode = self.speed("238M, decoding", "bf16")
-        row("decoding, batch 1, bf16: share of the copy bandwidth", 0.85, decode and decode.get("share_of_bandwidth"), "{:.3g}")
-        decode = self.speed("238M, decoding", "f32")
-        row("decoding, batch 1, f32: share of the copy bandwidth", 0.85, decode and decode.get("share_of_bandwidth"), "{:.3g}")
+        # What it takes to begin a kernel weighs more the smaller the model is.
+        for name, precision in (("1.5B", "bf16"), ("238M", "bf16"), ("238M", "f32")):
+            decode = self.speed(f"{name}, decoding", precision)
+            share = decode and decode.get("share_of_bandwidth")
+            row(f"decoding {name}, batch 1, {precision}: share of the copy bandwidth", 0.85, share, "{:.3g}")
         words = ("attend_step", "attend_join")
         few = share_of_kernels(self.speed("32/4/16 heads, decoding", "bf16"), words)
         many = share_of_kernels(self.speed("32/16/16 heads, decoding", "bf16"), words)

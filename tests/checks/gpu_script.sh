@@ -16,6 +16,6 @@ grep -q 'Two runs: the same bits' "$work/report.md" || wrong "two runs were not 
 python3 - "$work/report.json" <<'END' || wrong "the figures are not all there"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert len(report["speeds"]) == 7 and all(row["result"]["kernels"] for row in report["speeds"])
-assert len(report["targets"]) == 8 and sum(row["measured"] is not None for row in report["targets"]) == 6
+assert len(report["speeds"]) == 8 and all(row["result"]["kernels"] for row in report["speeds"])
+assert len(report["targets"]) == 9 and sum(row["measured"] is not None for row in report["targets"]) == 7
 END
