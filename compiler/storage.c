@@ -24,12 +24,12 @@
  *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
  *
  * Four things round more than the products would; none of them is better than the operands were.
- * A product that rounds made it, perhaps with a bias added, or an attention that rounds, and it is
- * kept for the way back: as bf16. Besides what rounds it only sums that are the gradient of a
+ * A product that rounds made it, perhaps with a bias added or a function taken of it, or an
+ * attention that rounds, and it is kept for the way back: as bf16. Besides what rounds it only sums that are the gradient of a
  * parameter read it: they add up bf16. Products over packed rows made it, and all that is done with
  * it is that rows are added to where they belong: as bf16, for there are more of these rows than of
- * anything else. A bias that is added to a result that is stored as bf16 is
- * bf16 itself, so that the product can add it: see endings.c.
+ * anything else. A bias that is added to a result that is stored as bf16 is bf16 itself, so that the
+ * product can add it: see endings.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
@@ -204,13 +204,42 @@ static Expr *added_bias(const Storage *storage, const Statement *statement) {
     return NULL;
 }
 
+/* The only tensor that the value reads, or NULL; *reads: how often. */
+static const Tensor *only_read(const Expr *value, int *reads) {
+    const Tensor *only = value->kind == EXPR_READ ? value->tensor : NULL;
+    *reads += value->kind == EXPR_READ;
+    for (int i = 0; value->kind == EXPR_APPLY && i < value->count; i++) {
+        int before = *reads;
+        const Tensor *tensor = only_read(value->args[i], reads);
+        if (*reads > before && (!tensor || (only && only != tensor))) return NULL;
+        if (tensor) only = tensor;
+    }
+    return value->kind == EXPR_INDEX ? NULL : only;
+}
+
+/* The statement stores a function of what a product made that rounds, and nobody else sees that. */
+static bool is_function_of_result(const Storage *storage, const Statement *statement) {
+    int reads = 0;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->exact || statement->accumulate)
+        return false;
+    const Tensor *made = only_read(statement->value, &reads);
+    if (!made || made->role != ROLE_TEMP) return false;
+    const List *uses = &storage->uses[made->id];
+    const Use *first = uses->items[0];
+    for (int i = 1; i < uses->count; i++)
+        if (((Use *)uses->items[i])->statement != statement) return false;
+    return first->write && first->result;
+}
+
 /* A stack of results of products or attentions that round, of which no choice is made. */
 static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
     if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
         bool exact = use->statement->exact || use->statement->kind != STATEMENT_LOOP;
-        bool result = use->result || added_bias(storage, use->statement);
+        bool result = use->result || added_bias(storage, use->statement) ||
+                      is_function_of_result(storage, use->statement);
         if (use->write ? !result : exact && !is_rounded(use)) return false;
     }
     return true;
