@@ -3,7 +3,8 @@
  * Needs:   simplify (no dead statements); after route where there is anything to route.
  * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other
  * statements are in kernels, as many in one as share loops. Order is kept, except that a statement
- * may go up to the last kernel when nothing between the two concerns it.
+ * may go up to the last kernel when nothing between the two concerns it, and on a device a sum may
+ * wait for another one that reads the same.
  *
  *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
  *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
@@ -74,6 +75,49 @@ static void own_indices(Program *program, Statement *statement) {
     memcpy(statement->loops, own, (size_t)count * sizeof *own);
 }
 
+/* The statement of a kernel that does nothing but add up a gradient, or NULL. */
+static Statement *lone_sum(const ScheduleUnit *unit) {
+    if (unit->kind != UNIT_KERNEL || unit->kernel->members.count != 1) return NULL;
+    Statement *statement = ((Member *)unit->kernel->members.items[0])->statement;
+    bool sums = statement->reduction == REDUCE_SUM && statement->accumulate &&
+                statement->target->tensor->role == ROLE_GRADIENT;
+    return sums ? statement : NULL;
+}
+
+static bool reads_the_same(Arena *arena, const Statement *one, const Statement *other) {
+    List reads[2] = {{0}};
+    reads_of(arena, one, &reads[0]);
+    reads_of(arena, other, &reads[1]);
+    for (int i = 0; i < reads[0].count; i++)
+        for (int j = 0; j < reads[1].count; j++)
+            if (((Expr *)reads[0].items[i])->tensor == ((Expr *)reads[1].items[j])->tensor)
+                return true;
+    return false;
+}
+
+/* Nobody asks for the sum of a gradient: an earlier one waits for the last kernel, when that is one
+ * as well and reads the same tensor, which then comes from memory once.
+ *
+ *     shift[d] += sum[s] dy[s,d]                      root = f(x)
+ *     root = f(x)                             -->     shift[d] += sum[s] dy[s,d]
+ *     scale[d] += sum[s] dy[s,d] * root[s]            scale[d] += sum[s] dy[s,d] * root[s] */
+static void fetch_sum(Fusion *fusion, List *units) {
+    Arena *arena = fusion->program->arena;
+    const int last = units->count - 1;
+    const ScheduleUnit *unit = units->items[last];
+    const Statement *sum = lone_sum(unit);
+    for (int i = last - 1; sum && i >= 0 && i >= last - MOST_BACK; i--) {
+        Statement *waits = lone_sum(units->items[i]);
+        if (!waits || waits->once != sum->once || !reads_the_same(arena, waits, sum)) continue;
+        bool free = true;
+        for (int j = i + 1; j <= last; j++) free &= !unit_meets(fusion, units->items[j], waits);
+        if (!free || !nest_add(fusion->program, unit->kernel, waits, false)) continue;
+        units->count--;
+        for (int j = i; j < last; j++) units->items[j] = units->items[j + 1];
+        return;
+    }
+}
+
 static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     own_indices(fusion->program, statement);
     if (join_kernel(fusion, units, statement)) return;
@@ -81,6 +125,7 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     unit->statement = NULL;
     unit->kernel = arena_alloc(fusion->program->arena, sizeof *unit->kernel);
     nest_add(fusion->program, unit->kernel, statement, true);
+    if (fusion->program->device) fetch_sum(fusion, units);
 }
 
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
