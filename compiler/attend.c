@@ -65,9 +65,12 @@ static AttendShape shape_that_fits(Need need) {
     return (AttendShape){0, 0, 0};
 }
 
-/* Two tiles a warp halve what is read of shared memory; a few queries have no use for them. */
+/* Two tiles a warp halve what is read of shared memory; a few queries have no use for them, and
+ * documents beside a bent score take the registers of one. */
 static int most_tiles(const Statement *statement) {
-    return size_from_end(statement, 0, 3) > WIDE ? 2 : 1;
+    const AttendOptions *options = &statement->attention;
+    return size_from_end(statement, 0, 3) > WIDE && !(options->documents && options->cap != 0) ? 2
+                                                                                               : 1;
 }
 
 AttendShape attend_forward(const Statement *statement) {
@@ -113,7 +116,7 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
 AttendShape attend_forward_groups(const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
-    bool simple = !options->documents && options->mask != MASK_WINDOW;
+    bool simple = !options->documents && options->mask != MASK_WINDOW && e <= 2 * LINE;
     return groups_that_fit(statement,
                            (GroupNeed){.rows = size_from_end(statement, 0, 3),
                                        .own = e,
@@ -150,6 +153,22 @@ AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values)
     long both = row_bytes(e) + row_bytes(c),
          kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
     return shape_that_fits((Need){kept, 2, both, both, 1, MOST_PART / 2});
+}
+
+/* Scores and their derivatives, results; queries and gradients have three places, each with 1024
+ * bytes for what else there is of a query. */
+AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    return groups_that_fit(statement,
+                           (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                                       .own = keys ? both : in_lines(e),
+                                       .other = 3 * (both + ALIGN / 2 / LEAST_GROUP_PART),
+                                       .kept = kept / 2,
+                                       .quarters = keys ? 4 : 2,
+                                       .most = 144,
+                                       .groups = 2,
+                                       .part = LEAST_GROUP_PART});
 }
 
 static long common(long a, long b) {

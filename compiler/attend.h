@@ -16,6 +16,7 @@ AttendShape attend_forward(const Statement *statement);
  * bytes, or there are fewer places than they have rows. */
 AttendShape attend_forward_groups(const Statement *statement);
 AttendShape attend_grad_query_groups(const Statement *statement);
+AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values);
 /* For the gradient of queries; of keys, values or both. */
 AttendShape attend_grad_query(const Statement *statement);
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values);

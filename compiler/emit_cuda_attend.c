@@ -401,13 +401,33 @@ static Call grad_call(const Attend *attend, const char *name, int first, int cou
     return call;
 }
 
+/* The gradients of keys, of values or of both. Warpgroups compute both one after the other where a
+ * thread has no room for both. */
 static void launch_keys(const Attend *attend, const char *name, bool keys, bool values) {
+    Emitter *emitter = attend->emitter;
+    const Statement *statement = attend->statement;
+    const List *out = &statement->outputs;
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
     long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
     long places = dimension(&attend->k, 3);
-    if (attend->rounds)
-        launch_shaped(attend, &call, attend_grad_keys(attend->statement, keys, values), places,
-                      heads);
+    Forms forms = {attend_grad_keys(statement, keys, values),
+                   attend_grad_keys_groups(statement, keys, values),
+                   arena_format(emitter->arena, "%s_groups", name), places, heads};
+    if (keys && values && !forms.groups.tiles) {
+        forms.groups = attend_grad_keys_groups(statement, true, false);
+        forms.template = "attend_grad_each_groups";
+    }
+    Text written = {.arena = emitter->arena};
+    if (keys)
+        put_written(emitter, out->items[1], heads * places * dimension(&attend->k, 1), true,
+                    &written);
+    if (values)
+        put_written(emitter, out->items[2], heads * places * dimension(&attend->v, 1), true,
+                    &written);
+    if (has_groups(attend, &forms))
+        launch_either(attend, &call, &forms, &written);
+    else if (attend->rounds)
+        launch_shaped(attend, &call, forms.warps, places, heads);
     else
         launch(attend, &call, heads * pieces(places, LEAST_PLACES));
 }

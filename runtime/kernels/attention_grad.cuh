@@ -119,6 +119,60 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     });
 }
 
+/* The same where the rows are keys from `row` on and the columns queries from `from` on. lse(column), total_of(column): what
+ * there is of a query, read no earlier than it is asked for, not registers ahead; total_of for keys alone. */
+template <class A, bool KEYS, int N, class Lse, class Total>
+MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4], const float *documents, const Lse &lse,
+                                    const Total &total_of, int row, int from) {
+    const bool partial = moec_hides_some<A>(from, 8 * N, row, 16) || from + 8 * N > A::queries;
+    float own[2] = {};
+#pragma unroll
+    for (int r = 0; A::documents && r < 2; r++) own[r] = documents[moec_least(row + moec_result_row(0, 2 * r), A::keys - 1)];
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            const int column = moec_result_column(n, j), place = from + column;
+            const bool there = place < A::queries;
+            const float normal = there ? lse(column) * MOEC_LOG2E : INFINITY;
+            const float total = KEYS && there ? total_of(column) : 0.0f;
+            const float number = A::documents && place < A::keys ? *(volatile const float *)(documents + place) : 0.0f;
+#pragma unroll
+            for (int i = j; i < 4; i += 2) {
+                if (!KEYS) through[0][n][i] = 0.0f;
+                moec_weigh<A>(s[0][n][i], through[0][n][i], normal, total);
+                if (partial &&
+                    (!moec_shows<A>(place, row + moec_result_row(0, i)) || (A::documents && own[i / 2] != number)))
+                    s[0][n][i] = through[0][n][i] = 0.0f;
+            }
+        }
+}
+
+/* The queries of head h that see some of Shape::rows keys from `at` on, and the gradients of their results, in parts: see
+ * moec_each_turn. */
+template <class A, class Shape, class In, class D> struct MoecSeeingQueries {
+    enum { COUNT = Shape::part };
+    const In &in;
+    const D *output_grad;
+    int b, h, at;
+
+    __device__ __forceinline__ const auto *queries() const { return moec_head<A::width>(in.q, b, A::queries, A::heads, h); }
+    __device__ __forceinline__ const auto *grads() const {
+        return moec_head<A::value_width>(output_grad, b, A::queries, A::heads, h);
+    }
+
+    template <class Ready, class Bring, class Work>
+    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring, const Work &work) const {
+        const float *documents = in.documents + (long)b * A::keys;
+        const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
+        int end = A::queries;
+        const int from = A::mask == MOEC_MASK_NONE ? 0 : at / COUNT * COUNT;
+        if (A::mask == MOEC_MASK_WINDOW) end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
+        const auto from_on = [&](int query) { return moec_next_part<A>(span, documents, query, end, COUNT); };
+        moec_each_turn(from_on(from), end, [&](int query) { return from_on(query + COUNT); }, ready, bring, work);
+    }
+};
+
 /* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it; queries in parts. */
 template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
@@ -138,30 +192,15 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
             for (int i = 0; i < 4; i++) values[0][n][i] = 0.0f;
     }
 
-    /* lse, totals: those of the first query. */
     __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query, const float *documents,
                                          const float *lse, const float *totals, int row, int from) {
         float s[1][N][4], through[1][N][4];
-        const bool partial = moec_hides_some<A>(from, Shape::part, row, 16) || from + Shape::part > A::queries;
         moec_multiply<E, 1, N>(s, shared, query);
         if constexpr (KEYS) moec_multiply<C, 1, N>(through, shared + VALUE, query + GRAD);
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int column = moec_result_column(n, j);
-                const bool there = from + column < A::queries;
-                /* volatile: read here, not registers ahead of the products */
-                const float normal = there ? *(volatile const float *)(lse + column * A::heads) * MOEC_LOG2E : INFINITY;
-                const float total = KEYS && there ? *(volatile const float *)(totals + column * A::heads) : 0.0f;
-#pragma unroll
-                for (int i = j; i < 4; i += 2) {
-                    if (!KEYS) through[0][n][i] = 0.0f;
-                    moec_weigh<A>(s[0][n][i], through[0][n][i], normal, total);
-                    if (partial && !moec_sees<A>(documents, from + column, row + moec_result_row(0, i)))
-                        s[0][n][i] = through[0][n][i] = 0.0f;
-                }
-            }
+        const auto of = [](const float *x) {
+            return [x](int column) { return *(volatile const float *)(x + column * A::heads); };
+        };
+        moec_weigh_columns<A, KEYS, N>(s, through, documents, of(lse), of(totals), row, from);
         if constexpr (VALUES) moec_multiply_add<C, 1, N>(values, s, query + GRAD);
         if constexpr (KEYS) moec_multiply_add<E, 1, N>(keys, through, query);
     }
@@ -174,60 +213,65 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
                                                    A::keys);
     }
 
-    /* All queries of head h that see some of the keys; those of the first head are there. */
+    /* All queries of head h that see some of the keys; those of the first head are there. lse, totals: of the head. */
     template <class In, class D>
     __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, const float *lse,
                                         const float *totals, int b, int h, int at, bool first) {
         const int row = at + threadIdx.x / 32 * 16;
-        const long place = (long)b * A::queries * A::heads + h;
-        const auto *q = moec_head<E>(in.q, b, A::queries, A::heads, h);
-        const auto *d = moec_head<C>(output_grad, b, A::queries, A::heads, h);
         const float *documents = in.documents + (long)b * A::keys;
-        const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
-        int end = A::queries;
-        const int from = A::mask == MOEC_MASK_NONE ? 0 : at / Shape::part * Shape::part;
-        if (A::mask == MOEC_MASK_WINDOW) end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
+        const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
+        const auto *q = seeing.queries();
+        const auto *d = seeing.grads();
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        const auto from_on = [&](int query) { return moec_next_part<A>(span, documents, query, end, Shape::part); };
-        moec_each_part(
-            from_on(from), end, [&](int query) { return from_on(query + Shape::part); },
-            [&](int turn, int query) {
-                moec_fetch<E, A::heads, Shape::part>(shared + QUERY + turn * STAGE, q, query, A::queries);
-                moec_fetch<C, A::heads, Shape::part>(shared + QUERY + turn * STAGE + GRAD, d, query, A::queries);
+        seeing.each_turn(
+            [] { moec_copy_wait<0>(); },
+            [&](int turn, int, int behind) {
+                uint16_t *to = shared + QUERY + (turn ^ 1) * STAGE;
+                if (behind < 0) return;
+                moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
+                moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
             },
             [&](int turn, int query) {
                 if (!moec_hides_all<A>(query, Shape::part, row, 16))
-                    part(shared, shared + QUERY + turn * STAGE, documents, lse + place + (long)query * A::heads,
-                         totals + place + (long)query * A::heads, row, query);
+                    part(shared, shared + QUERY + turn * STAGE, documents, lse + (long)query * A::heads,
+                         totals + (long)query * A::heads, row, query);
             });
     }
 };
 
-template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
-                                               const float *totals, DK *dk, DV *dv) {
-    MOEC_SHARED(uint16_t, shared);
-    typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
+/* Grad: what does the work of a block of Shape::rows keys; KEYS, VALUES: which gradients. */
+template <class Grad, class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK, class DV>
+MOEC_DEVICE void moec_each_block_of_keys(uint16_t *shared, const In &in, const float *lse, const D *output_grad,
+                                         const float *totals, DK *dk, DV *dv) {
     constexpr long blocks = (A::keys + Shape::rows - 1) / Shape::rows, owners = KEYS ? A::key_heads : A::value_heads;
     const float one[1][2] = {{1.0f, 1.0f}};
     for (int task = blockIdx.x; task < A::batch * owners * blocks; task += gridDim.x) {
         const int b = task / (int)(owners * blocks), owner = task % (int)owners;
         const int at = task / (int)owners % (int)blocks * Shape::rows, row = at + threadIdx.x / 32 * 16;
         const int first = (owner * A::heads + owners - 1) / owners; /* of the heads that read the owner */
+        const long place = (long)b * A::queries * A::heads;
         Grad grad;
         moec_barrier(); /* all are done with the block before */
         Grad::fetch_keys(shared, in, b, first, at);
         grad.begin();
         for (int h = first; h < A::heads && h * owners / A::heads == owner; h++)
-            grad.run(shared, in, output_grad, lse, totals, b, h, at, h == first);
+            grad.run(shared, in, output_grad, lse + place + h, totals + place + h, b, h, at, h == first);
         if constexpr (KEYS)
-            moec_store_rows<Grad::E, 1>(MoecPlainRows<DK>{dk, A::key_heads * Grad::E}, grad.keys, one, (long)b * A::keys, row,
-                                        A::keys, owner * Grad::E);
+            moec_store_rows<A::width, 1>(MoecPlainRows<DK>{dk, A::key_heads * A::width}, grad.keys, one, (long)b * A::keys, row,
+                                         A::keys, owner * A::width);
         if constexpr (VALUES)
-            moec_store_rows<Grad::C, 1>(MoecPlainRows<DV>{dv, A::value_heads * Grad::C}, grad.values, one, (long)b * A::keys, row,
-                                        A::keys, owner * Grad::C);
+            moec_store_rows<A::value_width, 1>(MoecPlainRows<DV>{dv, A::value_heads * A::value_width}, grad.values, one,
+                                               (long)b * A::keys, row, A::keys, owner * A::value_width);
     }
+}
+
+template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
+                                               const float *totals, DK *dk, DV *dv) {
+    MOEC_SHARED(uint16_t, shared);
+    typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
+    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk, dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>

@@ -109,5 +109,150 @@ MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *
     });
 }
 
+/* dk, dv or both for a block of keys; queries in parts. Sums by a part go on while the next part is waited for and its
+ * products are asked for; the part stays until then, so that there are three places. While the weights of one warpgroup are
+ * computed, tensor cores work for another one. */
+template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys {
+    enum { N = Shape::part / 8, E = A::width, C = A::value_width };
+    typedef MoecSwizzledRows<E, Shape::rows> Keys;
+    typedef MoecSwizzledRows<C, Shape::rows> Values;
+    typedef MoecSwizzledRows<E, Shape::part> Queries;
+    typedef MoecSwizzledRows<C, Shape::part> Grads;
+    enum { VALUE = Keys::SIZE, QUERY = VALUE + (KEYS ? (int)Values::SIZE : 0), GRAD = Queries::SIZE };
+    enum { LSE = GRAD + Grads::SIZE, STAGE = LSE + MOEC_SWIZZLED_ALIGN / 2, SIZE = QUERY + 3 * STAGE };
+    static_assert(2 * 4 * Shape::part <= MOEC_SWIZZLED_ALIGN, "room for lse and totals");
+    /* Floats of a thread where the sums by a part go on beside the next products, which they do not where that is too much;
+     * to bring keys for each head anew takes registers, too. */
+    enum { KEPT = (KEYS ? E / 2 + Shape::part * 3 / 4 : 0) + (VALUES ? C / 2 : 0) + Shape::part * 3 / 4 };
+    enum { DRAINS = KEPT > (A::key_heads == A::value_heads ? 160 : 144) };
+    static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
+    float keys[1][KEYS ? moec_padded(E) / 8 : 1][4], values[1][VALUES ? moec_padded(C) / 8 : 1][4];
+    unsigned weight[VALUES ? N / 2 : 1][4], slope[KEYS ? N / 2 : 1][4];
+
+    __device__ __forceinline__ void begin() {
+        auto &key = moec_group_sums(keys);
+        auto &value = moec_group_sums(values);
+        for (float &x : key) x = 0.0f;
+        for (float &x : value) x = 0.0f;
+        moec_hold(key);
+        moec_hold(value);
+    }
+
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query, const float *documents, int row,
+                                         int from) {
+        const volatile float *const lse = (const float *)(const void *)(query + LSE);
+        const int group = threadIdx.x / 128 * 64;
+        float s[1][N][4], through[1][N][4];
+        if constexpr (DRAINS) moec_wgmma_wait<0>();
+        moec_wgmma_fence();
+        moec_group_multiply<E, Keys, Queries>(moec_group_sums(s), shared, group, query);
+        if constexpr (KEYS)
+            moec_group_multiply<C, Values, Grads>(moec_group_sums(through), shared + VALUE, group, query + GRAD);
+        moec_wgmma_commit();
+        moec_wgmma_wait<0>();
+        moec_hold(moec_group_sums(s));
+        if constexpr (KEYS) moec_hold(moec_group_sums(through));
+        moec_weigh_columns<A, KEYS, N>(
+            s, through, documents, [&](int column) { return lse[column]; },
+            [&](int column) { return lse[Shape::part + column]; }, row, from);
+        if constexpr (VALUES) moec_group_keep(weight, s);
+        if constexpr (KEYS) moec_group_keep(slope, through);
+        if constexpr (VALUES) moec_hold(weight);
+        if constexpr (KEYS) moec_hold(slope);
+        moec_wgmma_fence();
+        if constexpr (VALUES) moec_group_add<Grads>(moec_group_sums(values), weight, query + GRAD);
+        if constexpr (KEYS) moec_group_add<Queries>(moec_group_sums(keys), slope, query);
+        moec_wgmma_commit();
+    }
+
+    template <class In> static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h, int at) {
+        enum { ROWS = Shape::rows, THREADS = Shape::threads };
+        const int hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
+        moec_fetch<E, A::key_heads, ROWS, THREADS, Keys>(shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
+        if constexpr (KEYS)
+            moec_fetch<C, A::value_heads, ROWS, THREADS, Values>(
+                shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at, A::keys);
+    }
+
+    template <class In, class D>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, const float *lse,
+                                        const float *totals, int b, int h, int at, bool first) {
+        enum { COUNT = Shape::part, THREADS = Shape::threads };
+        const float *documents = in.documents + (long)b * A::keys;
+        const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
+        const auto *q = seeing.queries();
+        const auto *d = seeing.grads();
+        uint16_t *coming = shared + QUERY, *now = coming;
+        const auto after = [&](uint16_t *place) {
+            return place == shared + QUERY + 2 * STAGE ? shared + QUERY : place + STAGE;
+        };
+        moec_barrier(); /* all are done with the head before */
+        if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
+        seeing.each_turn(
+            moec_group_ready,
+            [&](int, int, int behind) {
+                if (behind < 0) return;
+                moec_fetch<E, A::heads, COUNT, THREADS, Queries>(coming, q, behind, A::queries);
+                moec_fetch<C, A::heads, COUNT, THREADS, Grads>(coming + GRAD, d, behind, A::queries);
+                for (int i = threadIdx.x; i < (KEYS ? 2 : 1) * COUNT; i += THREADS) {
+                    const int query = behind + i % COUNT;
+                    const float *from = i < COUNT ? lse : totals;
+                    moec_copy_word_async((float *)(void *)(coming + LSE) + i, from + (long)query * A::heads,
+                                         query < A::queries);
+                }
+                coming = after(coming);
+            },
+            [&](int, int query) {
+                part(shared, now, documents, at + threadIdx.x / 32 * 16, query);
+                now = after(now);
+            });
+        moec_wgmma_wait<0>();
+        moec_hold(moec_group_sums(keys));
+        moec_hold(moec_group_sums(values));
+    }
+};
+
+template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_groups(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
+                                              const float *totals, DK *dk, DV *dv) {
+    MOEC_SHARED(uint16_t, memory);
+    uint16_t *const shared = memory + moec_to_block(memory) / 2;
+    typedef MoecGroupGradKeys<A, Shape, KEYS, VALUES> Grad;
+    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk, dv);
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_both_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                              const O *, const float *lse, const D *output_grad, const float *totals, DK *dk,
+                                              DV *dv) {
+    moec_attend_grad_keys_groups<A, Shape, true, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                       totals, dk, dv);
+}
+
+/* One after the other, where a thread has no registers for the sums of both: scores are computed twice. */
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_each_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                              const O *, const float *lse, const D *output_grad, const float *totals, DK *dk,
+                                              DV *dv) {
+    const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
+    moec_attend_grad_keys_groups<A, Shape, true, false>(in, lse, output_grad, totals, dk, (float *)NULL);
+    moec_attend_grad_keys_groups<A, Shape, false, true>(in, lse, output_grad, totals, (float *)NULL, dv);
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
+MOEC_DEVICE void moec_attend_grad_key_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                             const O *, const float *lse, const D *output_grad, const float *totals, DK *dk) {
+    moec_attend_grad_keys_groups<A, Shape, true, false>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                        totals, dk, (float *)NULL);
+}
+
+template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
+MOEC_DEVICE void moec_attend_grad_value_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
+                                               const O *, const float *lse, const D *output_grad, const float *totals,
+                                               DV *dv) {
+    moec_attend_grad_keys_groups<A, Shape, false, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
+                                                        totals, (float *)NULL, dv);
+}
+
 #endif
 #endif

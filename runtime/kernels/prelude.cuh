@@ -331,6 +331,16 @@ MOEC_DEVICE void moec_copy_async(void *to, const void *from, int bytes) {
 #endif
 }
 
+/* 4 bytes, or zeros. */
+MOEC_DEVICE void moec_copy_word_async(void *to, const void *from, bool there) {
+#ifdef MOEC_SIM
+    sim_copy_async_filled(to, from, there ? 4 : 0, 4);
+#else
+    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(at), "l"(from), "r"(there ? 4 : 0) : "memory");
+#endif
+}
+
 /* Closes a group of the copies that this thread has asked for. */
 MOEC_DEVICE void moec_copy_commit() {
 #ifdef MOEC_SIM
