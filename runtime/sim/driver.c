@@ -61,6 +61,7 @@ typedef struct Work {
 typedef struct Graph {
     Work *work;
     int count, capacity;
+    bool ready; /* it will be destroyed as what was made of it */
 } Graph;
 
 static Graph *captured; /* not NULL: work is recorded */
@@ -333,15 +334,11 @@ Result cuStreamEndCapture(void *stream, Graph **graph) {
     return *graph ? GOOD : INVALID_VALUE;
 }
 
-/* What is made ready is the graph itself; cuGraphDestroy leaves it alone. */
+/* What is made ready is the graph itself. */
 Result cuGraphInstantiateWithFlags(Graph **ready, Graph *graph, unsigned long long flags) {
     (void)flags;
     *ready = graph;
-    return GOOD;
-}
-
-Result cuGraphDestroy(Graph *graph) {
-    (void)graph;
+    graph->ready = true;
     return GOOD;
 }
 
@@ -351,6 +348,10 @@ Result cuGraphExecDestroy(Graph *graph) {
     free(graph->work);
     free(graph);
     return GOOD;
+}
+
+Result cuGraphDestroy(Graph *graph) {
+    return graph->ready ? GOOD : cuGraphExecDestroy(graph);
 }
 
 Result cuGraphLaunch(Graph *graph, void *stream) {
