@@ -51,7 +51,7 @@ typedef struct CudaLaunchShape {
 
 /* CUtensorMap */
 typedef struct CudaMap {
-    _Alignas(64) unsigned char bytes[128];
+    _Alignas(128) unsigned char bytes[128];
 } CudaMap;
 
 /* Numbers of CUDA's own headers. */

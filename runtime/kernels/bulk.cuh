@@ -13,7 +13,7 @@
 #ifdef MOEC_WGMMA
 
 /* A tensor as the host has described it to that unit: a parameter `const __grid_constant__ MoecMap`, used where it stands. */
-struct __align__(64) MoecMap {
+struct __align__(128) MoecMap {
     uint64_t words[16];
 };
 

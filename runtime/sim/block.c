@@ -13,7 +13,7 @@ enum {
     GROUP_LIMIT = 33,
     WARPS = SIM_THREADS / SIM_WARP,
     ARGUMENT_BYTES = 8192,
-    ARGUMENT_ALIGN = 64
+    ARGUMENT_ALIGN = 128
 };
 
 /* Lanes that meet under one mask. Two sets of values: a lane may be at the next meeting while
