@@ -137,7 +137,7 @@ static bool are_apart(const Kernel *kernel) {
 }
 
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
-    if (kernel->work < SMALL_WORK || !are_apart(kernel)) {
+    if (kernel->work < small_work(emitter->program) || !are_apart(kernel)) {
         emit_part(emitter, kernel, WHOLE_KERNEL, kernel->root);
         return;
     }

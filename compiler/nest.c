@@ -120,11 +120,16 @@ static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
     return false;
 }
 
+double small_work(const Program *program) {
+    bool block = program->device && program->graph != GRAPH_UPDATE;
+    return block ? SMALL_WORK_OF_BLOCK : SMALL_WORK;
+}
+
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {
     if (!kernel->root) kernel->root = arena_alloc(program->arena, sizeof *kernel->root);
     Member *member = order_loops(program, statement);
     double work = statement_work(statement);
-    bool small = kernel->work + work < SMALL_WORK;
+    bool small = kernel->work + work < small_work(program);
     int shared = fresh ? 0 : shared_loops(program, kernel, member, small);
     bool full = kernel->members.count >= MOST_MEMBERS && program->graph != GRAPH_UPDATE;
     if (!fresh && (full || (shared == 0 && !small))) return false;

@@ -4,8 +4,9 @@
 
 #include "kernel.h"
 
-/* Kernels with fewer operations than this run in one thread. */
-enum { SMALL_WORK = 20000 };
+/* Kernels with fewer operations than this run in one thread; on a device, in one block, sooner than
+ * in the blocks of several launches. */
+enum { SMALL_WORK = 20000, SMALL_WORK_OF_BLOCK = 1 << 16 };
 
 /* ---- access.c ---- */
 
@@ -32,6 +33,8 @@ long loop_size(const Index *index);
 
 /* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own,
  * always. */
+/* What is small, see SMALL_WORK. */
+double small_work(const Program *program);
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
 
 /* ---- epilogue.c ---- */

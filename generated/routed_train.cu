@@ -95,11 +95,11 @@ extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ atte
         float *__restrict__ key_rotary_y)
 {
     moec_begin();
-    for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
-        const long b = (unsigned)turn / 1024u;
-        const long s = (unsigned)turn / 32u % 32u;
-        const long h = (unsigned)turn / 8u % 4u;
-        const long e_from = (unsigned)turn % 8u;
+    for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
+        const long b = (unsigned)part / 1024u;
+        const long s = (unsigned)part / 32u % 32u;
+        const long h = (unsigned)part / 8u % 4u;
+        const long e_from = (unsigned)part % 8u;
         float attention_q_lanes[4];
         moec_read(attention_q_lanes, &attention_q[((b * 32 + s) * 4 + h) * 8 + e_from]);
         float query_rotary_cosine_lanes[4];
@@ -364,75 +364,46 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
 }
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
-extern "C" __global__ void kernel_train_10(const float *__restrict__ logits, float *__restrict__ hidden_2,
-        float *__restrict__ hidden_3)
-{
-    moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        float hidden_2_sum = -INFINITY;
-        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
-            float logits_lanes[4];
-            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                hidden_2_sum = moec_max(hidden_2_sum, logits_lanes[lane]);
-            }
-        }
-        hidden_2_sum = moec_block_max(hidden_2_sum);
-        float hidden_2_now = hidden_2_sum;
-        if (moec_thread() == 0) hidden_2[b * 32 + s] = hidden_2_now;
-        float hidden_3_sum = 0.0f;
-        for (long v_from = 4 * moec_thread(); v_from < 64; v_from += 4 * moec_threads()) {
-            float logits_lanes[4];
-            moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                hidden_3_sum += moec_exp((logits_lanes[lane] - (hidden_2_now)));
-            }
-        }
-        hidden_3_sum = moec_block_sum(hidden_3_sum);
-        if (moec_thread() == 0) hidden_3[b * 32 + s] = hidden_3_sum;
-    }
-}
-
-/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
+   hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
           -- std/decoder.moe:70
    loss = hidden_4 * 0.015625   -- std/decoder.moe:70
    balance_2 = balance[4]   -- std/moe.moe:78
    total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:70
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
    d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
-   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70 */
+extern "C" __global__ void kernel_train_10(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
-        const float *__restrict__ logits, const float *__restrict__ hidden_2,
-        const float *__restrict__ hidden_3, float *__restrict__ loss, float *__restrict__ balance_2,
-        float *__restrict__ total, float *__restrict__ busiest_2, const float *__restrict__ loss_scale,
-        float *__restrict__ d_hidden_4, float *__restrict__ d_balance_3, float *__restrict__ d_hidden_3)
+        const float *__restrict__ logits, float *__restrict__ hidden_2, float *__restrict__ loss,
+        float *__restrict__ balance_2, float *__restrict__ total, float *__restrict__ busiest_2,
+        const float *__restrict__ loss_scale, float *__restrict__ d_hidden_4, float *__restrict__ d_hidden_3)
 {
     moec_begin();
+    __shared__ __align__(16) float hidden_3[64];
     const float loss_scale_at = loss_scale[0];
     float hidden_4 = 0.0f;
-    for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
-        const long s_from = (unsigned)part % 32u;
-        float hidden_2_lanes[4];
-        moec_read(hidden_2_lanes, &hidden_2[b * 32 + s_from]);
-        float hidden_3_lanes[4];
-        moec_read(hidden_3_lanes, &hidden_3[b * 32 + s_from]);
-#pragma unroll
-        for (int lane = 0; lane < 4; lane++) {
-            const long s = s_from + lane;
-            const long targets_at = (long)targets[b * 32 + s];
-            hidden_4 += ((hidden_2_lanes[lane]) + moec_log(hidden_3_lanes[lane])) - logits[(b * 32 + s) * 64
-                    + targets_at];
+        const long s = (unsigned)part % 32u;
+        const long targets_at = (long)targets[b * 32 + s];
+        float hidden_2_sum = -INFINITY;
+        for (long v = 0; v < 64; v++) {
+            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
         }
+        float hidden_2_now = hidden_2_sum;
+        hidden_2[b * 32 + s] = hidden_2_now;
+        float hidden_3_sum = 0.0f;
+        for (long v = 0; v < 64; v++) {
+            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+        }
+        hidden_3[b * 32 + s] = hidden_3_sum;
+        hidden_4 += ((hidden_2_now) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32 + s) * 64
+                + targets_at];
     }
     hidden_4 = moec_block_sum(hidden_4);
+    moec_barrier();
     if (moec_thread() == 0) loss[0] = hidden_4 * 0.015625f;
     float balance_2_now = balance[0];
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
@@ -452,12 +423,11 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         }
         moec_write(&d_hidden_3[b * 32 + s_from], d_hidden_3_lanes);
     }
-    if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s])) + where(v == targets[b,s],
         -d_hidden_4, 0)   -- std/decoder.moe:65 */
-extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
@@ -488,94 +458,62 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
         * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_13(const float *__restrict__ final_norm_y,
-        const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight)
-{
-    moec_begin();
-    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
-        const long turn = moec_column(moec_from, 32);
-        const long d = turn;
-        float d_final_norm_weight_sum = 0.0f;
-        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
-            const long b = (unsigned)part / 32u;
-            const long s = (unsigned)part % 32u;
-            d_final_norm_weight_sum += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32 + s)
-                    * 32 + d];
-        }
-        d_final_norm_weight_sum = moec_column_sum(d_final_norm_weight_sum);
-        moec_barrier();
-        if (moec_thread() < 32 && moec_from
-                + moec_thread() == turn) d_final_norm_weight[d] += d_final_norm_weight_sum;
-        moec_barrier();
-    }
-}
-
-/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
-   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
-   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
-   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_14(const float *__restrict__ x_2,
+        + x_2[4,b,s,d])   -- std/decoder.moe:37
+   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
+extern "C" __global__ void kernel_train_12(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
-        const float *__restrict__ final_norm_weight, const float *__restrict__ d_final_norm_y_2,
+        const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
+        const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
+        const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight,
         float *__restrict__ d_x_2)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        __shared__ __align__(16) float d_final_norm_y_3[32];
-        float d_final_norm_root = 0.0f;
-        moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_final_norm_y_2_lanes[4];
-            moec_read(d_final_norm_y_2_lanes, &d_final_norm_y_2[(b * 32 + s) * 32 + d_from]);
-            float final_norm_weight_lanes[4];
-            moec_read(final_norm_weight_lanes, &final_norm_weight[d_from]);
-            float d_final_norm_y_3_lanes[4];
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_final_norm_y_3_lanes[lane] = d_final_norm_y_2_lanes[lane] * final_norm_weight_lanes[lane];
-                d_final_norm_root += d_final_norm_y_3_lanes[lane] * x_2_lanes[lane];
+    const float loss_scale_at = loss_scale[0];
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        float d_final_norm_weight_sum = 0.0f;
+        for (long b = 0; b < 2; b++) {
+            float d_final_norm_weight_part = 0.0f;
+            for (long s = 0; s < 32; s++) {
+                d_final_norm_weight_part += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
+                        + s) * 32 + d];
             }
-            moec_write(&d_final_norm_y_3[d_from], d_final_norm_y_3_lanes);
+            d_final_norm_weight_sum += d_final_norm_weight_part;
         }
-        d_final_norm_root = moec_block_sum(d_final_norm_root);
-        moec_barrier();
+        d_final_norm_weight[d] += d_final_norm_weight_sum;
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float d_final_norm_y_3[32];
+        float d_final_norm_root = 0.0f;
+        for (long d = 0; d < 32; d++) {
+            d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
+            d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+        }
         float d_final_norm_hidden = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
                 / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_final_norm_y_3_lanes[4];
-            moec_read(d_final_norm_y_3_lanes, &d_final_norm_y_3[d_from]);
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
-            float d_x_2_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_x_2_lanes[lane] = (d_final_norm_y_3_lanes[lane] * final_norm_root[b * 32 + s])
-                        + (d_final_norm_hidden * (x_2_lanes[lane] + x_2_lanes[lane]));
-            }
-            moec_write(&d_x_2[(b * 32 + s) * 32 + d_from], d_x_2_lanes);
+        for (long d = 0; d < 32; d++) {
+            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
+            d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[d] * final_norm_root[b * 32 + s])
+                    + (d_final_norm_hidden * (x_2_at + x_2_at));
         }
     }
+    moec_barrier();
+    if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
 /* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
    d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1)   -- std/moe.moe:65
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35 */
-extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ ffn_hidden_3,
+        1)   -- std/moe.moe:65 */
+extern "C" __global__ void kernel_train_13(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
-        float *__restrict__ d_ffn_hidden_8, float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ ffn_p_again, float *__restrict__ ffn_weight_again)
+        float *__restrict__ d_ffn_hidden_8, float *__restrict__ ffn_p_again,
+        float *__restrict__ ffn_weight_again)
 {
     moec_begin();
     float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
@@ -589,20 +527,24 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ ffn
         }
         moec_write(&d_ffn_hidden_8[n_from], d_ffn_hidden_8_lanes);
     }
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        for (long n = 0; n < 4; n++) {
-            float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4[(i * 2 + b)
-                    * 32 + s];
-            ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
+    for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
+        const long b = (unsigned)part / 128u;
+        const long s = (unsigned)part / 4u % 32u;
+        const long n_from = (unsigned)part % 4u;
+        float ffn_hidden_3_lanes[4];
+        moec_read(ffn_hidden_3_lanes, &ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n_from]);
+        float ffn_p_again_lanes[4];
+        float ffn_weight_again_lanes[4];
+#pragma unroll
+        for (int lane = 0; lane < 4; lane++) {
+            float ffn_p_again_now = ffn_hidden_3_lanes[lane] / ffn_hidden_4[(i * 2 + b) * 32 + s];
+            ffn_p_again_lanes[lane] = ffn_p_again_now;
             const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-            ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now / moec_where(moec_lt(0.0f,
-                    ffn_total_at), ffn_total_at, 1.0f);
+            ffn_weight_again_lanes[lane] = ffn_p_again_now / moec_where(moec_lt(0.0f, ffn_total_at),
+                    ffn_total_at, 1.0f);
         }
-        for (long d = 0; d < 32; d++) {
-            d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
-        }
+        moec_write(&ffn_p_again[(b * 32 + s) * 4 + n_from], ffn_p_again_lanes);
+        moec_write(&ffn_weight_again[(b * 32 + s) * 4 + n_from], ffn_weight_again_lanes);
     }
 }
 
@@ -618,7 +560,7 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ ffn
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_16(MoecGroupedOnDevice grouped,
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_14(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
         float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_hidden_2,
@@ -656,62 +598,39 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
 }
 
 /* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_17(const float *__restrict__ d_expert_h_weighed,
-        float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
-{
-    moec_begin();
-    for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
-        const long r = turn;
-        float d_ffn_weight_sum = 0.0f;
-        for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
-            float d_expert_h_weighed_lanes[4];
-            moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * 48 + f_from]);
-            float expert_h_again_lanes[4];
-            moec_read(expert_h_again_lanes, &expert_h_again[r * 48 + f_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again_lanes[lane];
-            }
-        }
-        d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
-        if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
-    }
-}
-
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
-        float *__restrict__ ffn_norm_root_again, float *__restrict__ ffn_norm_y_again,
-        float *__restrict__ ffn_norm_y_2_again)
+        const float *__restrict__ d_expert_h_weighed, float *__restrict__ d_ffn_weight,
+        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
+        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again,
+        const float *__restrict__ expert_h_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long r = moec_thread(); r < 128; r += moec_threads()) {
+        float d_ffn_weight_sum = 0.0f;
+        for (long f = 0; f < 48; f++) {
+            d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again[r * 48 + f];
+        }
+        d_ffn_weight[r] = d_ffn_weight_sum;
+    }
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        for (long d = 0; d < 32; d++) {
+            d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
+        }
         float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
                 + 1e-06f));
-        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float ffn_norm_y_again_lanes[4];
-            float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
-            float ffn_norm_y_2_again_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                float ffn_norm_y_again_now = x_3_lanes[lane] * ffn_norm_root_again_now;
-                ffn_norm_y_again_lanes[lane] = ffn_norm_y_again_now;
-                ffn_norm_y_2_again_lanes[lane] = ffn_norm_y_again_now * block_ffn_norm_weight_lanes[lane];
-            }
-            moec_write(&ffn_norm_y_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_again_lanes);
-            moec_write(&ffn_norm_y_2_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_again_lanes);
+        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        for (long d = 0; d < 32; d++) {
+            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
+            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
+                    + d];
         }
     }
 }
@@ -728,7 +647,7 @@ extern "C" __global__ void kernel_train_18(long i, const float *__restrict__ x_3
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
@@ -793,113 +712,62 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
-{
-    moec_begin();
-    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
-        const long turn = moec_column(moec_from, 32);
-        const long d = turn;
-        float d_block_ffn_norm_weight_sum = 0.0f;
-        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
-            const long b = (unsigned)part / 32u;
-            const long s = (unsigned)part % 32u;
-            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b * 32
-                    + s) * 32 + d];
-        }
-        d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
-        moec_barrier();
-        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
-                + d] += d_block_ffn_norm_weight_sum;
-        moec_barrier();
-    }
-}
-
-/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
-   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
-   d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
-   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
-        float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
+        float *__restrict__ d_block_ffn_norm_weight, float *__restrict__ attention_norm_root_again,
+        float *__restrict__ attention_norm_y_again, float *__restrict__ attention_norm_y_2_again,
+        const float *__restrict__ ffn_norm_root_again, const float *__restrict__ ffn_norm_y_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        __shared__ __align__(16) float d_ffn_norm_y_3[32];
-        float d_ffn_norm_root = 0.0f;
-        moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_ffn_norm_y_2_lanes[4];
-            moec_read(d_ffn_norm_y_2_lanes, &d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from]);
-            float block_ffn_norm_weight_lanes[4];
-            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
-            float d_ffn_norm_y_3_lanes[4];
-            float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_ffn_norm_y_3_lanes[lane] = d_ffn_norm_y_2_lanes[lane] * block_ffn_norm_weight_lanes[lane];
-                d_ffn_norm_root += d_ffn_norm_y_3_lanes[lane] * x_3_lanes[lane];
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        float d_block_ffn_norm_weight_sum = 0.0f;
+        for (long b = 0; b < 2; b++) {
+            float d_block_ffn_norm_weight_part = 0.0f;
+            for (long s = 0; s < 32; s++) {
+                d_block_ffn_norm_weight_part += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b
+                        * 32 + s) * 32 + d];
             }
-            moec_write(&d_ffn_norm_y_3[d_from], d_ffn_norm_y_3_lanes);
+            d_block_ffn_norm_weight_sum += d_block_ffn_norm_weight_part;
         }
-        d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
-        moec_barrier();
+        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum;
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float d_ffn_norm_y_3[32];
+        float d_ffn_norm_root = 0.0f;
+        for (long d = 0; d < 32; d++) {
+            d_ffn_norm_y_3[d] = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i * 32 + d];
+            d_ffn_norm_root += d_ffn_norm_y_3[d] * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        }
         float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
                 / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_x_2_lanes[4];
-            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d_from]);
-            float d_ffn_norm_y_3_lanes[4];
-            moec_read(d_ffn_norm_y_3_lanes, &d_ffn_norm_y_3[d_from]);
-            float x_3_lanes[4];
-            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float d_x_3_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_x_3_lanes[lane] = (d_x_2_lanes[lane] + (d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b
-                        * 32 + s])) + (d_ffn_norm_hidden * (x_3_lanes[lane] + x_3_lanes[lane]));
-            }
-            moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
+        for (long d = 0; d < 32; d++) {
+            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
+                    + (d_ffn_norm_y_3[d] * ffn_norm_root_again[b * 32 + s])) + (d_ffn_norm_hidden * (x_3_at
+                    + x_3_at));
         }
         float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
                 * 0.03125f) + 1e-06f));
-        if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float attention_norm_y_again_lanes[4];
-            float block_attention_norm_weight_lanes[4];
-            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
-            float attention_norm_y_2_again_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                float attention_norm_y_again_now = x_2_lanes[lane] * attention_norm_root_again_now;
-                attention_norm_y_again_lanes[lane] = attention_norm_y_again_now;
-                attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
-                        * block_attention_norm_weight_lanes[lane];
-            }
-            moec_write(&attention_norm_y_again[(b * 32 + s) * 32 + d_from], attention_norm_y_again_lanes);
-            moec_write(&attention_norm_y_2_again[(b * 32 + s) * 32 + d_from], attention_norm_y_2_again_lanes);
+        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+        for (long d = 0; d < 32; d++) {
+            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    * attention_norm_root_again_now;
+            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
+            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
+                    * block_attention_norm_weight[i * 32 + d];
         }
     }
+    moec_barrier();
 }
 
-struct options_train_22 {
+struct options_train_18 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
@@ -907,36 +775,36 @@ struct options_train_22 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(const float *q,
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_18(const float *q,
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dq)
 {
     moec_begin();
-    moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dq);
+    moec_attend_grad_query<options_train_18>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q,
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_18(const float *q,
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dk, float *dv)
 {
     moec_begin();
-    moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
+    moec_attend_grad_both<options_train_18>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_19(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
 {
     moec_begin();
-    for (long turn = 4 * moec_first(); turn < 2048; turn += 4 * moec_step()) {
-        const long b = (unsigned)turn / 1024u;
-        const long s = (unsigned)turn / 32u % 32u;
-        const long h = (unsigned)turn / 8u % 4u;
-        const long e_from = (unsigned)turn % 8u;
+    for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
+        const long b = (unsigned)part / 1024u;
+        const long s = (unsigned)part / 32u % 32u;
+        const long h = (unsigned)part / 8u % 4u;
+        const long e_from = (unsigned)part % 8u;
         float d_key_rotary_y_lanes[4];
         moec_read(d_key_rotary_y_lanes, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
         float query_rotary_cosine_lanes[4];
@@ -972,101 +840,56 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
         / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ d_attention_norm_y_2,
-        float *__restrict__ d_block_attention_norm_weight, const float *__restrict__ attention_norm_y_again)
-{
-    moec_begin();
-    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
-        const long turn = moec_column(moec_from, 32);
-        const long d = turn;
-        float d_block_attention_norm_weight_sum = 0.0f;
-        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
-            const long b = (unsigned)part / 32u;
-            const long s = (unsigned)part % 32u;
-            d_block_attention_norm_weight_sum += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
-                    * attention_norm_y_again[(b * 32 + s) * 32 + d];
-        }
-        d_block_attention_norm_weight_sum = moec_column_sum(d_block_attention_norm_weight_sum);
-        moec_barrier();
-        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_attention_norm_weight[i * 32
-                + d] += d_block_attention_norm_weight_sum;
-        moec_barrier();
-    }
-}
-
-/* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:9
-   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
-        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
-   d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_25(long i, const float *__restrict__ x_2,
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
+extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
-        const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_x_2,
-        const float *__restrict__ d_x_3, const float *__restrict__ d_attention_norm_y_2,
-        const float *__restrict__ attention_norm_root_again)
+        const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
+        float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
+        const float *__restrict__ d_attention_norm_y_2, float *__restrict__ d_block_attention_norm_weight,
+        const float *__restrict__ attention_norm_root_again, const float *__restrict__ attention_norm_y_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
-        __shared__ __align__(16) float d_attention_norm_y_3[32];
-        float d_attention_norm_root = 0.0f;
-        moec_barrier();
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_attention_norm_y_2_lanes[4];
-            moec_read(d_attention_norm_y_2_lanes, &d_attention_norm_y_2[(b * 32 + s) * 32 + d_from]);
-            float block_attention_norm_weight_lanes[4];
-            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
-            float d_attention_norm_y_3_lanes[4];
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_attention_norm_y_3_lanes[lane] = d_attention_norm_y_2_lanes[lane]
-                        * block_attention_norm_weight_lanes[lane];
-                d_attention_norm_root += d_attention_norm_y_3_lanes[lane] * x_2_lanes[lane];
+    moec_barrier();
+    for (long d = moec_thread(); d < 32; d += moec_threads()) {
+        float d_block_attention_norm_weight_sum = 0.0f;
+        for (long b = 0; b < 2; b++) {
+            float d_block_attention_norm_weight_part = 0.0f;
+            for (long s = 0; s < 32; s++) {
+                d_block_attention_norm_weight_part += d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                        * attention_norm_y_again[(b * 32 + s) * 32 + d];
             }
-            moec_write(&d_attention_norm_y_3[d_from], d_attention_norm_y_3_lanes);
+            d_block_attention_norm_weight_sum += d_block_attention_norm_weight_part;
         }
-        d_attention_norm_root = moec_block_sum(d_attention_norm_root);
-        moec_barrier();
+        d_block_attention_norm_weight[i * 32 + d] += d_block_attention_norm_weight_sum;
+    }
+    moec_barrier();
+    for (long part = moec_thread(); part < 64; part += moec_threads()) {
+        const long b = (unsigned)part / 32u;
+        const long s = (unsigned)part % 32u;
+        float d_attention_norm_y_3[32];
+        float d_attention_norm_root = 0.0f;
+        for (long d = 0; d < 32; d++) {
+            d_attention_norm_y_3[d] = d_attention_norm_y_2[(b * 32 + s) * 32 + d]
+                    * block_attention_norm_weight[i * 32 + d];
+            d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
+        }
         float d_attention_norm_hidden = (d_attention_norm_root * (((-0.5f) * attention_norm_root_again[b * 32
                 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
-            float d_x_3_lanes[4];
-            moec_read(d_x_3_lanes, &d_x_3[(b * 32 + s) * 32 + d_from]);
-            float d_attention_norm_y_3_lanes[4];
-            moec_read(d_attention_norm_y_3_lanes, &d_attention_norm_y_3[d_from]);
-            float x_2_lanes[4];
-            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
-            float d_x_2_lanes[4];
-#pragma unroll
-            for (int lane = 0; lane < 4; lane++) {
-                d_x_2_lanes[lane] = (d_x_3_lanes[lane] + (d_attention_norm_y_3_lanes[lane]
-                        * attention_norm_root_again[b * 32 + s])) + (d_attention_norm_hidden
-                        * (x_2_lanes[lane] + x_2_lanes[lane]));
-            }
-            moec_write(&d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d_from], d_x_2_lanes);
+        for (long d = 0; d < 32; d++) {
+            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
+            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
+                    + (d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]))
+                    + (d_attention_norm_hidden * (x_2_at + x_2_at));
         }
     }
-}
-
-/* d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_26(long i, float *__restrict__ d_balance_3)
-{
-    moec_begin();
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
     moec_barrier();
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_27(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_21(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_begin();
@@ -1184,22 +1007,16 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_11,
     (const void *)kernel_train_12,
     (const void *)kernel_train_13,
-    (const void *)kernel_train_14,
-    (const void *)kernel_train_15,
-    (const void *)product_train_16,
+    (const void *)product_train_14,
     (const void *)rows_by_rows_exact,
+    (const void *)kernel_train_15,
+    (const void *)kernel_train_16,
     (const void *)kernel_train_17,
-    (const void *)kernel_train_18,
+    (const void *)attend_grad_query_train_18,
+    (const void *)attend_grad_both_train_18,
     (const void *)kernel_train_19,
     (const void *)kernel_train_20,
     (const void *)kernel_train_21,
-    (const void *)attend_grad_query_train_22,
-    (const void *)attend_grad_both_train_22,
-    (const void *)kernel_train_23,
-    (const void *)kernel_train_24,
-    (const void *)kernel_train_25,
-    (const void *)kernel_train_26,
-    (const void *)kernel_train_27,
     (const void *)update_step,
 };
 }

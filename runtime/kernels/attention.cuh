@@ -490,28 +490,46 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
     }
 }
 
-/* The parts of each query and head together, and the sink. */
+/* The parts of each query and head together, and the sink. A warp has every fourth part: there are many, and each has to come
+ * from far. */
 template <class A, class Store>
 MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *lse, const float *scratch) {
-    constexpr int C = A::value_width;
+    constexpr int C = A::value_width, OWN = (C + 31) / 32;
+    __shared__ float factors[A::parts], outs[MOEC_ATTEND_WARPS][C];
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
         const float *states = scratch + row * A::parts * (C + 2);
-        float most = sink != NULL ? sink[row % A::heads] : -INFINITY, sum = 0.0f;
-        for (int i = 0; i < A::parts; i++) most = fmaxf(most, states[i * (C + 2)]);
-        if (sink != NULL) sum = expf(sink[row % A::heads] - most);
-        for (int i = 0; i < A::parts; i++) {
+        const float sunk = sink != NULL ? sink[row % A::heads] : -INFINITY;
+        float most = sunk, sum = 0.0f, out[OWN] = {};
+        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS) most = fmaxf(most, states[i * (C + 2)]);
+        most = moec_block_max(most);
+        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS) {
             const float *state = states + i * (C + 2);
-            if (state[0] != -INFINITY) sum += expf(state[0] - most) * state[1];
+            factors[i] = state[0] == -INFINITY ? 0.0f : expf(state[0] - most);
+            sum += factors[i] != 0.0f ? factors[i] * state[1] : 0.0f;
         }
-        for (int c = threadIdx.x; c < C; c += MOEC_ATTEND_THREADS) {
-            float x = 0.0f;
-            for (int i = 0; i < A::parts; i++) {
-                const float *state = states + i * (C + 2);
-                if (state[0] != -INFINITY) x += expf(state[0] - most) * state[2 + c];
+        sum = moec_block_sum(sum); /* from here on all see the factors */
+        if (sink != NULL) sum += expf(sunk - most);
+#pragma unroll 4
+        for (int i = warp; i < A::parts; i += MOEC_ATTEND_WARPS) {
+            const float factor = factors[i];
+#pragma unroll
+            for (int j = 0; j < OWN; j++) {
+                const float x = lane + 32 * j < C ? states[i * (C + 2) + 2 + lane + 32 * j] : 0.0f;
+                out[j] += factor != 0.0f ? factor * x : 0.0f;
             }
+        }
+#pragma unroll
+        for (int j = 0; j < OWN; j++)
+            if (lane + 32 * j < C) outs[warp][lane + 32 * j] = out[j];
+        moec_barrier();
+        for (int c = thread; c < C; c += MOEC_ATTEND_THREADS) {
+            float x = 0.0f;
+#pragma unroll
+            for (int i = 0; i < MOEC_ATTEND_WARPS; i++) x += outs[i][c];
             store(row / A::heads, row % A::heads * C + c, x / sum);
         }
-        if (moec_thread() == 0) lse[row] = most + logf(sum);
+        if (thread == 0) lse[row] = most + logf(sum);
     }
 }
 
