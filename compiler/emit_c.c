@@ -40,6 +40,8 @@ void emit_products(Text *text, const List *products) {
         if (p->endings)
             text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
                      p->add_m, p->kept_m);
+        if (p->endings & ENDING_SCALE)
+            text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
         text_add(text, "}, /* %d */\n", i);
     }
     text_add(text, "};\n\n");

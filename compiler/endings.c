@@ -4,8 +4,8 @@
  *     a[b,s,f] = t[b,s,f] + bias[f]      -->
  *     h[b,s,f] = gelu(a[b,s,f])
  *
- * It is what a library of products can do, in its order: what is added, with the shape of the
- * result; what is added to each row; the function, of which the library knows one, or its
+ * It is what a library of products can do, in its order: a factor; what is added, with the shape of
+ * the result; what is added to each row; the function, of which the library knows one, or its
  * derivative. Every operand has the type of what is stored.
  */
 #include "nest.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Elements that begin at a multiple of 16 bytes, as the library wants them of what is kept. */
-enum { PIECE = 8 };
+enum { PIECE = 8, FUNCTIONS = ENDING_GELU | ENDING_GELU_BACK };
 
 /* How many loops of the result make its rows; -1 when rows and columns are not apart. */
 static int row_loops(const Contraction *product, const Member *first) {
@@ -68,10 +68,27 @@ typedef struct Sum {
     int rows, results;
 } Sum;
 
+/* A number times the result, as long as nothing has been added to that. */
+static bool take_factor(Contraction *ended, const Expr *term) {
+    for (int i = 0; i < 2; i++) {
+        const Expr *factor = term->args[i], *result = term->args[1 - i];
+        if (factor->kind != EXPR_NUMBER || result->kind != EXPR_READ ||
+            result->tensor != ended->c->tensor || (ended->product.endings & ~ENDING_SCALE))
+            continue;
+        const bool again = ended->product.endings & ENDING_SCALE;
+        ended->product.scale = factor->number * (again ? ended->product.scale : 1);
+        ended->product.endings |= ENDING_SCALE;
+        return true;
+    }
+    return false;
+}
+
 /* Every term is the result, once, or something that can be added to it. */
 static bool take_terms(Sum *sum, Expr *term) {
     Contraction *ended = sum->ended;
     Matrix matrix;
+    if (term->kind == EXPR_APPLY && term->op == OP_MUL)
+        return take_factor(ended, term) && ++sum->results == 1;
     if (term->kind == EXPR_APPLY && term->op == OP_ADD)
         return take_terms(sum, term->args[0]) && take_terms(sum, term->args[1]);
     if (term->kind != EXPR_READ) return false;
@@ -164,7 +181,7 @@ bool end_product(Contraction *product, const Member *first, const Member *next, 
     Expr *target = statement->target;
     int rows = row_loops(product, first);
     Matrix matrix;
-    if (rows < 0 || product->product.endings >= ENDING_GELU || statement->accumulate ||
+    if (rows < 0 || (product->product.endings & FUNCTIONS) || statement->accumulate ||
         !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
         matrix.row < product->product.n)
         return false;

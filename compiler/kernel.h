@@ -22,6 +22,7 @@ typedef struct Product {
     Type a_type, b_type, c_type;
     int endings; /* a sum of Ending; then c is what comes out of them */
     long add_m, kept_m;
+    double scale; /* ENDING_SCALE */
 } Product;
 
 /* What a product of a device does before it stores, in this order: see MoecEnding. */
@@ -30,7 +31,8 @@ typedef enum Ending {
     ENDING_BIAS = 2,
     ENDING_KEEP = 4,
     ENDING_GELU = 8,
-    ENDING_GELU_BACK = 16
+    ENDING_GELU_BACK = 16,
+    ENDING_SCALE = 32 /* before all others */
 } Ending;
 
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
@@ -186,8 +188,8 @@ bool same_turn(const Expr *one, const Index *first, const Expr *other, const Ind
  * r its rows; else NULL. */
 const Relation *listed_rows(const Program *program, const Statement *statement);
 
-/* No two turns of `row`, over the rows of a relation, have the same place in the target: it is subscripted with all their
- * coordinates. */
+/* No two turns of `row`, over the rows of a relation, have the same place in the target: it is
+ * subscripted with all their coordinates. */
 bool lands_alone(const Program *program, const Statement *statement, const Index *row);
 
 /* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 7, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 8, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -72,6 +72,7 @@ typedef struct MoecProduct {
      * c then is what comes out of it; nothing accumulates. */
     int endings;
     long add_m, kept_m; /* strides of the rows of what is added and of what is kept; 0 where there is none */
+    float scale;        /* of MOEC_SCALE */
 } MoecProduct;
 
 typedef enum MoecEnding {
@@ -79,7 +80,8 @@ typedef enum MoecEnding {
     MOEC_BIAS = 2, /* bias[n], of the type of c, too */
     MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
     MOEC_GELU = 8, /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
-    MOEC_GELU_BACK = 16 /* alone: x times the derivative of that at kept[m,n], which is only read */
+    MOEC_GELU_BACK = 16, /* alone: x times the derivative of that at kept[m,n], which is only read */
+    MOEC_SCALE = 32 /* before all others: the sum is multiplied by `scale` */
 } MoecEnding;
 
 /* The operands of endings; NULL where there is none. */

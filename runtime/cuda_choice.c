@@ -28,11 +28,12 @@ bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *
 bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                    const MoecProduct *product, const BlasOperands *operands) {
     const bool adds = product->endings & MOEC_ADD;
-    const float one = 1, start = adds || product->accumulate ? 1 : 0;
+    const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
+    const float start = adds || product->accumulate ? 1 : 0;
     if (!cuda_ending(work, task, product, operands)) return false;
     for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
         CudaPointer result = operands->c + turn * task->c_turn;
-        if (work->blas->run(work->handle, task->product, &one, operands->b + turn * task->b_turn,
+        if (work->blas->run(work->handle, task->product, &scale, operands->b + turn * task->b_turn,
                             task->left, operands->a + turn * task->a_turn, task->right, &start,
                             adds ? operands->add : result, task->added, result, task->result,
                             choice->algorithm, work->workspace, BLAS_WORKSPACE,

@@ -297,6 +297,10 @@ template <class C> struct MoecDenseStore {
     }
     template <int COUNT> __device__ __forceinline__ void end(long row, long column, float (&x)[COUNT]) const {
         C *const kept = (C *)epilogue.kept + row * product.kept_m + column;
+        if (product.endings & MOEC_SCALE) {
+#pragma unroll
+            for (int i = 0; i < COUNT; i++) x[i] *= product.scale;
+        }
         if (product.endings & MOEC_ADD) add(x, (const C *)epilogue.add + row * product.add_m + column);
         if (product.endings & MOEC_BIAS) add(x, (const C *)epilogue.bias + column);
         if (product.endings & MOEC_KEEP) write(kept, x);

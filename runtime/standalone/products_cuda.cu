@@ -140,12 +140,13 @@ extern "C" int moec_blas_product(void *, int index, const void *a, const void *b
     const MoecProduct *product = &moec_table.products[index];
     const Task *task = task_of(index, epilogue, (int)alignment_of(product, a, b, c, epilogue));
     const bool adds = product->endings & MOEC_ADD;
-    const float one = 1, start = adds || product->accumulate ? 1 : 0;
+    const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
+    const float start = adds || product->accumulate ? 1 : 0;
     if (task && !place_endings(task, product, epilogue))
         return 1;
     for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {
         char *result = (char *)c + turn * task->c_turn;
-        if (cublasLtMatmul(handle, task->product, &one, (const char *)b + turn * task->b_turn, task->left,
+        if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + turn * task->b_turn, task->left,
                            (const char *)a + turn * task->a_turn, task->right, &start,
                            adds ? epilogue->add : result, task->added, result, task->result, &task->algorithm,
                            workspace, workspace_bytes, 0))

@@ -2,7 +2,8 @@
  * simulated device's memory. It is strict where the library is: layouts, alignments, workspaces, algorithms that it gave.
  *
  * Every product has two algorithms; the first takes far longer. STAND_IN_LOG names a file that gets a line for each product:
- * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added. With
+ * the number of the algorithm and that of the epilogue, "added" where another matrix than the result is added,
+ * "scaled" where there is a factor. With
  * STAND_IN_FAILS it takes every product and makes none.
  */
 #include <dlfcn.h>
@@ -257,8 +258,8 @@ static void run(void *data) {
     const char *path = getenv("STAND_IN_LOG");
     FILE *log = path ? fopen(path, "a") : NULL;
     if (log) {
-        fprintf(log, "%d %d%s\n", (int)job->number, (int)job->product.epilogue,
-                job->beta != 0 && job->c_data != job->d_data ? " added" : "");
+        fprintf(log, "%d %d%s%s\n", (int)job->number, (int)job->product.epilogue,
+                job->beta != 0 && job->c_data != job->d_data ? " added" : "", job->alpha != 1 ? " scaled" : "");
         fclose(log);
     }
     if (job->number == 0) nanosleep(&(struct timespec){.tv_nsec = SLOW_NANOSECONDS}, NULL);

@@ -378,6 +378,7 @@ typedef struct Ended {
 
 static double ended(const Ended *one, int endings, long row, long column, double x, double *kept) {
     const double scale = 0.7978845608028654;
+    if (endings & MOEC_SCALE) x *= 0.25;
     if (endings & MOEC_ADD) x += (double)one->add[row * one->add_m + column];
     if (endings & MOEC_BIAS) x += (double)one->bias[column];
     *kept = x;
@@ -436,7 +437,7 @@ static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended
 static void run_dense(const Dense *kernel, long m, long n, long k, int endings, long wider, bool batched) {
     const unsigned blocks = wider % 2 ? 64 : 2;
     long count = batched ? 3 : 1;
-    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + wider, .endings = endings, .accumulate = batched};
+    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + wider, .endings = endings, .accumulate = batched, .scale = 0.25f};
     p.a_m = kernel->down ? 1 : k, p.a_k = kernel->down ? m : 1;
     p.b_k = kernel->across ? 1 : n, p.b_n = kernel->across ? k : 1;
     p.a_batch[0] = m * k, p.b_batch[0] = k * n, p.c_batch[0] = m * p.c_m;
@@ -464,9 +465,10 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int endings, 
  * begin at multiples of 16 bytes and such that do not. */
 static void test_dense(void **state) {
     (void)state;
-    static const int endings[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK};
+    static const int endings[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK,
+                                  MOEC_SCALE | MOEC_ADD};
     for (int i = 0; i < DENSE; i++) {
-        for (int j = 0; j < 5; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], 7 + (i + j) % 2, false);
+        for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], 7 + (i + j) % 2, false);
         run_dense(&dense[i], 8, 72, 24, 0, 8, true);
         if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, 7, false);
     }
