@@ -194,7 +194,8 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
                 if (behind < 0) return;
                 moec_fetch<E, A::heads, COUNT, THREADS, Queries>(coming, q, behind, A::queries);
                 moec_fetch<C, A::heads, COUNT, THREADS, Grads>(coming + GRAD, d, behind, A::queries);
-                for (int i = threadIdx.x; i < (KEYS ? 2 : 1) * COUNT; i += THREADS) {
+                static_assert(2 * COUNT <= THREADS, "a thread for each number");
+                if (const int i = threadIdx.x; i < (KEYS ? 2 : 1) * COUNT) {
                     const int query = behind + i % COUNT;
                     const float *from = i < COUNT ? lse : totals;
                     moec_copy_word_async((float *)(void *)(coming + LSE) + i, from + (long)query * A::heads,
