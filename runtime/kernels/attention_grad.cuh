@@ -9,9 +9,9 @@
 /* From the product of query and key to the weight of the pair and, from the product of the output's gradient and the value,
  * to the derivative by the former product. normal: log2 of the normaliser; total: output times its gradient. */
 MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
-    const float score = moec_score<A>(s);
-    s = moec_exp2(score * MOEC_LOG2E - normal);
-    through = s * (through - total) * moec_score_slope<A>(score);
+    const float score = moec_bent<A>(s);
+    s = moec_exp2(fmaf(score, moec_power<A>(), -normal));
+    through = s * (through - total) * moec_score_slope<A>(score); /* which no score has a part in without a cap */
 }
 
 /* The gradients of 16 M queries of a warp: what there is of each row, and the sums. */

@@ -328,9 +328,12 @@ MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, 
         });
 }
 
-/* The score as a power of 2. */
-MOEC_TEMPLATE float moec_score_by_2(float product) {
-    return A::cap == 0.0f ? product * (A::scale * MOEC_LOG2E) : moec_score<A>(product) * MOEC_LOG2E;
+/* What makes a power of 2 of a score as moec_bent leaves it: products themselves, where their order is that of the scores. */
+MOEC_TEMPLATE constexpr float moec_power() {
+    return A::cap == 0.0f && A::scale > 0.0f ? A::scale * MOEC_LOG2E : MOEC_LOG2E;
+}
+MOEC_TEMPLATE float moec_bent(float product) {
+    return A::cap == 0.0f && A::scale > 0.0f ? product : moec_score<A>(product);
 }
 
 /* x = value where the mask hides a pair; the first of them is that of the place `row` and the key `at`. */
@@ -360,20 +363,20 @@ MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents
         }
 }
 
-/* Scores in powers of 2: products times scale or bent by the cap, nothing where the mask hides. */
+/* Scores out of products, still to be multiplied by moec_power; nothing where the mask hides. */
 template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) s[m][n][i] = moec_score_by_2<A>(s[m][n][i]);
+            for (int i = 0; i < 4; i++) s[m][n][i] = moec_bent<A>(s[m][n][i]);
     moec_hide<A, M, N>(s, -INFINITY, documents, row, at);
 }
 
 /* ---- forward ---- */
 
-/* What the rows of a warp have added up: their largest score, their weights less that, and values by weights. */
+/* What the rows of a warp have added up: their largest score as a power of 2, their weights less that, and values by weights. */
 template <int C, int M> struct MoecSoftened {
     enum { COLUMNS = moec_padded(C) / 8 };
     float out[M][COLUMNS][4], most[M][2], sum[M][2];
@@ -393,23 +396,24 @@ template <int C, int M> struct MoecSoftened {
         }
     }
 
-    /* Scores become weights; true where a larger score has come, so that what was summed up before fades by the factors. */
-    template <int N> __device__ __forceinline__ bool soften(float s[M][N][4], float factor[M][2]) {
+    /* Scores, times `power` those of 2, become weights; true where a larger one has come, so that what was summed up before
+     * fades by the factors. */
+    template <int N> __device__ __forceinline__ bool soften(float s[M][N][4], float power, float factor[M][2]) {
         bool fades = false;
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int r = 0; r < 2; r++) {
-                float largest = most[m][r], total = 0.0f;
+                float largest = -INFINITY, total = 0.0f;
 #pragma unroll
                 for (int n = 0; n < N; n++) largest = fmaxf(largest, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
-                largest = moec_row_max(largest);
+                largest = fmaxf(most[m][r], moec_row_max(largest) * power);
                 const float less = largest == -INFINITY ? 0.0f : largest;
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
                     for (int i = 2 * r; i < 2 * r + 2; i++) {
-                        s[m][n][i] = moec_exp2(s[m][n][i] - less);
+                        s[m][n][i] = moec_exp2(fmaf(s[m][n][i], power, -less));
                         total += s[m][n][i];
                     }
                 factor[m][r] = moec_exp2(most[m][r] - less);
@@ -470,7 +474,7 @@ template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width
             float s[M][N][4], factor[M][2];
             moec_multiply<E, M, N>(s, shared, key);
             moec_score_all<A, M, N>(s, documents, row, at);
-            if (this->soften(s, factor)) this->fade(factor);
+            if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
             moec_multiply_add<C, M, N>(this->out, s, key + MoecKeyPart<A, Shape>::VALUE);
         });
     }

@@ -88,9 +88,9 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                 for (int i = 0; i < 4; i++) {
                     const int key = at + moec_result_column(n, i), place = position + number(tile, m, i / 2) / HEADS;
                     const bool seen = key < end && moec_sees<A>(documents, place, key);
-                    s[m][n][i] = seen ? moec_score_by_2<A>(s[m][n][i]) : -INFINITY;
+                    s[m][n][i] = seen ? moec_bent<A>(s[m][n][i]) : -INFINITY;
                 }
-        if (this->soften(s, factor)) this->fade(factor);
+        if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll

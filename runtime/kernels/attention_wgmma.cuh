@@ -110,7 +110,7 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_hold(scores);
         moec_score_all<A, 1, N>(s, documents, row, at);
         /* The assembler moves a wait up to where the way last parted: behind this point, not before the weights. */
-        if (this->soften(s, factor)) {
+        if (this->soften(s, moec_power<A>(), factor)) {
             moec_wgmma_wait<0>();
             moec_hold(out);
             this->fade(factor);
