@@ -134,8 +134,7 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     if (emitter->target->twins && (height > 64 || breadth > 64))
         tile.wgmma =
             arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
-    /* Two pairs of operands and a wide tile are more than a thread has registers for. */
-    if (tile.wgmma && height > 64 && breadth > 64 && !contraction->second)
+    if (tile.wgmma && height > 64 && breadth > 64)
         tile.wide = arena_format(emitter->arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
     return tile;
 }

@@ -44,35 +44,42 @@ typedef struct Kernel {
     const char *name, *tile;
     bool rows, stored; /* rows by rows; operands are bf16 in memory */
     bool exact, across; /* across: neighbours of a weight differ in k */
+    bool twice;         /* the first terms once more, see more_terms */
 } Kernel;
 
 static const Kernel kernels[] = {
-    {"exact", "MoecTileExact", false, false, true, false},
-    {"exact_across", "MoecTileExact", false, false, true, true},
-    {"rounded", "MoecTileRounded", false, false, false, false},
-    {"rounded_across", "MoecTileRounded", false, false, false, true},
-    {"mixed", "MoecTileRounded", false, true, false, false},
-    {"large", "MoecTileStored<128, 128, true, false>", false, true, false, false},
-    {"large_across", "MoecTileStored<128, 128, true, true>", false, true, false, true},
-    {"flat", "MoecTileStored<64, 128, true, false>", false, true, false, false},
-    {"narrow_across", "MoecTileStored<128, 64, true, true>", false, true, false, true},
-    {"small", "MoecTileStored<64, 64, true, false>", false, true, false, false},
-    {"exact_rows", "MoecTileExact", true, false, true, false},
-    {"rounded_rows", "MoecTileRounded", true, false, false, false},
-    {"large_rows", "MoecTileStored<128, 128, false, false>", true, true, false, false},
-    {"small_rows", "MoecTileStored<64, 64, false, false>", true, true, false, false},
-    {"group", "MoecTileWgmma<128, 128, true, false>", false, true, false, false},
-    {"group_across", "MoecTileWgmma<128, 128, true, true>", false, true, false, true},
-    {"group_flat", "MoecTileWgmma<64, 128, true, false>", false, true, false, false},
-    {"group_flat_across", "MoecTileWgmma<64, 128, true, true>", false, true, false, true},
-    {"group_narrow", "MoecTileWgmma<128, 64, true, false>", false, true, false, false},
-    {"group_narrow_across", "MoecTileWgmma<128, 64, true, true>", false, true, false, true},
-    {"group_rows", "MoecTileWgmma<128, 128, false, false>", true, true, false, false},
-    {"group_flat_rows", "MoecTileWgmma<64, 128, false, false>", true, true, false, false},
-    {"wide", "MoecTileWgmma<128, 256, true, false>", false, true, false, false},
-    {"wide_across", "MoecTileWgmma<128, 256, true, true>", false, true, false, true},
-    {"wide_rows", "MoecTileWgmma<128, 256, false, false>", true, true, false, false},
-    {"group_narrow_rows", "MoecTileWgmma<128, 64, false, false>", true, true, false, false},
+    {"exact", "MoecTileExact", false, false, true, false, false},
+    {"exact_across", "MoecTileExact", false, false, true, true, false},
+    {"rounded", "MoecTileRounded", false, false, false, false, false},
+    {"rounded_across", "MoecTileRounded", false, false, false, true, false},
+    {"mixed", "MoecTileRounded", false, true, false, false, false},
+    {"large", "MoecTileStored<128, 128, true, false>", false, true, false, false, false},
+    {"large_across", "MoecTileStored<128, 128, true, true>", false, true, false, true, false},
+    {"flat", "MoecTileStored<64, 128, true, false>", false, true, false, false, false},
+    {"narrow_across", "MoecTileStored<128, 64, true, true>", false, true, false, true, false},
+    {"small", "MoecTileStored<64, 64, true, false>", false, true, false, false, false},
+    {"exact_rows", "MoecTileExact", true, false, true, false, false},
+    {"rounded_rows", "MoecTileRounded", true, false, false, false, false},
+    {"large_rows", "MoecTileStored<128, 128, false, false>", true, true, false, false, false},
+    {"small_rows", "MoecTileStored<64, 64, false, false>", true, true, false, false, false},
+    {"group", "MoecTileWgmma<128, 128, true, false>", false, true, false, false, false},
+    {"group_across", "MoecTileWgmma<128, 128, true, true>", false, true, false, true, false},
+    {"group_flat", "MoecTileWgmma<64, 128, true, false>", false, true, false, false, false},
+    {"group_flat_across", "MoecTileWgmma<64, 128, true, true>", false, true, false, true, false},
+    {"group_narrow", "MoecTileWgmma<128, 64, true, false>", false, true, false, false, false},
+    {"group_narrow_across", "MoecTileWgmma<128, 64, true, true>", false, true, false, true, false},
+    {"group_rows", "MoecTileWgmma<128, 128, false, false>", true, true, false, false, false},
+    {"group_flat_rows", "MoecTileWgmma<64, 128, false, false>", true, true, false, false, false},
+    {"wide", "MoecTileWgmma<128, 256, true, false>", false, true, false, false, false},
+    {"wide_across", "MoecTileWgmma<128, 256, true, true>", false, true, false, true, false},
+    {"wide_rows", "MoecTileWgmma<128, 256, false, false>", true, true, false, false, false},
+    {"group_narrow_rows", "MoecTileWgmma<128, 64, false, false>", true, true, false, false, false},
+    {"twice", "MoecTileStored<128, 128, true, false>", false, true, false, false, true},
+    {"twice_across", "MoecTileStored<64, 128, true, true>", false, true, false, true, true},
+    {"group_twice", "MoecTileWgmma<128, 128, true, false>", false, true, false, false, true},
+    {"group_twice_across", "MoecTileWgmma<64, 128, true, true>", false, true, false, true, true},
+    {"wide_twice", "MoecTileWgmma<128, 256, true, false>", false, true, false, false, true},
+    {"wide_twice_across", "MoecTileWgmma<128, 256, true, true>", false, true, false, true, true},
 };
 enum { KERNELS = sizeof kernels / sizeof *kernels };
 
@@ -123,12 +130,15 @@ static void write_kernels(char *text, size_t size) {
         length += (size_t)snprintf(
             text + length, size - length,
             "extern \"C\" __global__ void __launch_bounds__(MOEC_TILE_THREADS) %s(MoecGroupedOnDevice g, const int32_t "
-            "*group, const int32_t *x, const int32_t *y, const %s *a, const %s *b, float *c%s) {\n"
-            "    moec_by_%s%s<%s>(g, group, x, %sa, b, %sMoecPlainStore<float>{g, c});\n}\n",
+            "*group, const int32_t *x, const int32_t *y, const %s *a, const %s *b, float *c, MoecGroupedOnDevice more%s) {\n"
+            "    moec_by_%s%s%s<%s>(g, group, x, %sa, b, %s%s%sMoecPlainStore<float>{g, c});\n}\n",
             one->name, type, type,
-            boxed ? ", const __grid_constant__ MoecMap a_map, const __grid_constant__ MoecMap b_map" : "",
-            one->rows ? "rows" : "weight", boxed ? "_boxed" : "", one->tile, one->rows ? "y, " : "",
-            boxed ? "a_map, b_map, " : "");
+            boxed ? ", const __grid_constant__ MoecMap a_map, const __grid_constant__ MoecMap b_map, "
+                    "const __grid_constant__ MoecMap more_a, const __grid_constant__ MoecMap more_b"
+                  : "",
+            one->rows ? "rows" : "weight", one->twice ? "_twice" : "", boxed ? "_boxed" : "", one->tile,
+            one->rows ? "y, " : "", one->twice ? "more, y, a, b, " : "", boxed ? "a_map, b_map, " : "",
+            boxed && one->twice ? "more_a, more_b, " : "");
     }
     for (int i = 0; i < DENSE; i++) {
         const Dense *one = &dense[i];
@@ -148,7 +158,7 @@ static int load(void **state) {
                                         "product.cuh",       "prelude.cuh",        "shapes.h", "abi.h"};
     enum { COUNT = sizeof names / sizeof *names };
     const char *build = getenv("BUILD"), *headers[COUNT];
-    char path[1024], text[1 << 14];
+    char path[1024], text[1 << 15];
     snprintf(path, sizeof path, "%s/libmoec_sim.so", build ? build : "build");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL), *program;
     if (!library) fail_msg("%s", dlerror());
@@ -256,7 +266,7 @@ static Memory make(const Kernel *kernel, const Case *one) {
         memory.y[r] = (int32_t)((random_number() + 1) / 2 * (TOKENS - 1));
     }
     long lines = one->gathers ? TOKENS : memory.rows, right_lines = one->right_packed ? memory.rows : lines;
-    memory.a_count = (size_t)(lines * one->k);
+    memory.a_count = (size_t)((kernel->twice && memory.rows > lines ? memory.rows : lines) * one->k);
     memory.b_count = (size_t)(kernel->rows ? right_lines * one->n : one->groups * one->k * one->n);
     memory.c_count = (size_t)((kernel->rows ? one->groups * one->k : memory.rows) * result_row(one));
     memory.a = calloc(memory.a_count, sizeof *memory.a);
@@ -268,13 +278,21 @@ static Memory make(const Kernel *kernel, const Case *one) {
     return memory;
 }
 
+/* Terms of the second pair of operands: those that come first of the first one. */
+static long more_terms(const Kernel *kernel, const Case *one) {
+    return kernel->twice ? one->k / 16 * 8 : 0;
+}
+
 static double expected(const Kernel *kernel, const Case *one, const Memory *memory, long g, long i, long j) {
     double sum = 0;
     if (!kernel->rows) {
         const float *b = memory->b + g * one->k * one->n;
-        long line = one->gathers ? memory->x[i] : i;
-        for (long k = 0; k < one->k; k++)
-            sum += (double)memory->a[line * one->k + k] * b[kernel->across ? j * one->k + k : k * one->n + j];
+        long line = one->gathers ? memory->x[i] : i, other = one->gathers && !one->right_packed ? memory->y[i] : i;
+        for (long k = 0; k < one->k; k++) {
+            double weight = (double)b[kernel->across ? j * one->k + k : k * one->n + j];
+            sum += (double)memory->a[line * one->k + k] * weight;
+            if (k < more_terms(kernel, one)) sum += (double)memory->a[other * one->k + k] * weight;
+        }
         return sum;
     }
     for (long r = memory->group[g]; r < memory->group[g + 1]; r++) {
@@ -305,12 +323,12 @@ typedef struct Map {
     _Alignas(64) unsigned char bytes[128];
 } Map;
 
-/* Of `matrices` matrices of bf16 that lie one after the other. */
-static Map map_of(void *at, long length, long lines, long matrices) {
+/* Of matrices of bf16: `lines` lines of `length` neighbours, `line` elements from one to the next. */
+static Map map_of(void *at, long length, long lines, long matrices, long line, long matrix) {
     enum { BF16 = 9, SWIZZLE_128 = 3 };
     Map map;
     const uint64_t sizes[] = {(uint64_t)length, (uint64_t)lines, (uint64_t)matrices};
-    const uint64_t strides[] = {2 * sizes[0], 2 * sizes[0] * sizes[1]};
+    const uint64_t strides[] = {2 * (uint64_t)line, 2 * (uint64_t)matrix};
     const uint32_t box[] = {MOEC_BOX, MOEC_BOX, 1}, steps[] = {1, 1, 1};
     assert_int_equal(
         cuda.cuTensorMapEncodeTiled(&map, BF16, 3, at, sizes, strides, box, steps, 0, SWIZZLE_128, 0, 0), 0);
@@ -334,13 +352,18 @@ static void run(const Kernel *kernel, const Case *one, unsigned blocks) {
     unsigned shared = strstr(kernel->tile, "256")     ? MOEC_WIDE_SHARED
                       : strstr(kernel->tile, "Wgmma") ? MOEC_WGMMA_SHARED
                                                       : 0;
-    const long b_lines = kernel->rows ? memory.rows : kernel->across ? one->n : one->k;
-    Map maps[2];
-    void *arguments[] = {&shape,     &device[0], one->gathers ? &device[1] : &none,
-                         one->gathers && !one->right_packed ? &device[2] : &none, &device[3], &device[4], &device[5], &maps[0], &maps[1]};
-    if (kernel->stored) {
-        maps[0] = map_of(device[3], one->k, memory.rows, 1);
-        maps[1] = map_of(device[4], kernel->across ? one->k : one->n, b_lines, kernel->rows ? 1 : one->groups);
+    MoecGroupedOnDevice more = shape;
+    more.k = more_terms(kernel, one);
+    Map maps[4];
+    void *x = one->gathers ? &device[1] : &none, *y = one->gathers && !one->right_packed ? &device[2] : &none;
+    void *arguments[] = {&shape, &device[0], x, y, &device[3], &device[4], &device[5], &more, &maps[0], &maps[1], &maps[2],
+                         &maps[3]};
+    for (int i = 0; kernel->stored && i < (kernel->twice ? 2 : 1); i++) {
+        long k = i ? more.k : one->k, rows = memory.rows, n = one->n, matrix = one->k * n;
+        maps[2 * i] = map_of(device[3], k, rows, 1, one->k, rows * one->k);
+        maps[2 * i + 1] = kernel->rows     ? map_of(device[4], n, rows, 1, n, rows * n)
+                          : kernel->across ? map_of(device[4], k, n, one->groups, one->k, matrix)
+                                           : map_of(device[4], n, k, one->groups, n, matrix);
     }
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, shared, NULL, arguments, NULL))
