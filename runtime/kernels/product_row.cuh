@@ -67,7 +67,7 @@ static __host__ __device__ constexpr int moec_folded(int count, int distance, in
 
 /* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. */
 template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
-    enum { HEIGHT = 1, BREADTH = COLUMNS, PIECE = MoecPiece<Element>::COUNT, WARPS = MOEC_ROW_THREADS / 32, AHEAD = 4 };
+    enum { HEIGHT = 1, BREADTH = COLUMNS, PIECE = MoecPiece<Element>::COUNT, WARPS = MOEC_ROW_THREADS / 32, AHEAD = 3 };
 
     template <class Ready, class Store>
     MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
@@ -107,6 +107,7 @@ template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
         ready();
         ask_row(0, 0);
         ask_row(1, AHEAD * STEP);
+#pragma unroll 1
         for (int from = 0; from < depth; from += 2 * AHEAD * STEP) {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
@@ -140,10 +141,11 @@ template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
         const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * PIECE;
         MoecPiece<Element> pieces[2][OWN], x[2];
         float sum[OWN] = {};
+        const Element *const own = line(first) + term;
         const auto ask = [&](int half, int from) {
 #pragma unroll
             for (int i = 0; i < OWN; i++)
-                pieces[half][i].stream(line(first + i) + from + term,
+                pieces[half][i].stream(own + from + (long)i * line.step,
                                        from < depth && from + term < depth && first + i < n);
         };
         ask(0, 0);
@@ -151,6 +153,7 @@ template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
         ready();
         x[0].read(row + term, term < depth);
         x[1].read(row + STEP + term, STEP + term < depth);
+#pragma unroll 1
         for (int from = 0; from < depth; from += 2 * STEP) {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
