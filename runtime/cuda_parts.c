@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const char mark[] = "extern \"C\" __global__", bounds[] = "__launch_bounds__";
-static const char unused[] = "template <int> static __device__";
+static const char unused[] = "template <int> static __device__", constant[] = "__grid_constant__ ";
 
 /* Where the launch bounds of a kernel begin, between `at` and its parameters, or NULL. */
 static const char *bounds_of(const char *at) {
@@ -26,6 +26,23 @@ int cuda_kernels(const char *text) {
     return count;
 }
 
+/* The head of a kernel that is left out, from its mark on, without what only kernels may have;
+ * returns its end in the text. */
+static const char *add_head(char **to, const char *text) {
+    const char *end = strchr(text, '{'), *first = bounds_of(text);
+    const char *last = first ? strchr(first, ')') : NULL;
+    *to = add(*to, unused, strlen(unused));
+    if (last) {
+        *to = add(*to, text, (size_t)(first - text));
+        text = last + 1;
+    }
+    for (const char *at; end && (at = strstr(text, constant)) != NULL && at < end;) {
+        *to = add(*to, text, (size_t)(at - text));
+        text = at + strlen(constant);
+    }
+    return text;
+}
+
 char *cuda_only(const char *text, const bool *wanted) {
     size_t length = strlen(text), kernels = (size_t)cuda_kernels(text);
     char *result = memory_new(length + kernels * sizeof unused + 1), *to = result;
@@ -33,15 +50,10 @@ char *cuda_only(const char *text, const bool *wanted) {
     for (const char *at; (at = strstr(text, mark)); number++) {
         to = add(to, text, (size_t)(at - text));
         text = at + strlen(mark);
-        if (wanted[number]) {
+        if (wanted[number])
             to = add(to, mark, strlen(mark));
-            continue;
-        }
-        to = add(to, unused, strlen(unused));
-        const char *first = bounds_of(text), *last = first ? strchr(first, ')') : NULL;
-        if (!last) continue;
-        to = add(to, text, (size_t)(first - text));
-        text = last + 1;
+        else
+            text = add_head(&to, text);
     }
     add(to, text, strlen(text));
     return result;

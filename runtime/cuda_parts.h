@@ -9,7 +9,7 @@ int cuda_kernels(const char *text);
 /* The text with those of its kernels that are wanted. One that is left out stays as a template that
  * nobody uses, so that all else keeps its place and its line:
  *
- *     extern "C" __global__ void __launch_bounds__(128) k(float *x)
+ *     extern "C" __global__ void __launch_bounds__(128) k(float *x)    and so for __grid_constant__
  *     -->  template <int> static __device__ void k(float *x)
  *
  * A new string. */

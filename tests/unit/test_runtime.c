@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "cuda_parts.h"
 #include "data.h"
 #include "memory.h"
 #include "order.h"
@@ -279,9 +280,27 @@ static void failed_writing_leaves_the_old(void **state) {
     file_unmap(&mapping);
 }
 
+/* What is left out keeps nothing that only a kernel may have. */
+static void kernels_are_left_out(void **state) {
+    (void)state;
+    static const char text[] = "extern \"C\" __global__ void __launch_bounds__(4, 2) one(const __grid_constant__ M m, "
+                               "const __grid_constant__ M n)\n{\n}\n"
+                               "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n";
+    static const char *const names[] = {NULL, "two"};
+    assert_int_equal(cuda_kernels(text), 2);
+    char *part = cuda_named(text, names, 2, true), *other = cuda_named(text, names, 2, false);
+    assert_string_equal(part, "template <int> static __device__ void  one(const M m, const M n)\n{\n}\n"
+                              "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n");
+    assert_int_equal(cuda_kernels(other), 1);
+    assert_non_null(strstr(other, "one(const __grid_constant__ M m, const __grid_constant__ M n)"));
+    free(part);
+    free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_come_back),
+        cmocka_unit_test(kernels_are_left_out),
         cmocka_unit_test(damaged_tensors_are_refused),
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(data_is_text_or_tokens),
