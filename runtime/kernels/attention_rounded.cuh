@@ -376,7 +376,8 @@ template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4
 
 /* ---- forward ---- */
 
-/* What the rows of a warp have added up: their largest score as a power of 2, their weights less that, and values by weights. */
+/* What the rows of a warp have added up: their largest score as a power of 2, their weights less that, and values by
+ * weights. */
 template <int C, int M> struct MoecSoftened {
     enum { COLUMNS = moec_padded(C) / 8 };
     float out[M][COLUMNS][4], most[M][2], sum[M][2];

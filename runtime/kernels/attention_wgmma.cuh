@@ -109,11 +109,13 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         }
         moec_hold(scores);
         moec_score_all<A, 1, N>(s, documents, row, at);
-        /* The assembler moves a wait up to where the way last parted: behind this point, not before the weights. */
-        if (this->soften(s, moec_power<A>(), factor)) {
+        const bool fades = this->soften(s, moec_power<A>(), factor);
+        /* The assembler moves a wait up to where the way last parted, all threads of the warpgroup the same way: behind this
+         * point, not before the weights. */
+        if (value != NULL) {
             moec_wgmma_wait<0>();
             moec_hold(out);
-            this->fade(factor);
+            if (fades) this->fade(factor);
         } else {
             moec_wgmma_wait<0>();
             moec_hold(out);
