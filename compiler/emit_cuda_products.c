@@ -155,7 +155,7 @@ static Tile row_tile(Emitter *emitter, const Contraction *contraction, long rows
                                        type_name(contraction->b->tensor), breadth,
                                        along ? "true" : "false"),
                   .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
-                  .bounds = "MOEC_ROW_BOUNDS",
+                  .bounds = contraction->row ? "MOEC_ROW_BOUNDS" : "MOEC_ROW_GROUPED_BOUNDS",
                   .height = 1,
                   .breadth = breadth,
                   .single = true,

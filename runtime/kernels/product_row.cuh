@@ -13,6 +13,8 @@
 
 enum { MOEC_ROW_THREADS = 512 };
 #define MOEC_ROW_BOUNDS MOEC_ROW_THREADS, 2
+/* Of sizes that are not known when the kernel is compiled: they take more registers. */
+#define MOEC_ROW_GROUPED_BOUNDS MOEC_ROW_THREADS, 1
 
 /* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not change while the kernel
  * runs, and their reads stay where they are written. */
