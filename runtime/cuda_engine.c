@@ -350,7 +350,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->device = (CudaDevice *)(void *)device;
     engine->base.device = device;
     engine->base.table = table;
-    engine->overlaps = engine->device->major >= 9;
+    const char *wanted = getenv("MOEC_OVERLAP");
+    engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
     size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
