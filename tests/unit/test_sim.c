@@ -121,7 +121,13 @@ static const char boxes[] =
     "extern \"C\" __global__ void box_left(float *x, Map map) { ASK }\n"
     "extern \"C\" __global__ void box_ended(float *x, Map map) { ASK if (threadIdx.x == 63) "
     "sim_arrivals_end(a); WAIT }\n"
-    "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); }\n";
+    "extern \"C\" __global__ void box_arrives(float *x, Map map) { BEGUN sim_arrivals_arrive(a); }\n"
+    /* The left operand in registers, each of which has a one and a zero; the first product does not add. */
+    "#define KEEP unsigned one[4]; for (int i = 0; i < 4; i++) one[i] = 0x3f80; "
+    "sim_wgmma_kept(d, 64, one, AT(s + 1024), false);\n"
+    "extern \"C\" __global__ void group_kept(float *x) { FILL SEEN for (int i = 0; i < 32; i++) d[i] = 9; FENCE "
+    "sim_wgmma(d, 64, AT(s), AT(s + 1024), false, false, true); KEEP DONE GIVE }\n"
+    "extern \"C\" __global__ void group_kept_unfenced(float *x) { FILL SEEN KEEP DONE GIVE }\n";
 
 static struct {
     int (*cuInit)(unsigned);
@@ -292,6 +298,9 @@ static void multiplies_by_warpgroups(void **state) {
     assert_int_equal(launch("group_fine", values, report, sizeof report), 0);
     assert_string_equal(report, "");
     for (int i = 0; i < THREADS; i++) assert_true(values[i] == 48);
+    assert_int_equal(launch("group_kept", values, report, sizeof report), 0);
+    assert_string_equal(report, "");
+    for (int i = 0; i < THREADS; i++) assert_true(values[i] == 16 + 8);
 }
 
 static void finds_wrong_products(void **state) {
@@ -304,6 +313,7 @@ static void finds_wrong_products(void **state) {
     expect("group_outside", "reads outside of shared memory", "wrong.cu:30, thread 0");
     expect("group_apart", "ask for different products", "wrong.cu:31, thread");
     expect("group_some", "1 products of a thread, 0 of the first", "thread");
+    expect("group_kept_unfenced", "with no fence between", "thread");
 }
 
 static void waits_for_what_was_before(void **state) {
