@@ -174,9 +174,10 @@ static bool copy_all(const CudaTwins *twins, const MoecWritten *written, CudaPoi
     return good;
 }
 
-typedef enum Verdict { AGREES, DISAGREES, UNTOLD } Verdict;
+typedef enum Verdict { AGREES, DISAGREES, UNTOLD, STOPPED } Verdict;
 
-/* Whether what is written agrees with a block; UNTOLD where all is 0. */
+/* Whether what is written agrees with a block; UNTOLD where all is 0, STOPPED when the device can do
+ * nothing any more. */
 static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaPointer block) {
     const CudaDevice *device = twins->device;
     const CudaDriver *driver = &device->library->driver;
@@ -197,7 +198,7 @@ static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaP
         if (driver->set(most, 0, sizeof found, device->stream) || cuda_launch(device, &launch) ||
             driver->get(found, most, sizeof found, device->stream) ||
             driver->stream_wait(device->stream))
-            return DISAGREES;
+            return STOPPED;
         told |= found[0] > 0;
         if (!(found[1] <= limit * found[0])) return DISAGREES;
         block += (bytes_of(written) + ALIGN - 1) / ALIGN * ALIGN;
@@ -226,9 +227,17 @@ static double time_launch(const CudaDevice *device, const CudaLaunch *launch) {
 static double try_form(const CudaTwins *twins, const MoecWritten *written, CudaPointer before,
                        CudaPointer results, const CudaLaunch *form) {
     if (!copy_all(twins, written, before, true)) return NAN;
-    Verdict verdict =
-        cuda_launch(twins->device, form) ? DISAGREES : compare(twins, written, results);
+    const CudaDevice *device = twins->device;
+    Verdict verdict = !cuda_launch(device, form) ? compare(twins, written, results)
+                      : device->library->driver.stream_wait(device->stream) ? STOPPED
+                                                                            : DISAGREES;
     if (verdict == AGREES) return time_launch(twins->device, form);
+    if (verdict == STOPPED) {
+        complain("MOEC_WGMMA=off leaves all such kernels alone; please report this with the spec",
+                 "%s: kernel %s has stopped it", twins->device->base.name, form->name);
+        twins->device->failed = true;
+        return NAN;
+    }
     if (verdict == UNTOLD) return NAN;
     remark("kernel %s does not agree with its other form and is not used; please report this with "
            "the device and the spec (MOEC_WGMMA=off leaves all such kernels alone)",

@@ -62,6 +62,8 @@ MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #endif
 }
 
+#define MOEC_PATIENCE 60000000000ull /* ns: what has not come by then never will */
+
 /* Until the phase has ended: 0 for the first one, the third, ..., else 1. What the copies brought may be read then, by tensor
  * cores without a fence: both are of the same proxy. */
 MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
@@ -69,8 +71,8 @@ MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
     sim_arrivals_wait(arrivals, phase);
 #else
     const unsigned place = moec_arrivals_place(arrivals);
-    unsigned ended;
-    do
+    unsigned long long now, began = 0;
+    for (unsigned ended = 0; !ended;) {
         asm volatile("{\n"
                      ".reg .pred p;\n"
                      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
@@ -79,7 +81,11 @@ MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
                      : "=r"(ended)
                      : "r"(place), "r"(phase)
                      : "memory");
-    while (!ended);
+        if (ended) break;
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+        if (!began) began = now;
+        if (now - began > MOEC_PATIENCE) __trap();
+    }
 #endif
 }
 

@@ -165,11 +165,12 @@ static SimSums *sums_of(float *d, int count, const char *file, int line) {
     return sums;
 }
 
-/* MOEC_SIM=wrong: a device that multiplies wrongly. */
+/* MOEC_SIM=wrong: a device that multiplies wrongly; stops: one that does not multiply at all. */
 static float factor(void) {
     static float known;
     const char *word = getenv("MOEC_SIM");
     if (known == 0) known = word && strstr(word, "wrong") ? 1.01f : 1.0f;
+    if (word && strstr(word, "stops")) block_fail();
     return known;
 }
 

@@ -52,6 +52,11 @@ same first told || wrong "a form that is wrong was launched"
 grep -q 'does not agree with its other form and is not used' "$work/told.out" || wrong "nothing was told"
 
 rm "$work"/cache/moec/*.twins
+(train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"
+grep -q 'kernel .* has stopped it' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
+    { cat "$work/stopped.out"; wrong "nobody says what stopped the device"; }
+
+rm -f "$work"/cache/moec/*.twins
 MOEC_WGMMA=off train off unchecked,hopper,wrong
 [ ! -e "$work"/cache/moec/*.twins ] || wrong "MOEC_WGMMA=off has tried them"
 same first off || wrong "MOEC_WGMMA=off trains differently"
