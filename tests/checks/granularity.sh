@@ -12,26 +12,33 @@ model fine = decoder {
   train = { batch = 2, context = 64 }
 }
 MODEL
-# Bytes of what is kept of the experts, and of everything.
+# measure PASS PRECISION FINE: bytes of what is kept of the experts, and of everything, when they are so many times finer.
 measure() {
-    moec dump "$work/fine.moe" --graph train --after plan --set ffn.experts=$((4 * $1)) --set ffn.top=$((2 * $1)) \
-        --set ffn.expert.hidden=$((256 / $1)) >"$work/plan"
+    moec dump "$work/fine.moe" --graph train --after "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
+        --set ffn.top=$((2 * $3)) --set ffn.expert.hidden=$((256 / $3)) >"$work/plan"
     awk '/bytes in all/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
 }
-read -r kept all <<END
-$(measure 1)
+
+# same PASS PRECISION MOST: finer experts keep no more; all is at most so many hundredths of what it was.
+same() {
+    most=$3
+    set -- "$1" "$2"
+    read -r kept all <<END
+$(measure "$@" 1)
 END
-[ "$kept" -gt 0 ] || { echo "nothing is kept of the experts"; exit 1; }
-for fine in 2 4 8; do
-    read -r kept_fine all_fine <<END
-$(measure "$fine")
+    [ "$kept" -gt 0 ] || wrong "$*: nothing is kept of the experts"
+    for fine in 2 4 8; do
+        read -r kept_fine all_fine <<END
+$(measure "$@" "$fine")
 END
-    if [ "$kept_fine" -gt $((kept * 102 / 100)) ]; then
-        echo "$fine times finer experts keep $kept_fine bytes instead of $kept"
-        exit 1
-    fi
-    if [ "$all_fine" -gt $((all * 104 / 100)) ]; then
-        echo "$fine times finer experts want $all_fine bytes in all instead of $all"
-        exit 1
-    fi
-done
+        [ "$kept_fine" -le $((kept * 102 / 100)) ] ||
+            wrong "$*: $fine times finer experts keep $kept_fine bytes instead of $kept"
+        [ "$all_fine" -le $((all * most / 100)) ] ||
+            wrong "$*: $fine times finer experts want $all_fine bytes in all instead of $all"
+        echo "$*: $fine times finer: $kept_fine of $kept, $all_fine of $all"
+    done
+}
+same plan f32 104
+# A device has all packed rows of a layer at once.
+same device-plan f32 110
+same device-plan bf16 110
