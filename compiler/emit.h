@@ -32,6 +32,8 @@ typedef struct EmitTarget {
     /* epilogue: see ScheduleUnit. */
     void (*call)(Emitter *emitter, const Statement *statement, Kernel *epilogue);
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+    /* Units from a place on that share a launch; of devices. */
+    void (*rows)(Emitter *emitter, const List *units, int first, int count);
     bool twins; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
 } EmitTarget;
 
@@ -232,6 +234,7 @@ void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilog
 void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue);
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
+void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
 /* What the store of a template computes from an element of its result, as a function in place; and
  * what the kernel that calls the template needs for it, with the arguments of its launch. A
  * template of another operation hands over the row and the column of the element in the same way,

@@ -14,11 +14,13 @@ const EmitTarget target_cuda = {.kernel = emit_cuda_kernel,
                                 .call = emit_cuda_call,
                                 .product = emit_cuda_dense,
                                 .grouped = emit_cuda_grouped,
+                                .rows = emit_cuda_rows,
                                 .twins = true};
 const EmitTarget target_cuda_alone = {.kernel = emit_cuda_kernel,
                                       .call = emit_cuda_call,
                                       .product = emit_cuda_dense,
-                                      .grouped = emit_cuda_grouped};
+                                      .grouped = emit_cuda_grouped,
+                                      .rows = emit_cuda_rows};
 
 /* The numbers of the kernels, and their names by number. */
 static void add_kernels(Text *text, const List *kernels) {

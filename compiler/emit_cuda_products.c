@@ -17,6 +17,8 @@
  */
 #include "emit.h"
 
+#include <string.h>
+
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
 enum { THREADS = 256, MOST_GRID = 1 << 20, WIDE = 256 };
 
@@ -68,27 +70,39 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Given *given) {
     text_add_bytes(emitter->out, body.text, body.length);
 }
 
-Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
-    int bindings = emitter->binding_count, indent = emitter->indent;
+/* The text of a store for a line that is indented that much, once the kernel has begun. */
+static const char *store_text(Emitter *emitter, Kernel *epilogue, int rows, int width, int indent) {
+    int bindings = emitter->binding_count, was = emitter->indent;
     Text body = {.arena = emitter->arena}, *out = emitter->out;
-    Functor functor = {.parameters = {.arena = emitter->arena},
-                       .arguments = {.arena = emitter->arena}};
-    begin_kernel(emitter, epilogue);
     Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
                    bind_name(emitter, NULL, NULL, width > 1 ? "sums" : "sum"), rows, width};
     emitter->out = &body;
-    emitter->indent = 2;
+    emitter->indent = indent + 1;
     emit_lines(emitter, epilogue, &given);
-    device_parameters(emitter, &functor.parameters, &functor.arguments);
     const char *sum = width > 1 ? arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, width)
                                 : arena_format(emitter->arena, "float %s", given.sum);
-    functor.text = arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s    }", given.row,
-                                given.column, sum, body.text);
+    emitter->out = out;
+    emitter->indent = was;
+    emitter->binding_count = bindings;
+    return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
+                        given.column, sum, body.text, 4 * indent, "");
+}
+
+/* What the stores since begin_kernel turned out to use. */
+static void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
+    device_parameters(emitter, parameters, arguments);
     emitter->kernel = NULL;
     emitter->used = emitter->declared;
-    emitter->out = out;
-    emitter->indent = indent;
     emitter->binding_count = bindings;
+}
+
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
+    int bindings = emitter->binding_count;
+    Functor functor = {.parameters = {.arena = emitter->arena},
+                       .arguments = {.arena = emitter->arena}};
+    begin_kernel(emitter, epilogue);
+    functor.text = store_text(emitter, epilogue, rows, width, 1);
+    end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
     return functor;
 }
 
@@ -144,18 +158,18 @@ static const Tile exact_tile = {
 static const Tile rounded_tile = {
     "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false, THREADS};
 
-/* A tile of one row. It is as broad as leaves enough of them for a whole device. */
-static Tile row_tile(Emitter *emitter, const Contraction *contraction, long rows) {
-    const Product *product = &contraction->product;
-    bool along = product->b_k == 1;
+/* A tile of one row. It is as broad as leaves enough of them for a whole device; columns: of all
+ * that the launch computes. */
+static Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
+    bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
-    while (!along && breadth > LEAST_BREADTH && rows * pieces(product->n, breadth) < ROW_BLOCKS)
+    while (!along && breadth > LEAST_BREADTH && pieces(columns, breadth) < ROW_BLOCKS)
         breadth /= 2;
     return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s>",
                                        type_name(contraction->b->tensor), breadth,
                                        along ? "true" : "false"),
                   .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
-                  .bounds = contraction->row ? "MOEC_ROW_BOUNDS" : "MOEC_ROW_GROUPED_BOUNDS",
+                  .bounds = "MOEC_ROW_GROUPED_BOUNDS",
                   .height = 1,
                   .breadth = breadth,
                   .single = true,
@@ -175,7 +189,8 @@ static bool has_few_rows(const Contraction *contraction) {
 
 static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
     if (has_few_rows(contraction))
-        return row_tile(emitter, contraction, contraction->relation->rows->size);
+        return row_tile(emitter, contraction,
+                        contraction->relation->rows->size * contraction->product.n);
     if (!contraction->product.rounded) return exact_tile;
     if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
         return stored_tile(emitter, contraction);
@@ -470,41 +485,104 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
 }
 
-/* ---- a single row ---- */
+/* ---- single rows ---- */
 
-/* Its kernel is written for its sizes. */
-static void emit_row(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+/* A parameter: its name and what it is given. */
+typedef struct Operand {
+    const char *name, *pointer;
+} Operand;
+
+/* Rows that share a launch: the parameters and arguments of its kernel, the calls of the template,
+ * the blocks so far. */
+typedef struct Rows {
+    Text parameters, arguments, calls;
+    Kernel *stores; /* all of them, to look things up in */
+    List operands;  /* Operand * */
+    long columns, blocks;
+} Rows;
+
+static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
+    const Kernel *store = unit->epilogue;
+    for (int i = 0; i < store->members.count; i++)
+        list_push(arena, &rows->stores->members, store->members.items[i]);
+    for (int i = 0; i < store->locals.count; i++)
+        list_push(arena, &rows->stores->locals, store->locals.items[i]);
+    rows->columns += unit->contraction->product.n;
+}
+
+/* The name of an operand, which is a parameter once. */
+static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
+    const char *pointer = pointer_text(emitter, read);
+    for (int i = 0; i < rows->operands.count; i++) {
+        const Operand *known = rows->operands.items[i];
+        if (strcmp(known->pointer, pointer) == 0) return known->name;
+    }
+    Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
+    *operand = (Operand){bind_name(emitter, NULL, NULL, wanted), pointer};
+    text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
+             type_name(read->tensor), operand->name);
+    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "", pointer);
+    list_push(emitter->arena, &rows->operands, operand);
+    return operand->name;
+}
+
+/* A call for the blocks that come next; one of `count` kernels in a launch. */
+static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
+                    const char *const names[2]) {
+    const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
-    const Tile tile = row_tile(emitter, contraction, 1);
-    bool along = product->b_k == 1, fixed = contraction->b->tensor->role == ROLE_PARAMETER ||
-                                            contraction->b->tensor->role == ROLE_ROUNDED;
-    const char *names[] = {bind_name(emitter, NULL, NULL, "a"), bind_name(emitter, NULL, NULL, "b")};
-    Functor functor = emit_functor(emitter, epilogue, 0, 1);
-    emitter->binding_count -= 2;
-    const char *name = device_kernel(emitter, arena_format(emitter->arena, "row_%s_%d",
-                                                           emitter->prefix, emitter->kernels++));
-    emit_equations_above(emitter, epilogue);
+    const Tile tile = row_tile(emitter, contraction, rows->columns);
+    const Role role = contraction->b->tensor->role;
+    bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
+    long from = rows->blocks;
+    rows->blocks += pieces(product->n, tile.breadth);
+    if (place) text_add(&rows->calls, "    else");
+    if (count > 1 && place < count - 1)
+        text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);
+    int indent = count > 1 ? 2 : 1;
+    text_add(&rows->calls, "%s%*smoec_row_by_matrix<%s, %s, %s>(", count > 1 ? "\n" : "",
+             4 * indent, "", tile.text, along ? "true" : "false", fixed ? "true" : "false");
+    text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
+    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
+             along ? product->b_n : product->b_k, names[0], names[1],
+             store_text(emitter, unit->epilogue, 0, 1, indent));
+}
+
+/* One kernel, written for the sizes of the rows: a block finds its own by its number. */
+void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
+    Arena *arena = emitter->arena;
+    int bindings = emitter->binding_count;
+    Rows rows = {.parameters = {.arena = arena}, .arguments = {.arena = arena},
+                 .calls = {.arena = arena}};
+    const char *(*names)[2] = arena_alloc(arena, (size_t)count * sizeof *names);
+    rows.stores = arena_alloc(arena, sizeof *rows.stores);
+    for (int i = 0; i < count; i++) {
+        const ScheduleUnit *unit = units->items[first + i];
+        add_row_kernel(arena, &rows, unit);
+        names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
+        names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
+    }
+    begin_kernel(emitter, rows.stores);
+    for (int i = 0; i < count; i++)
+        put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
+    end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
+    const char *name = device_kernel(
+        emitter, arena_format(arena, "row_%s_%d", emitter->prefix, emitter->kernels++));
+    emit_equations_above(emitter, rows.stores);
     Text *out = emitter->out;
     int indent = emitter->indent;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    emit_line(emitter,
-              "extern \"C\" __global__ void __launch_bounds__(%s) %s(const %s *%s, const %s *%s, %s)",
-              tile.bounds, name, type_name(contraction->a->tensor), names[0],
-              type_name(contraction->b->tensor), names[1], functor.parameters.text);
-    text_add(&emitter->functions,
-             "{\n    moec_row_by_matrix<%s, %s, %s>(%ld, %ld, %ld, %s, %s, %s);\n}\n\n", tile.text,
-             along ? "true" : "false", fixed ? "true" : "false", product->n, product->k,
-             along ? product->b_n : product->b_k, names[0], names[1], functor.text);
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
+              name, rows.parameters.text);
+    text_add(&emitter->functions, "{\n%s}\n\n", rows.calls.text);
     emitter->out = out;
     emitter->indent = indent;
-    emit_launch(emitter, name,
-                (Launch){arena_format(emitter->arena, "%ld", pieces(product->n, tile.breadth)),
-                         tile.threads},
-                arena_format(emitter->arena, "MOEC_POINTER(%s), MOEC_POINTER(%s), %s",
-                             pointer_text(emitter, contraction->a),
-                             pointer_text(emitter, contraction->b), functor.arguments.text));
+    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), ROW_THREADS},
+                rows.arguments.text);
 }
+
+/* ---- products over packed rows, and whichever form ---- */
 
 static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
     text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
@@ -554,10 +632,6 @@ static void emit_either(Emitter *emitter, const Contraction *contraction, const 
 }
 
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
-    if (contraction->row) {
-        emit_row(emitter, contraction, epilogue);
-        return;
-    }
     Text arguments = {.arena = emitter->arena};
     const Tile tile = tile_of(emitter, contraction);
     put_product(emitter, contraction, true, &arguments);

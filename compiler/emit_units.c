@@ -77,6 +77,14 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
     emitter->indent -= 2;
 }
 
+/* Without those of its batch and of the loops around it. */
+static double flops_of(const Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    double depth =
+        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+    return 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
+}
+
 void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Contraction *contraction = unit->contraction;
     const Product *product = &contraction->product;
@@ -84,10 +92,8 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     emit_equation(emitter, unit->statement);
     for (int i = 1; contraction->product.endings && i < unit->epilogue->members.count; i++)
         emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
-    double depth =
-        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
-    double flops = 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
-    if (contraction->kind != CONTRACTION_PRODUCT || contraction->row) {
+    double flops = flops_of(emitter, contraction);
+    if (contraction->kind != CONTRACTION_PRODUCT) {
         emitter->target->grouped(emitter, contraction, unit->epilogue);
     } else {
         int bindings = emitter->binding_count;
@@ -107,6 +113,20 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     }
     emitter->flops += flops;
     emitter->product_flops += flops;
+}
+
+/* Rows that share a launch, the first of which is given. Returns the place of the last. */
+static int emit_beside(Emitter *emitter, const List *units, int first) {
+    int end = first;
+    do {
+        const ScheduleUnit *unit = units->items[end++];
+        double flops = flops_of(emitter, unit->contraction);
+        emit_equation(emitter, unit->statement);
+        emitter->flops += flops;
+        emitter->product_flops += flops;
+    } while (end < units->count && ((const ScheduleUnit *)units->items[end])->beside);
+    emitter->target->rows(emitter, units, first, end - first);
+    return end - 1;
 }
 
 static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
@@ -140,7 +160,10 @@ void emit_units(Emitter *emitter, const List *units) {
             emitter->target->kernel(emitter, unit->kernel);
             break;
         case UNIT_CONTRACTION:
-            emit_contraction(emitter, unit);
+            if (unit->contraction->row)
+                i = emit_beside(emitter, units, i);
+            else
+                emit_contraction(emitter, unit);
             break;
         case UNIT_CALL:
             emitter->target->call(emitter, unit->statement, unit->epilogue);

@@ -6,6 +6,8 @@
  * may go up to the last kernel when nothing between the two concerns it, and on a device a sum may
  * wait for another one that reads the same.
  *
+ * Products of a single row that do not concern each other stand beside each other.
+ *
  *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
  *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
  *     u[s,f] = t[s,f] * b[s,f]
@@ -14,8 +16,8 @@
 
 #include <string.h>
 
-/* How many units back a statement may move. */
-enum { MOST_BACK = 8 };
+/* How many units back a statement may move; how many rows share a launch at most. */
+enum { MOST_BACK = 8, MOST_BESIDE = 4 };
 
 typedef struct Fusion {
     Program *program;
@@ -180,6 +182,37 @@ static void move_up(Fusion *fusion, List *units) {
     }
 }
 
+static bool units_meet(Fusion *fusion, const ScheduleUnit *before, const ScheduleUnit *unit) {
+    for (int i = 0; i < unit->epilogue->members.count; i++)
+        if (unit_meets(fusion, before, ((Member *)unit->epilogue->members.items[i])->statement))
+            return true;
+    return false;
+}
+
+/* A row, the last unit, goes behind earlier ones that share its launch. False when there are none
+ * that it may reach: what lies between, and they, have nothing to do with it. */
+static bool join_rows(Fusion *fusion, List *units) {
+    const int last = units->count - 1;
+    ScheduleUnit *unit = units->items[last];
+    int found = -1, count = 0;
+    for (int i = last - 1; i >= 0 && i >= last - MOST_BACK; i--) {
+        const ScheduleUnit *before = units->items[i];
+        if (units_meet(fusion, before, unit)) return false;
+        if (!before->contraction || !before->contraction->row || before->once != unit->once)
+            continue;
+        if (!count++) found = i;
+        if (before->beside) continue;
+        if (count < MOST_BESIDE) break;
+        found = -1;
+        count = 0;
+    }
+    if (found < 0 || ((ScheduleUnit *)units->items[found - count + 1])->beside) return false;
+    for (int i = last; i > found + 1; i--) units->items[i] = units->items[i - 1];
+    units->items[found + 1] = unit;
+    unit->beside = true;
+    return true;
+}
+
 /* The later statement of two that are one product: it adds only when the first one does. */
 static Statement *as_one(Fusion *fusion, const Statement *statement, const Contraction *product) {
     Statement *one = arena_alloc(fusion->program->arena, sizeof *one);
@@ -199,6 +232,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
         ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
         unit->contraction = product;
         unit->epilogue = epilogue;
+        if (product->row && join_rows(fusion, units)) return;
         bool plain = !epilogue || epilogue->members.count == 1;
         if (fusion->program->device && plain) move_up(fusion, units);
     } else {

@@ -154,6 +154,8 @@ typedef struct ScheduleUnit {
                          result is stored; or NULL */
     List body;        /* ScheduleUnit * */
     bool once;
+    bool beside; /* a row that shares a launch with the unit before: neither touches what the other
+                    writes */
 } ScheduleUnit;
 
 /* Where a tensor lives. */

@@ -83,7 +83,7 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
                         const ScheduleUnit *repeat) {
     for (int i = 0; i < units->count; i++) {
         ScheduleUnit *unit = units->items[i];
-        unit->first = unit->last = planning->clock++;
+        unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
         Touch base = {.at = unit->first, .repeat = repeat, .top = top};
         const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (unit->kind == UNIT_REPEAT) {

@@ -185,8 +185,9 @@ template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
 /* sum[k] row[k] * matrix[k,n], handed to store(0, n, sum); `step` lies between lines. FIXED: the matrix was there before the
  * kernels that are still under way. A block has one tile. */
 template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
-MOEC_DEVICE void moec_row_by_matrix(int n, int depth, int step, const Element *row, const Element *matrix, Store store) {
-    const int first = (int)blockIdx.x * Tile::BREADTH;
+MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Element *row, const Element *matrix,
+                                    Store store) {
+    const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
     if (!FIXED) moec_begin();
     Tile::run(
