@@ -32,11 +32,17 @@ static long pieces(long count, long size) {
 
 /* ---- what a store computes ---- */
 
-/* What a store gets from its template: the names of its parameters, how many loops of the target
- * make the row, and how many neighbours come at a time. */
-typedef struct Given {
-    const char *row, *column, *sum;
+/* What a store computes with: how many loops of the target make the row, how many neighbours come
+ * at a time, the statement of a fellow or NULL, what its line is indented. */
+typedef struct Store {
     int rows, width;
+    const Statement *fellow;
+    int indent;
+} Store;
+
+/* What it gets from its template: the names of its parameters. */
+typedef struct Given {
+    const char *row, *column, *sum, *other;
 } Given;
 
 static void emit_members(Emitter *emitter, Kernel *epilogue) {
@@ -44,9 +50,17 @@ static void emit_members(Emitter *emitter, Kernel *epilogue) {
         emit_member(emitter, epilogue->members.items[i]);
 }
 
-static void emit_lines(Emitter *emitter, Kernel *epilogue, const Given *given) {
+static void give_fellow(Kernel *epilogue, const Statement *fellow, const char *sum) {
+    for (int i = 1; i < epilogue->members.count; i++) {
+        Member *member = epilogue->members.items[i];
+        if (member->statement == fellow) member->given = sum;
+    }
+}
+
+static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store,
+                       const Given *given) {
     Nest *loops[MAX_LOOPS];
-    int count = 0, rows = given->rows;
+    int count = 0, rows = store->rows;
     for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
         nest = loops[count] = nest->children.items[0];
         bind_loop(emitter, nest);
@@ -55,9 +69,10 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Given *given) {
     Member *first = epilogue->members.items[0];
     emitter->out = &body;
     first->given = given->sum;
-    if (given->width > 1) {
+    if (store->fellow) give_fellow(epilogue, store->fellow, given->other);
+    if (store->width > 1) {
         Nest *last = loops[count - 1];
-        Lanes *lanes = lanes_of_width(emitter, last, given->width);
+        Lanes *lanes = lanes_of_width(emitter, last, store->width);
         first->given = arena_format(emitter->arena, "%s[%s]", given->sum, lanes_number(lanes));
         emit_lanes(emitter, lanes, last, count - 1);
         last->text = lanes_from(lanes);
@@ -71,21 +86,24 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Given *given) {
 }
 
 /* The text of a store for a line that is indented that much, once the kernel has begun. */
-static const char *store_text(Emitter *emitter, Kernel *epilogue, int rows, int width, int indent) {
+static const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
     int bindings = emitter->binding_count, was = emitter->indent;
     Text body = {.arena = emitter->arena}, *out = emitter->out;
     Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
-                   bind_name(emitter, NULL, NULL, width > 1 ? "sums" : "sum"), rows, width};
+                   bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
+                   store.fellow ? bind_name(emitter, NULL, NULL, "other") : NULL};
     emitter->out = &body;
-    emitter->indent = indent + 1;
-    emit_lines(emitter, epilogue, &given);
-    const char *sum = width > 1 ? arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, width)
-                                : arena_format(emitter->arena, "float %s", given.sum);
+    emitter->indent = store.indent + 1;
+    emit_lines(emitter, epilogue, &store, &given);
+    const char *sum = arena_format(emitter->arena, "float %s", given.sum);
+    if (store.width > 1)
+        sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
+    if (store.fellow) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
     emitter->out = out;
     emitter->indent = was;
     emitter->binding_count = bindings;
     return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
-                        given.column, sum, body.text, 4 * indent, "");
+                        given.column, sum, body.text, 4 * store.indent, "");
 }
 
 /* What the stores since begin_kernel turned out to use. */
@@ -101,7 +119,7 @@ Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
     Functor functor = {.parameters = {.arena = emitter->arena},
                        .arguments = {.arena = emitter->arena}};
     begin_kernel(emitter, epilogue);
-    functor.text = store_text(emitter, epilogue, rows, width, 1);
+    functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1});
     end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
     return functor;
 }
@@ -161,13 +179,14 @@ static const Tile rounded_tile = {
 /* A tile of one row. It is as broad as leaves enough of them for a whole device; columns: of all
  * that the launch computes. */
 static Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
+    const char *matrices = contraction->fellow ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
     while (!along && breadth > LEAST_BREADTH && pieces(columns, breadth) < ROW_BLOCKS)
         breadth /= 2;
-    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s>",
+    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
                                        type_name(contraction->b->tensor), breadth,
-                                       along ? "true" : "false"),
+                                       along ? "true" : "false", matrices),
                   .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
                   .bounds = "MOEC_ROW_GROUPED_BOUNDS",
                   .height = 1,
@@ -528,8 +547,8 @@ static const char *row_operand(Emitter *emitter, const Expr *read, const char *w
 
 /* A call for the blocks that come next; one of `count` kernels in a launch. */
 static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
-                    const char *const names[2]) {
-    const Contraction *contraction = unit->contraction;
+                    const char *const names[3]) {
+    const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
     const Product *product = &contraction->product;
     const Tile tile = row_tile(emitter, contraction, rows->columns);
     const Role role = contraction->b->tensor->role;
@@ -540,12 +559,15 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
     if (count > 1 && place < count - 1)
         text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);
     int indent = count > 1 ? 2 : 1;
-    text_add(&rows->calls, "%s%*smoec_row_by_matrix<%s, %s, %s>(", count > 1 ? "\n" : "",
-             4 * indent, "", tile.text, along ? "true" : "false", fixed ? "true" : "false");
+    text_add(&rows->calls, "%s%*smoec_row_by_%s<%s, %s, %s>(", count > 1 ? "\n" : "",
+             4 * indent, "", fellow ? "matrices" : "matrix", tile.text, along ? "true" : "false",
+             fixed ? "true" : "false");
     text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
     text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
-             along ? product->b_n : product->b_k, names[0], names[1],
-             store_text(emitter, unit->epilogue, 0, 1, indent));
+             along ? product->b_n : product->b_k, names[0],
+             fellow ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
+             store_text(emitter, unit->epilogue,
+                        (Store){0, 1, fellow ? fellow->statement : NULL, indent}));
 }
 
 /* One kernel, written for the sizes of the rows: a block finds its own by its number. */
@@ -554,13 +576,15 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     int bindings = emitter->binding_count;
     Rows rows = {.parameters = {.arena = arena}, .arguments = {.arena = arena},
                  .calls = {.arena = arena}};
-    const char *(*names)[2] = arena_alloc(arena, (size_t)count * sizeof *names);
+    const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
     rows.stores = arena_alloc(arena, sizeof *rows.stores);
     for (int i = 0; i < count; i++) {
         const ScheduleUnit *unit = units->items[first + i];
         add_row_kernel(arena, &rows, unit);
         names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
         names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
+        if (unit->contraction->fellow)
+            names[i][2] = row_operand(emitter, unit->contraction->fellow->b, "b", &rows);
     }
     begin_kernel(emitter, rows.stores);
     for (int i = 0; i < count; i++)

@@ -120,7 +120,9 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {
         const ScheduleUnit *unit = units->items[end++];
-        double flops = flops_of(emitter, unit->contraction);
+        const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
+        double flops = flops_of(emitter, contraction) * (fellow ? 2 : 1);
+        if (fellow) emit_equation(emitter, fellow->statement);
         emit_equation(emitter, unit->statement);
         emitter->flops += flops;
         emitter->product_flops += flops;

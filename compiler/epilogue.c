@@ -16,7 +16,8 @@
  * turns of the loops may then have to do with each other. What nobody else asks for needs no
  * memory.
  *
- * Any statement may go into a product over packed rows or of a single row, which is ours; into
+ * Any statement may go into a product over packed rows or of a single row, which is ours, and into
+ * the latter another product of that row, whose result at each place is then at hand as well; into
  * another dense one, which is a library's, only what endings.c takes, and only where that saves a
  * pass over memory.
  */
@@ -148,6 +149,28 @@ static int loops_of(const Statement *statement) {
     return count;
 }
 
+static int loops_of_target(const Statement *statement) {
+    int count = 0;
+    for (int i = 0; i < statement->target->count; i++) count += is_loop(statement->target->args[i]);
+    return count;
+}
+
+/* The product at `place` can be done in the tiles of the one that is looked at, which are of lines
+ * across the sum: a row is read once, and the store has a result of each. */
+static bool is_fellow(const Folding *folding, int place) {
+    const Contraction *one = folding->products[folding->product], *other = folding->products[place];
+    if (!one || !other || !one->row || !other->row || folding->taken[place] ||
+        folding->when[place] != place ||
+        at_place(folding, place)->once != at_place(folding, folding->product)->once)
+        return false;
+    for (int i = 1; i < folding->count; i++)
+        if (folding->products[folding->order[i]]) return false;
+    const Product *a = &one->product, *b = &other->product;
+    return !a->accumulate && !b->accumulate && a->n == b->n && a->k == b->k && a->b_k > 1 &&
+           a->b_k == b->b_k && a->b_n == 1 && b->b_n == 1 && a->b_type == b->b_type &&
+           one->b->tensor->role == other->b->tensor->role && same_place(one->a, other->a);
+}
+
 /* The statement with its loops in the order of those of the product, or NULL. */
 static Member *as_member(Folding *folding, int place) {
     const Member *first = folding->inside[folding->product];
@@ -172,7 +195,8 @@ static Member *as_member(Folding *folding, int place) {
         if (!member->order[level] || level_of(member, member->order[level]) != level ||
             loop_size(member->order[level]) != loop_size(first->order[level]))
             return NULL;
-    bool whole = loops_of(member->statement) == member->depth;
+    bool whole = folding->products[place] ? loops_of_target(member->statement) == member->depth
+                                          : loops_of(member->statement) == member->depth;
     return whole && in_step(folding, member, member) ? member : NULL;
 }
 
@@ -250,7 +274,8 @@ static bool moves_down(Folding *folding, int place) {
 
 /* Takes a statement in, with those that it needs; or leaves everything as it was. */
 static bool join(Folding *folding, int place) {
-    if (folding->count == MOST_INSIDE || !is_pointwise(folding, place)) return false;
+    if (folding->count == MOST_INSIDE) return false;
+    if (!is_pointwise(folding, place) && !is_fellow(folding, place)) return false;
     Member *member = as_member(folding, place);
     if (!member) return false;
     for (int i = 0; i < folding->count; i++) {
@@ -397,8 +422,13 @@ static Kernel *kernel_of(Folding *folding) {
     Kernel *kernel = arena_alloc(folding->program->arena, sizeof *kernel);
     Nest *last = chain_of(folding, kernel, path);
     add_member(folding, kernel, last, path, folding->product);
-    for (int i = 0; i < folding->statements->count; i++)
-        if (folding->inside[i] && i != folding->product) add_member(folding, kernel, last, path, i);
+    for (int i = 0; i < folding->statements->count; i++) {
+        if (!folding->inside[i] || i == folding->product) continue;
+        add_member(folding, kernel, last, path, i);
+        if (!folding->products[i]) continue;
+        folding->products[i]->statement = at_place(folding, i);
+        folding->products[folding->product]->fellow = folding->products[i];
+    }
     return kernel;
 }
 
@@ -472,7 +502,7 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
     folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {
-        if (!stores_elements(&folding, i)) continue;
+        if (folding.taken[i] || !stores_elements(&folding, i)) continue;
         begin(&folding, i);
         bool row = products[i] && products[i]->row;
         if (products[i] && products[i]->kind == CONTRACTION_PRODUCT && !row) {

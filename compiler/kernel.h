@@ -62,7 +62,9 @@ typedef struct Contraction {
     Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each packed row, or NULL */
     struct Contraction *second; /* another one of the same rows that adds to the same result in the
                                    same tiles, or NULL */
-    const Statement *statement; /* of a second one */
+    const Statement *statement; /* of a second one, of a fellow */
+    struct Contraction *fellow; /* of a row: another one of the same row and of the same sizes; the
+                                   store has both results of a column; or NULL */
     bool row; /* dense, of a device, with a single row: ours, with a store that computes */
 } Contraction;
 

@@ -56,6 +56,9 @@ bool end_product(Contraction *product, const Member *first, const Member *next, 
 
 /* ---- pairs.c ---- */
 
+/* Whether two statements read the same element where their loops stand at the same turns. */
+bool same_place(const Expr *one, const Expr *other);
+
 /* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */
 int find_pair(Program *program, const List *statements, Contraction *const *products,
               Kernel *const *epilogues, const int *when, int place);

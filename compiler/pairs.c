@@ -29,7 +29,7 @@ bool lines_begin_in_pieces(const Expr *read, long across) {
            last->kind == EXPR_INDEX && !last->index->turn;
 }
 
-static bool same_place(const Expr *one, const Expr *other) {
+bool same_place(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];

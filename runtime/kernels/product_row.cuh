@@ -67,25 +67,31 @@ static __host__ __device__ constexpr int moec_folded(int count, int distance, in
     return distance < last || count == 1 ? count : moec_folded(count / 2, distance / 2, last);
 }
 
-/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. */
-template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
+/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. Of several
+ * MATRICES, lines across the sum, threads side by side have one each: store(i, sum, ...) gets a result of each. */
+template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecTileRow {
     enum { HEIGHT = 1, BREADTH = COLUMNS, PIECE = MoecPiece<Element>::COUNT, WARPS = MOEC_ROW_THREADS / 32, AHEAD = 3 };
+    enum { TEAM = MOEC_ROW_THREADS / MATRICES }; /* threads that have the same matrix */
 
     template <class Ready, class Store>
     MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
         if constexpr (ALONG)
             run_along(n, depth, row, line, ready, store);
         else
-            run_across(n, depth, row, line, ready, store);
+            run_across(n, depth, row, line, ready, [&](int column, const float *sums) { store(column, sums[0]); });
     }
 
-    /* A line for each term: LANES threads side by side have its columns, the others other terms. */
+    /* `line` is that of the matrix of the thread. */
+    MOEC_DEVICE int matrix() { return (int)threadIdx.x / TEAM; }
+
+    /* A line for each term: LANES threads side by side have its columns, the others other terms. store(i, sums) gets as many
+     * as there are matrices. */
     template <class Ready, class Store>
     MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
-        enum { LANES = BREADTH / PIECE, STEP = MOEC_ROW_THREADS / LANES, LEFT = moec_folded(PIECE, 16, LANES) };
+        enum { LANES = BREADTH / PIECE, STEP = TEAM / LANES, LEFT = moec_folded(PIECE, 16, LANES) };
         enum { SAME = 16 / PIECE < LANES ? 0 : 2 * (16 / PIECE) - LANES }; /* lanes that keep the same */
         __shared__ float sums[WARPS][BREADTH];
-        const int term = (int)threadIdx.x / LANES, column = (int)threadIdx.x % LANES * PIECE;
+        const int term = (int)threadIdx.x % TEAM / LANES, column = (int)threadIdx.x % LANES * PIECE;
         MoecPiece<Element> pieces[2][AHEAD];
         float x[2][AHEAD], sum[PIECE] = {};
         const Element *const own = line(term) + column;
@@ -128,9 +134,9 @@ template <class Element, int COLUMNS, bool ALONG> struct MoecTileRow {
             for (int j = 0; j < LEFT; j++) sums[threadIdx.x / 32][kept + j] = sum[j];
         moec_barrier();
         if (threadIdx.x < BREADTH && (int)threadIdx.x < n) {
-            float all = 0.0f;
+            float all[MATRICES] = {};
 #pragma unroll
-            for (int i = 0; i < WARPS; i++) all += sums[i][threadIdx.x];
+            for (int i = 0; i < WARPS; i++) all[i / (WARPS / MATRICES)] += sums[i][threadIdx.x];
             store(threadIdx.x, all);
         }
     }
@@ -193,6 +199,19 @@ MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const 
     Tile::run(
         n - first, depth, row, lines, [] { if (FIXED) moec_begin(); },
         [&](int column, float sum) { store(0, first + column, sum); });
+}
+
+/* The same with two matrices alike, whose results go to store(0, n, sum, other). */
+template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
+MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, const Element *row, const Element *matrix,
+                                      const Element *other, Store store) {
+    static_assert(!ALONG, "lines across the sum");
+    const int first = tile * Tile::BREADTH;
+    const MoecEvenLines<Element> lines = {(Tile::matrix() ? other : matrix) + first, step};
+    if (!FIXED) moec_begin();
+    Tile::run_across(
+        n - first, depth, row, lines, [] { if (FIXED) moec_begin(); },
+        [&](int column, const float *sums) { store(0, first + column, sums[0], sums[1]); });
 }
 
 #endif
