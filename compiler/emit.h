@@ -268,6 +268,8 @@ typedef enum Sharing {
  * turns inside the last. */
 int chain_of(const Emitter *emitter, const Nest *nest);
 Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length);
+/* Several turns of a nest's outer loops, each long enough for many threads. */
+bool shares_turns(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the turn; those that the body names. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,

@@ -136,14 +136,25 @@ static bool are_apart(const Kernel *kernel) {
     return true;
 }
 
+/* One block would take the turns of some nest one thread each, and those are long. */
+static bool wants_blocks(Emitter *emitter, Kernel *kernel) {
+    bool wants = false;
+    emitter->kernel = kernel;
+    for (int i = 0; i < kernel->root->children.count; i++)
+        wants |= shares_turns(emitter, kernel->root->children.items[i]);
+    emitter->kernel = NULL;
+    return wants;
+}
+
 void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
-    if (kernel->work < small_work(emitter->program) || !are_apart(kernel)) {
+    bool small = kernel->work < small_work(emitter->program);
+    if (!are_apart(kernel) || (small && !wants_blocks(emitter, kernel))) {
         emit_part(emitter, kernel, WHOLE_KERNEL, kernel->root);
         return;
     }
     for (int i = 0; i < kernel->root->children.count; i++) {
         Nest *nest = kernel->root->children.items[i];
-        Part part = part_of(emitter, kernel, nest);
+        Part part = small ? ONE_NEST : part_of(emitter, kernel, nest);
         emit_part(emitter, kernel, part, nest);
         if (part != ONE_NEST) emit_part(emitter, kernel, part + 1, nest);
     }

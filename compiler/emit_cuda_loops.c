@@ -125,6 +125,17 @@ Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, i
     return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
 }
 
+bool shares_turns(const Emitter *emitter, const Nest *nest) {
+    const Nest *last = nest;
+    int length = chain_of(emitter, nest);
+    long turns = 1;
+    for (int i = 0; i < length; i++) {
+        last = i ? last->children.items[0] : nest;
+        turns *= last->size;
+    }
+    return turns > 1 && sharing_of(emitter, nest, last, length) != THREADS_ALONE;
+}
+
 /* ---- loops inside a block ---- */
 
 void emit_barrier(Emitter *emitter) {

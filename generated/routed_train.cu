@@ -59,21 +59,34 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
         float *__restrict__ attention_norm_y_2)
 {
     moec_begin();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
         float attention_norm_hidden_sum = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-            attention_norm_hidden_sum += x_2_at * x_2_at;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                attention_norm_hidden_sum += x_2_lanes[lane] * x_2_lanes[lane];
+            }
         }
+        attention_norm_hidden_sum = moec_block_sum(attention_norm_hidden_sum);
         float attention_norm_hidden_now = attention_norm_hidden_sum;
-        attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
+        if (moec_thread() == 0) attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
         float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
-        for (long d = 0; d < 32; d++) {
-            float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
-            attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i * 32
-                    + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float block_attention_norm_weight_lanes[4];
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            float attention_norm_y_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float attention_norm_y = x_2_lanes[lane] * attention_norm_root;
+                attention_norm_y_2_lanes[lane] = attention_norm_y * block_attention_norm_weight_lanes[lane];
+            }
+            moec_write(&attention_norm_y_2[(b * 32 + s) * 32 + d_from], attention_norm_y_2_lanes);
         }
     }
 }
@@ -150,20 +163,34 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
         float *__restrict__ ffn_norm_y_2)
 {
     moec_begin();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
         float ffn_norm_hidden_sum = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            ffn_norm_hidden_sum += x_3_at * x_3_at;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                ffn_norm_hidden_sum += x_3_lanes[lane] * x_3_lanes[lane];
+            }
         }
+        ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
+        if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
         float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
-            ffn_norm_y_2[(b * 32 + s) * 32 + d] = ffn_norm_y * block_ffn_norm_weight[i * 32 + d];
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float ffn_norm_y_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float ffn_norm_y = x_3_lanes[lane] * ffn_norm_root;
+                ffn_norm_y_2_lanes[lane] = ffn_norm_y * block_ffn_norm_weight_lanes[lane];
+            }
+            moec_write(&ffn_norm_y_2[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_lanes);
         }
     }
 }
@@ -210,37 +237,70 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
    ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_p,
-        const float *__restrict__ chosen, float *__restrict__ ffn_load, float *__restrict__ ffn_total,
-        float *__restrict__ ffn_weight, float *__restrict__ ffn_y)
+extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ chosen,
+        float *__restrict__ ffn_load)
 {
     moec_begin();
-    for (long n = moec_thread(); n < 4; n += moec_threads()) {
+    for (long moec_from = 32 * moec_block(); moec_from < 4; moec_from += 32 * moec_blocks()) {
+        const long turn = moec_column(moec_from, 4);
+        const long n = turn;
         float ffn_hidden_5 = 0.0f;
-        for (long b = 0; b < 2; b++) {
-            float ffn_hidden_5_part = 0.0f;
-            for (long s = 0; s < 32; s++) {
-                ffn_hidden_5_part += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
-            }
-            ffn_hidden_5 += ffn_hidden_5_part;
+        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
+            const long b = (unsigned)part / 32u;
+            const long s = (unsigned)part % 32u;
+            ffn_hidden_5 += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
         }
-        ffn_load[i * 4 + n] = ffn_hidden_5 * 0.015625f;
+        ffn_hidden_5 = moec_column_sum(ffn_hidden_5);
+        if (moec_thread() < 32 && moec_from + moec_thread() == turn) ffn_load[i * 4 + n] = ffn_hidden_5
+                * 0.015625f;
     }
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+}
+
+/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
+   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
+   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
+extern "C" __global__ void kernel_train_7(long i, const float *__restrict__ ffn_p,
+        const float *__restrict__ chosen, float *__restrict__ ffn_total, float *__restrict__ ffn_weight,
+        float *__restrict__ ffn_y)
+{
+    moec_begin();
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
         float ffn_total_sum = 0.0f;
-        for (long n = 0; n < 4; n++) {
-            ffn_total_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
+        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+            float chosen_lanes[4];
+            moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            float ffn_p_lanes[4];
+            moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                ffn_total_sum += chosen_lanes[lane] * ffn_p_lanes[lane];
+            }
         }
+        ffn_total_sum = moec_block_sum(ffn_total_sum);
         float ffn_total_now = ffn_total_sum;
-        ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
-        for (long n = 0; n < 4; n++) {
-            ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n] / moec_where(moec_lt(0.0f,
-                    ffn_total_now), ffn_total_now, 1.0f);
+        if (moec_thread() == 0) ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+            float ffn_p_lanes[4];
+            moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
+            float ffn_weight_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                ffn_weight_lanes[lane] = ffn_p_lanes[lane] / moec_where(moec_lt(0.0f, ffn_total_now),
+                        ffn_total_now, 1.0f);
+            }
+            moec_write(&ffn_weight[(b * 32 + s) * 4 + n_from], ffn_weight_lanes);
         }
-        for (long d = 0; d < 32; d++) {
-            ffn_y[(b * 32 + s) * 32 + d] = 0.0f;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float ffn_y_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                ffn_y_lanes[lane] = 0.0f;
+            }
+            moec_write(&ffn_y[(b * 32 + s) * 32 + d_from], ffn_y_lanes);
         }
     }
 }
@@ -251,7 +311,7 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ ffn_
    expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
           -- std/moe.moe:72 */
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(MoecGroupedOnDevice grouped,
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ ffn_weight, const float *__restrict__ expert_hidden,
         float *__restrict__ expert_hidden_2, float *__restrict__ expert_h_weighed,
@@ -279,7 +339,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_7(
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
-extern "C" __global__ void kernel_train_8(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
         const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
         float *__restrict__ busiest, const int32_t *__restrict__ chosen_batch,
@@ -337,28 +397,44 @@ extern "C" __global__ void kernel_train_8(long i, float *__restrict__ x_2, const
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
         float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
 {
     moec_begin();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
         float final_norm_hidden_sum = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-            final_norm_hidden_sum += x_2_at * x_2_at;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                final_norm_hidden_sum += x_2_lanes[lane] * x_2_lanes[lane];
+            }
         }
+        final_norm_hidden_sum = moec_block_sum(final_norm_hidden_sum);
         float final_norm_hidden_now = final_norm_hidden_sum;
-        final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
+        if (moec_thread() == 0) final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
         float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
-        final_norm_root[b * 32 + s] = final_norm_root_now;
-        for (long d = 0; d < 32; d++) {
-            float final_norm_y_now = x_2[((4 * 2 + b) * 32 + s) * 32 + d] * final_norm_root_now;
-            final_norm_y[(b * 32 + s) * 32 + d] = final_norm_y_now;
-            final_norm_y_2[(b * 32 + s) * 32 + d] = final_norm_y_now * final_norm_weight[d];
+        if (moec_thread() == 0) final_norm_root[b * 32 + s] = final_norm_root_now;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
+            float final_norm_y_lanes[4];
+            float final_norm_weight_lanes[4];
+            moec_read(final_norm_weight_lanes, &final_norm_weight[d_from]);
+            float final_norm_y_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float final_norm_y_now = x_2_lanes[lane] * final_norm_root_now;
+                final_norm_y_lanes[lane] = final_norm_y_now;
+                final_norm_y_2_lanes[lane] = final_norm_y_now * final_norm_weight_lanes[lane];
+            }
+            moec_write(&final_norm_y[(b * 32 + s) * 32 + d_from], final_norm_y_lanes);
+            moec_write(&final_norm_y_2[(b * 32 + s) * 32 + d_from], final_norm_y_2_lanes);
         }
     }
 }
@@ -373,7 +449,7 @@ extern "C" __global__ void kernel_train_9(const float *__restrict__ x_2,
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
    d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70 */
-extern "C" __global__ void kernel_train_10(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, float *__restrict__ hidden_2, float *__restrict__ loss,
         float *__restrict__ balance_2, float *__restrict__ total, float *__restrict__ busiest_2,
@@ -427,7 +503,7 @@ extern "C" __global__ void kernel_train_10(const int32_t *__restrict__ targets,
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s])) + where(v == targets[b,s],
         -d_hidden_4, 0)   -- std/decoder.moe:65 */
-extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
@@ -460,7 +536,7 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
         + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_12(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
@@ -509,7 +585,7 @@ extern "C" __global__ void kernel_train_12(const float *__restrict__ x_2,
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
         1)   -- std/moe.moe:65 */
-extern "C" __global__ void kernel_train_13(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
         float *__restrict__ d_ffn_hidden_8, float *__restrict__ ffn_p_again,
@@ -560,7 +636,7 @@ extern "C" __global__ void kernel_train_13(long i, const float *__restrict__ ffn
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
    d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
-extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_14(MoecGroupedOnDevice grouped,
+extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
         float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_hidden_2,
@@ -602,35 +678,68 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
-        const float *__restrict__ d_expert_h_weighed, float *__restrict__ d_ffn_weight,
-        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
-        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again,
-        const float *__restrict__ expert_h_again)
+extern "C" __global__ void kernel_train_16(const float *__restrict__ d_expert_h_weighed,
+        float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
     moec_begin();
-    for (long r = moec_thread(); r < 128; r += moec_threads()) {
+    for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
+        const long r = turn;
         float d_ffn_weight_sum = 0.0f;
-        for (long f = 0; f < 48; f++) {
-            d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again[r * 48 + f];
+        for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
+            float d_expert_h_weighed_lanes[4];
+            moec_read(d_expert_h_weighed_lanes, &d_expert_h_weighed[r * 48 + f_from]);
+            float expert_h_again_lanes[4];
+            moec_read(expert_h_again_lanes, &expert_h_again[r * 48 + f_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_ffn_weight_sum += d_expert_h_weighed_lanes[lane] * expert_h_again_lanes[lane];
+            }
         }
-        d_ffn_weight[r] = d_ffn_weight_sum;
+        d_ffn_weight_sum = moec_block_sum(d_ffn_weight_sum);
+        if (moec_thread() == 0) d_ffn_weight[r] = d_ffn_weight_sum;
     }
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        for (long d = 0; d < 32; d++) {
-            d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
+}
+
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_3,
+        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
+        float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again)
+{
+    moec_begin();
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_ffn_norm_y_2_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_ffn_norm_y_2_lanes[lane] = 0.0f;
+            }
+            moec_write(&d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from], d_ffn_norm_y_2_lanes);
         }
         float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
                 + 1e-06f));
-        ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
-        for (long d = 0; d < 32; d++) {
-            float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
-            ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
-                    + d];
+        if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float ffn_norm_y_again_lanes[4];
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float ffn_norm_y_2_again_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float ffn_norm_y_again_now = x_3_lanes[lane] * ffn_norm_root_again_now;
+                ffn_norm_y_again_lanes[lane] = ffn_norm_y_again_now;
+                ffn_norm_y_2_again_lanes[lane] = ffn_norm_y_again_now * block_ffn_norm_weight_lanes[lane];
+            }
+            moec_write(&ffn_norm_y_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_again_lanes);
+            moec_write(&ffn_norm_y_2_again[(b * 32 + s) * 32 + d_from], ffn_norm_y_2_again_lanes);
         }
     }
 }
@@ -647,57 +756,95 @@ extern "C" __global__ void kernel_train_15(long i, const float *__restrict__ x_3
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ ffn_hidden_3,
-        const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
-        const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
-        const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ d_ffn_logit, const float *__restrict__ ffn_p_again,
-        const float *__restrict__ ffn_weight_again, const int32_t *__restrict__ chosen_batch_2,
-        const int32_t *__restrict__ chosen_s_2, const int32_t *__restrict__ chosen_row_2,
-        const float *__restrict__ d_ffn_norm_y_2_rows)
+extern "C" __global__ void kernel_train_18(float *__restrict__ d_ffn_norm_y_2,
+        const float *__restrict__ d_ffn_norm_y_2_rows, const int32_t *__restrict__ chosen_start_2,
+        const int32_t *__restrict__ chosen_list_2)
 {
     moec_begin();
-    moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
-        for (long r = 0; r < 128; r++) {
-            const long chosen_batch_2_at = (long)chosen_batch_2[r];
-            const long chosen_s_2_at = (long)chosen_s_2[r];
-            d_ffn_norm_y_2[(chosen_batch_2_at * 32 + chosen_s_2_at) * 32 + d] += d_ffn_norm_y_2_rows[r * 32
-                    + d];
-        }
-    }
-    moec_barrier();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        float d_ffn_p[4];
+    moec_add_rows<4>(chosen_start_2, chosen_list_2, 64, 32, d_ffn_norm_y_2_rows, d_ffn_norm_y_2);
+}
+
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
+   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+          -- std/moe.moe:65
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
+        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
+        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
+   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
+   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
+          -- std/moe.moe:42
+   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
+extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
+        const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
+        const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
+        const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_logit,
+        const float *__restrict__ ffn_p_again, const float *__restrict__ ffn_weight_again,
+        const int32_t *__restrict__ chosen_row_2)
+{
+    moec_begin();
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        __shared__ __align__(16) float d_ffn_p[4];
         float d_ffn_total_sum = 0.0f;
-        for (long n = 0; n < 4; n++) {
-            const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-            d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
-                    * ffn_weight_again[(b * 32 + s) * 4 + n];
+        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+            float ffn_weight_again_lanes[4];
+            moec_read(ffn_weight_again_lanes, &ffn_weight_again[(b * 32 + s) * 4 + n_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                const long n = n_from + lane;
+                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+                d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                        * ffn_weight_again_lanes[lane];
+            }
         }
+        d_ffn_total_sum = moec_block_sum(d_ffn_total_sum);
         const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-        const float part_2 = moec_lt(0.0f, ffn_total_at);
-        float d_ffn_total = -moec_where(part_2, ((1.0f / moec_where(part_2, ffn_total_at,
+        const float part = moec_lt(0.0f, ffn_total_at);
+        float d_ffn_total = -moec_where(part, ((1.0f / moec_where(part, ffn_total_at,
                 1.0f)) * d_ffn_total_sum), 0.0f);
         float d_ffn_hidden_4_sum = 0.0f;
-        for (long n = 0; n < 4; n++) {
-            const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-            const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
-            d_ffn_p[n] = (d_ffn_hidden_8[n] + ((chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
-                    * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2,
-                    1.0f)))) + (d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n]);
-            d_ffn_hidden_4_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
+        moec_barrier();
+        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+            float d_ffn_hidden_8_lanes[4];
+            moec_read(d_ffn_hidden_8_lanes, &d_ffn_hidden_8[n_from]);
+            float chosen_lanes[4];
+            moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            float d_ffn_p_lanes[4];
+            float ffn_p_again_lanes[4];
+            moec_read(ffn_p_again_lanes, &ffn_p_again[(b * 32 + s) * 4 + n_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                const long n = n_from + lane;
+                const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
+                const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
+                d_ffn_p_lanes[lane] = (d_ffn_hidden_8_lanes[lane] + ((chosen_row_2_at >= 0
+                        ? d_ffn_weight[chosen_row_2_at] : 0.0f) * (1.0f / moec_where(moec_lt(0.0f,
+                        ffn_total_at_2), ffn_total_at_2, 1.0f)))) + (d_ffn_total * chosen_lanes[lane]);
+                d_ffn_hidden_4_sum += d_ffn_p_lanes[lane] * ffn_p_again_lanes[lane];
+            }
+            moec_write(&d_ffn_p[n_from], d_ffn_p_lanes);
         }
+        d_ffn_hidden_4_sum = moec_block_sum(d_ffn_hidden_4_sum);
+        moec_barrier();
         float d_ffn_hidden_4 = -((1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]) * d_ffn_hidden_4_sum);
-        for (long n = 0; n < 4; n++) {
-            float d_ffn_hidden_3 = (d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
-                    + d_ffn_hidden_4;
-            d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3 * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+        for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
+            float d_ffn_p_lanes[4];
+            moec_read(d_ffn_p_lanes, &d_ffn_p[n_from]);
+            float ffn_hidden_3_lanes[4];
+            moec_read(ffn_hidden_3_lanes, &ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            float d_ffn_logit_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float d_ffn_hidden_3 = (d_ffn_p_lanes[lane] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
+                        + d_ffn_hidden_4;
+                d_ffn_logit_lanes[lane] = d_ffn_hidden_3 * ffn_hidden_3_lanes[lane];
+            }
+            moec_write(&d_ffn_logit[(b * 32 + s) * 4 + n_from], d_ffn_logit_lanes);
         }
     }
-    moec_barrier();
 }
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
@@ -712,62 +859,113 @@ extern "C" __global__ void kernel_train_16(long i, const float *__restrict__ ffn
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
+        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
+{
+    moec_begin();
+    for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
+        const long turn = moec_column(moec_from, 32);
+        const long d = turn;
+        float d_block_ffn_norm_weight_sum = 0.0f;
+        for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
+            const long b = (unsigned)part / 32u;
+            const long s = (unsigned)part % 32u;
+            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b * 32
+                    + s) * 32 + d];
+        }
+        d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
+        moec_barrier();
+        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
+                + d] += d_block_ffn_norm_weight_sum;
+        moec_barrier();
+    }
+}
+
+/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
+          -- std/norms.moe:12
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
+        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
+          -- std/norms.moe:12 */
+extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ d_block_ffn_norm_weight, float *__restrict__ attention_norm_root_again,
-        float *__restrict__ attention_norm_y_again, float *__restrict__ attention_norm_y_2_again,
-        const float *__restrict__ ffn_norm_root_again, const float *__restrict__ ffn_norm_y_again)
+        float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
+        float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
 {
     moec_begin();
-    moec_barrier();
-    for (long d = moec_thread(); d < 32; d += moec_threads()) {
-        float d_block_ffn_norm_weight_sum = 0.0f;
-        for (long b = 0; b < 2; b++) {
-            float d_block_ffn_norm_weight_part = 0.0f;
-            for (long s = 0; s < 32; s++) {
-                d_block_ffn_norm_weight_part += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b
-                        * 32 + s) * 32 + d];
-            }
-            d_block_ffn_norm_weight_sum += d_block_ffn_norm_weight_part;
-        }
-        d_block_ffn_norm_weight[i * 32 + d] += d_block_ffn_norm_weight_sum;
-    }
-    moec_barrier();
-    for (long part = moec_thread(); part < 64; part += moec_threads()) {
-        const long b = (unsigned)part / 32u;
-        const long s = (unsigned)part % 32u;
-        float d_ffn_norm_y_3[32];
+    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
+        const long b = (unsigned)turn / 32u;
+        const long s = (unsigned)turn % 32u;
+        __shared__ __align__(16) float d_ffn_norm_y_3[32];
         float d_ffn_norm_root = 0.0f;
-        for (long d = 0; d < 32; d++) {
-            d_ffn_norm_y_3[d] = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i * 32 + d];
-            d_ffn_norm_root += d_ffn_norm_y_3[d] * x_3[((i * 2 + b) * 32 + s) * 32 + d];
+        moec_barrier();
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_ffn_norm_y_2_lanes[4];
+            moec_read(d_ffn_norm_y_2_lanes, &d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from]);
+            float block_ffn_norm_weight_lanes[4];
+            moec_read(block_ffn_norm_weight_lanes, &block_ffn_norm_weight[i * 32 + d_from]);
+            float d_ffn_norm_y_3_lanes[4];
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_ffn_norm_y_3_lanes[lane] = d_ffn_norm_y_2_lanes[lane] * block_ffn_norm_weight_lanes[lane];
+                d_ffn_norm_root += d_ffn_norm_y_3_lanes[lane] * x_3_lanes[lane];
+            }
+            moec_write(&d_ffn_norm_y_3[d_from], d_ffn_norm_y_3_lanes);
         }
+        d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
+        moec_barrier();
         float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
                 / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
-        for (long d = 0; d < 32; d++) {
-            const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
-                    + (d_ffn_norm_y_3[d] * ffn_norm_root_again[b * 32 + s])) + (d_ffn_norm_hidden * (x_3_at
-                    + x_3_at));
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float d_x_2_lanes[4];
+            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_ffn_norm_y_3_lanes[4];
+            moec_read(d_ffn_norm_y_3_lanes, &d_ffn_norm_y_3[d_from]);
+            float x_3_lanes[4];
+            moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float d_x_3_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                d_x_3_lanes[lane] = (d_x_2_lanes[lane] + (d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b
+                        * 32 + s])) + (d_ffn_norm_hidden * (x_3_lanes[lane] + x_3_lanes[lane]));
+            }
+            moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
         float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
                 * 0.03125f) + 1e-06f));
-        attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
-        for (long d = 0; d < 32; d++) {
-            float attention_norm_y_again_now = x_2[((i * 2 + b) * 32 + s) * 32 + d]
-                    * attention_norm_root_again_now;
-            attention_norm_y_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now;
-            attention_norm_y_2_again[(b * 32 + s) * 32 + d] = attention_norm_y_again_now
-                    * block_attention_norm_weight[i * 32 + d];
+        if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
+        for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
+            float x_2_lanes[4];
+            moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
+            float attention_norm_y_again_lanes[4];
+            float block_attention_norm_weight_lanes[4];
+            moec_read(block_attention_norm_weight_lanes, &block_attention_norm_weight[i * 32 + d_from]);
+            float attention_norm_y_2_again_lanes[4];
+#pragma unroll
+            for (int lane = 0; lane < 4; lane++) {
+                float attention_norm_y_again_now = x_2_lanes[lane] * attention_norm_root_again_now;
+                attention_norm_y_again_lanes[lane] = attention_norm_y_again_now;
+                attention_norm_y_2_again_lanes[lane] = attention_norm_y_again_now
+                        * block_attention_norm_weight_lanes[lane];
+            }
+            moec_write(&attention_norm_y_again[(b * 32 + s) * 32 + d_from], attention_norm_y_again_lanes);
+            moec_write(&attention_norm_y_2_again[(b * 32 + s) * 32 + d_from], attention_norm_y_2_again_lanes);
         }
     }
-    moec_barrier();
 }
 
-struct options_train_18 {
+struct options_train_22 {
     static constexpr long batch = 2, queries = 32, keys = 32;
     static constexpr int heads = 4, key_heads = 4, value_heads = 4;
     static constexpr int width = 8, value_width = 8, mask = MOEC_MASK_CAUSAL;
@@ -775,26 +973,26 @@ struct options_train_18 {
     static constexpr long window = 0, best = 0, parts = 16;
     static constexpr float scale = 0.353553391f, cap = 0.0f;
 };
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_18(const float *q,
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_query_train_22(const float *q,
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dq)
 {
     moec_begin();
-    moec_attend_grad_query<options_train_18>(q, k, v, sink, documents, o, lse, output_grad, dq);
+    moec_attend_grad_query<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dq);
 }
-extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_18(const float *q,
+extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(const float *q,
         const float *k, const float *v, const float *sink, const float *documents, const float *o,
         const float *lse, const float *output_grad, float *dk, float *dv)
 {
     moec_begin();
-    moec_attend_grad_both<options_train_18>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
+    moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
         % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
         + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-extern "C" __global__ void kernel_train_19(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
@@ -842,7 +1040,7 @@ extern "C" __global__ void kernel_train_19(const float *__restrict__ query_rotar
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
         float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
@@ -889,7 +1087,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ x_2
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_21(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_25(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_begin();
@@ -1000,23 +1198,27 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)moec_pack_list,
     (const void *)rows_by_weight_exact,
     (const void *)kernel_train_6,
-    (const void *)product_train_7,
-    (const void *)kernel_train_8,
+    (const void *)kernel_train_7,
+    (const void *)product_train_8,
     (const void *)kernel_train_9,
     (const void *)kernel_train_10,
     (const void *)kernel_train_11,
     (const void *)kernel_train_12,
     (const void *)kernel_train_13,
-    (const void *)product_train_14,
+    (const void *)kernel_train_14,
+    (const void *)product_train_15,
     (const void *)rows_by_rows_exact,
-    (const void *)kernel_train_15,
     (const void *)kernel_train_16,
     (const void *)kernel_train_17,
-    (const void *)attend_grad_query_train_18,
-    (const void *)attend_grad_both_train_18,
+    (const void *)kernel_train_18,
     (const void *)kernel_train_19,
     (const void *)kernel_train_20,
     (const void *)kernel_train_21,
+    (const void *)attend_grad_query_train_22,
+    (const void *)attend_grad_both_train_22,
+    (const void *)kernel_train_23,
+    (const void *)kernel_train_24,
+    (const void *)kernel_train_25,
     (const void *)update_step,
 };
 }

@@ -67,6 +67,13 @@ static __host__ __device__ constexpr int moec_folded(int count, int distance, in
     return distance < last || count == 1 ? count : moec_folded(count / 2, distance / 2, last);
 }
 
+/* What is added to the pointer is added where it is used: pointers kept for a whole loop cost registers. */
+template <class Element> MOEC_DEVICE void moec_hold_pointer(const Element *&at) {
+#ifndef MOEC_SIM
+    asm volatile("" : "+l"(at));
+#endif
+}
+
 /* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. Of several
  * MATRICES, lines across the sum, threads side by side have one each: store(i, sum, ...) gets a result of each. */
 template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecTileRow {
@@ -97,10 +104,12 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
         const Element *const own = line(term) + column;
         /* The first test is the same for all threads: where the sizes are known it goes. */
         const auto ask = [&](int half, int from) {
+            const Element *at = own + (long)from * line.step;
+            moec_hold_pointer(at);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 const int k = from + i * STEP;
-                pieces[half][i].stream(own + (long)k * line.step, k < depth && k + term < depth && column < n);
+                pieces[half][i].stream(at + (long)(i * STEP) * line.step, k < depth && k + term < depth && column < n);
             }
         };
         const auto ask_row = [&](int half, int from) {
