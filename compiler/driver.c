@@ -98,7 +98,8 @@ enum { PASS_COUNT = sizeof passes / sizeof *passes };
 static const struct {
     const char *name;
     void (*run)(Program *program);
-} device_passes[] = {{"absorb", absorb}, {"precision", precision}, {"storage", storage}, {"pad", pad}};
+} device_passes[] = {
+    {"absorb", absorb}, {"precision", precision}, {"storage", storage}, {"pad", pad}};
 
 enum { DEVICE_PASS_COUNT = sizeof device_passes / sizeof *device_passes };
 

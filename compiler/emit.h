@@ -235,6 +235,22 @@ void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epil
 void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number);
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
 void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count);
+/* How many parts of a size there are. */
+static inline long pieces(long count, long size) {
+    return (count + size - 1) / size;
+}
+/* The template of a tile: its text, a part of the name of a kernel, its size; the same for
+ * warpgroups, and a larger one for them, or NULL. */
+typedef struct Tile {
+    const char *text, *name, *bounds;
+    long height, breadth;
+    const char *wgmma, *wide;
+    bool single; /* hands over single results */
+    int threads;
+} Tile;
+/* A tile of one row. It is as broad as leaves enough of them for a whole device; columns: of all
+ * that the launch computes. */
+Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns);
 /* What the store of a template computes from an element of its result, as a function in place; and
  * what the kernel that calls the template needs for it, with the arguments of its launch. A
  * template of another operation hands over the row and the column of the element in the same way,
@@ -245,6 +261,17 @@ typedef struct Functor {
     Text parameters, arguments;
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
+/* What a store computes with: how many loops of the target make the row, how many neighbours come
+ * at a time, the statement of a fellow or NULL, what its line is indented. */
+typedef struct Store {
+    int rows, width;
+    const Statement *fellow;
+    int indent;
+} Store;
+/* The text of a store for a line that is indented that much, once the kernel has begun; and what
+ * all stores since then turned out to use. */
+const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
+void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
 /* The equations of a store as a comment above the kernel that is written next. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */

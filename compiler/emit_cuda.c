@@ -35,7 +35,8 @@ static void add_kernels(Text *text, const List *kernels) {
 
 static void add_own_products(Text *text, const List *products) {
     if (!products->count) return;
-    text_add(text, "/* The kernel of each product, for where the host does not take it: see abi.h. */\n");
+    text_add(text,
+             "/* The kernel of each product, for where the host does not take it: see abi.h. */\n");
     text_add(text, "static const MoecOwnProduct moec_own_products[] = {\n");
     for (int i = 0; i < products->count; i++) {
         const OwnProduct *own = products->items[i];
@@ -54,8 +55,11 @@ static void add_functions(Text *text, const List *kernels) {
 
 /* All weights as bf16, in one launch: see MoecTable.round. */
 static void add_rounding(Text *text, size_t weight_bytes) {
-    text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void *rounded)\n{\n");
-    text_add(text, "    moec_launch_on(host, moec_round, %zu, 256, MOEC_ARGUMENTS(&weights, &rounded, MOEC_NUMBER(%zu)));\n}\n\n",
+    text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
+                   "*rounded)\n{\n");
+    text_add(text,
+             "    moec_launch_on(host, moec_round, %zu, 256, MOEC_ARGUMENTS(&weights, &rounded, "
+             "MOEC_NUMBER(%zu)));\n}\n\n",
              (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
 }
 
@@ -65,7 +69,8 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     Module *module = emit_module(
         arena, programs, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
-    text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n", alone);
+    text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
+             alone);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);
@@ -74,7 +79,8 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? programs[0]->name : "");
 
-    text_add(&kernels, "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
+    text_add(&kernels,
+             "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
     text_add(&kernels, "#include \"kernels.cuh\"\n\n");
     if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
     if (target == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);

@@ -43,10 +43,6 @@ static long dimension(const Shape *shape, int back) {
     return shape->size[shape->rank - back];
 }
 
-static long pieces(long count, long size) {
-    return (count + size - 1) / size;
-}
-
 static Launch launch_of(Emitter *emitter, long blocks) {
     long grid = blocks < 1 ? 1 : blocks < MOST_GRID ? blocks : MOST_GRID;
     return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};

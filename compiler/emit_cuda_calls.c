@@ -12,12 +12,11 @@ enum {
     MOST_GRID = 1 << 20
 };
 
-static long pieces(long count, long size) {
-    return (count + size - 1) / size;
-}
-
 static const char *blocks(Emitter *emitter, long count) {
-    return arena_format(emitter->arena, "%ld", count < 1 ? 1 : count < MOST_GRID ? count : MOST_GRID);
+    return arena_format(emitter->arena, "%ld",
+                        count < 1           ? 1
+                        : count < MOST_GRID ? count
+                                            : MOST_GRID);
 }
 
 static void put(Text *arguments, const char *pointer) {
@@ -88,8 +87,8 @@ static void emit_pack_options(Emitter *emitter, const Statement *statement, cons
               longs(emitter, mask->size, mask->rank), longs(emitter, keys, mask->rank));
     emit_line(emitter, ".rows = %ld, .keys = %ld, .groups = %ld, .others = %ld,", sizes->rows,
               sizes->keys, sizes->groups, sizes->others);
-    emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order, pointer_text(emitter, in->items[0]),
-              in->count - 1);
+    emit_line(emitter, ".in_order = %d, .mask = %s, .through_count = %d,", in_order,
+              pointer_text(emitter, in->items[0]), in->count - 1);
     for (int i = 1; i < in->count; i++) {
         const Expr *through = in->items[i];
         through_strides(mask, through, strides);

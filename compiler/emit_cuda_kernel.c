@@ -47,8 +47,9 @@ void device_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
         if (!emitter->used[i]) continue;
         const Tensor *tensor = emitter->program->tensors.items[i];
         add(parameters, arguments,
-            arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ", type_name(tensor),
-                         lies_alone(emitter, tensor) ? "__restrict__ " : "", emitter->names[i]),
+            arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
+                         type_name(tensor), lies_alone(emitter, tensor) ? "__restrict__ " : "",
+                         emitter->names[i]),
             emitter->names[i]);
         emitter->declared[i] = true;
     }

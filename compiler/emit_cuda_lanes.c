@@ -12,10 +12,10 @@
  *         moec_write(&y[s * 1024 + d_from], y_lanes);
  *     }
  *
- * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over; but
- * of the elements of a parameter, of which only as many are read and written as there are, and of a
- * loop that stops short of the end of what it goes along (see pad.c), whose last lanes do nothing.
- * What is subscripted in any other way is read and written lane by lane.
+ * Sizes divide evenly and tensors begin at multiples of 32 bytes, so there is nothing left over;
+ * but of the elements of a parameter, of which only as many are read and written as there are, and
+ * of a loop that stops short of the end of what it goes along (see pad.c), whose last lanes do
+ * nothing. What is subscripted in any other way is read and written lane by lane.
  */
 #include "emit.h"
 #include "nest.h"
@@ -71,7 +71,8 @@ static bool is_along(const Emitter *emitter, const Nest *nest, const Expr *acces
     const Tensor *tensor = access->tensor;
     int last = access->count - 1;
     const bool uneven = nest->size % width != 0; /* the last lanes may lie behind the end */
-    if (uneven && (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
+    if (uneven &&
+        (last < 0 || !tensor->axes[last]->padded || access->args[last]->kind != EXPR_INDEX))
         return false;
     if (last < 0 || tensor->type == TYPE_INT ||
         (tensor->axes[last]->size % width != 0 && tensor->axes[last]->kind != AXIS_ELEMENTS) ||
@@ -189,11 +190,11 @@ static bool may_end_early(Emitter *emitter, const Lanes *lanes) {
 Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone) {
     bool halves;
     int width = LANES;
-    if (nest->step > 1 || nest->block ||
-        (nest->size % width != 0 && !alone) || !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
+    if (nest->step > 1 || nest->block || (nest->size % width != 0 && !alone) ||
+        !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
         return NULL;
-    if (halves && (nest->size % MOST_LANES == 0 || alone) && has_lanes(emitter, nest, MOST_LANES, &halves) &&
-        halves)
+    if (halves && (nest->size % MOST_LANES == 0 || alone) &&
+        has_lanes(emitter, nest, MOST_LANES, &halves) && halves)
         width = MOST_LANES;
     return lanes_of_width(emitter, nest, width);
 }

@@ -3,7 +3,7 @@
  * The outer loops of a nest that no statement sums over become one: its turns go to threads, to
  * columns or to blocks.
  *
- *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn; what is inside it runs alone
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn, alone with what is inside
  *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the other
  *                                                threads of a block share the sum of each
  *     blocks    y[b,s,d] = x[b,s,d] / sum ...    a block for each turn; its threads share the loops
@@ -142,7 +142,8 @@ void emit_barrier(Emitter *emitter) {
     static const char barrier[] = "moec_barrier();\n";
     const Text *out = emitter->out;
     size_t length = sizeof barrier - 1;
-    bool there = out->length >= length && !memcmp(out->text + out->length - length, barrier, length);
+    bool there =
+        out->length >= length && !memcmp(out->text + out->length - length, barrier, length);
     if (!there) emit_line(emitter, "moec_barrier();");
 }
 
@@ -243,8 +244,8 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     const char *end =
         sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
     const char *times = times_text(emitter, lanes);
-    emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing], name,
-              end, name, times, steps[sharing]);
+    emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing],
+              name, end, name, times, steps[sharing]);
     emitter->indent++;
 
     Text body = {.arena = emitter->arena}, *out = emitter->out;
@@ -300,8 +301,9 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
     if (sharing == THREADS_ALONE) {
         emit_turns(emitter, last, length - 1, lanes);
     } else {
-        emitter->owner = sharing == SHARED_IN_BLOCK ? "moec_thread() == 0"
-                                           : "moec_thread() < 32 && moec_from + moec_thread() == turn";
+        emitter->owner = sharing == SHARED_IN_BLOCK
+                             ? "moec_thread() == 0"
+                             : "moec_thread() < 32 && moec_from + moec_thread() == turn";
         emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
         emitter->owner = emitter->storage = NULL;
@@ -313,8 +315,9 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
 static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, const char *times,
                        bool piece) {
     if (piece) {
-        emit_line(emitter, "for (long turn = %smoec_thread(); turn < %s; turn += %smoec_threads()) {",
-                  times, turns, times);
+        emit_line(emitter,
+                  "for (long turn = %smoec_thread(); turn < %s; turn += %smoec_threads()) {", times,
+                  turns, times);
     } else if (sharing == THREADS_ALONE) {
         emit_line(emitter, "for (long turn = %smoec_first(); turn < %s; turn += %smoec_step()) {",
                   times, turns, times);
@@ -339,9 +342,11 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last) ? lanes_of(emitter, last, length == 1)
-                                                                   : NULL;
-    open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes), elements);
+    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last)
+                       ? lanes_of(emitter, last, length == 1)
+                       : NULL;
+    open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes),
+               elements);
     emit_inside(emitter, last, length, sharing, lanes, &body);
     emit_places_of(emitter, loops, length, "turn", lanes, &body);
     text_add_bytes(emitter->out, body.text, body.length);

@@ -20,131 +20,14 @@
 #include <string.h>
 
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
-enum { THREADS = 256, MOST_GRID = 1 << 20, WIDE = 256 };
-
-/* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
- * many blocks there are at least, while tiles can be made narrower; packed rows that are few. */
-enum { ROW_THREADS = 512, ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128, FEW_ROWS = 64 };
-
-static long pieces(long count, long size) {
-    return (count + size - 1) / size;
-}
-
-/* ---- what a store computes ---- */
-
-/* What a store computes with: how many loops of the target make the row, how many neighbours come
- * at a time, the statement of a fellow or NULL, what its line is indented. */
-typedef struct Store {
-    int rows, width;
-    const Statement *fellow;
-    int indent;
-} Store;
-
-/* What it gets from its template: the names of its parameters. */
-typedef struct Given {
-    const char *row, *column, *sum, *other;
-} Given;
-
-static void emit_members(Emitter *emitter, Kernel *epilogue) {
-    for (int i = 0; i < epilogue->members.count; i++)
-        emit_member(emitter, epilogue->members.items[i]);
-}
-
-static void give_fellow(Kernel *epilogue, const Statement *fellow, const char *sum) {
-    for (int i = 1; i < epilogue->members.count; i++) {
-        Member *member = epilogue->members.items[i];
-        if (member->statement == fellow) member->given = sum;
-    }
-}
-
-static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store,
-                       const Given *given) {
-    Nest *loops[MAX_LOOPS];
-    int count = 0, rows = store->rows;
-    for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
-        nest = loops[count] = nest->children.items[0];
-        bind_loop(emitter, nest);
-    }
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
-    Member *first = epilogue->members.items[0];
-    emitter->out = &body;
-    first->given = given->sum;
-    if (store->fellow) give_fellow(epilogue, store->fellow, given->other);
-    if (store->width > 1) {
-        Nest *last = loops[count - 1];
-        Lanes *lanes = lanes_of_width(emitter, last, store->width);
-        first->given = arena_format(emitter->arena, "%s[%s]", given->sum, lanes_number(lanes));
-        emit_lanes(emitter, lanes, last, count - 1);
-        last->text = lanes_from(lanes);
-    } else {
-        emit_members(emitter, epilogue);
-    }
-    emitter->out = out;
-    emit_places(emitter, loops, rows, given->row, &body);
-    emit_places(emitter, loops + rows, count - rows, given->column, &body);
-    text_add_bytes(emitter->out, body.text, body.length);
-}
-
-/* The text of a store for a line that is indented that much, once the kernel has begun. */
-static const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
-    int bindings = emitter->binding_count, was = emitter->indent;
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
-    Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
-                   bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
-                   store.fellow ? bind_name(emitter, NULL, NULL, "other") : NULL};
-    emitter->out = &body;
-    emitter->indent = store.indent + 1;
-    emit_lines(emitter, epilogue, &store, &given);
-    const char *sum = arena_format(emitter->arena, "float %s", given.sum);
-    if (store.width > 1)
-        sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
-    if (store.fellow) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
-    emitter->out = out;
-    emitter->indent = was;
-    emitter->binding_count = bindings;
-    return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
-                        given.column, sum, body.text, 4 * store.indent, "");
-}
-
-/* What the stores since begin_kernel turned out to use. */
-static void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
-    device_parameters(emitter, parameters, arguments);
-    emitter->kernel = NULL;
-    emitter->used = emitter->declared;
-    emitter->binding_count = bindings;
-}
-
-Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
-    int bindings = emitter->binding_count;
-    Functor functor = {.parameters = {.arena = emitter->arena},
-                       .arguments = {.arena = emitter->arena}};
-    begin_kernel(emitter, epilogue);
-    functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1});
-    end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
-    return functor;
-}
-
-void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = &emitter->functions;
-    emitter->indent = 0;
-    add_equations(emitter, epilogue);
-    emitter->out = out;
-    emitter->indent = indent;
-}
+enum {
+    THREADS = 256,
+    MOST_GRID = 1 << 20,
+    WIDE = 256,
+    FEW_ROWS = 64 /* packed rows that are few */
+};
 
 /* ---- tiles ---- */
-
-/* The template of a tile: its text, a part of the name of a kernel, its size; the same for
- * warpgroups, and a larger one for them, or NULL. */
-typedef struct Tile {
-    const char *text, *name, *bounds;
-    long height, breadth;
-    const char *wgmma, *wide;
-    bool single; /* hands over single results */
-    int threads;
-} Tile;
 
 /* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has
  * 64 rows and at least as many columns: half of 64 by 64 is too small. */
@@ -157,7 +40,8 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
     const char *along = arena_format(emitter->arena, "%s, %s", weight ? "true" : "false",
                                      across ? "true" : "false");
     Tile tile = {
-        .text = arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s>", height, breadth, along),
+        .text =
+            arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s>", height, breadth, along),
         .name = arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
         .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
         .height = height,
@@ -175,25 +59,6 @@ static const Tile exact_tile = {
     "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, THREADS};
 static const Tile rounded_tile = {
     "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false, THREADS};
-
-/* A tile of one row. It is as broad as leaves enough of them for a whole device; columns: of all
- * that the launch computes. */
-static Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
-    const char *matrices = contraction->fellow ? ", 2" : "";
-    bool along = contraction->product.b_k == 1;
-    long breadth = ROW_BREADTH;
-    while (!along && breadth > LEAST_BREADTH && pieces(columns, breadth) < ROW_BLOCKS)
-        breadth /= 2;
-    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
-                                       type_name(contraction->b->tensor), breadth,
-                                       along ? "true" : "false", matrices),
-                  .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
-                  .bounds = "MOEC_ROW_GROUPED_BOUNDS",
-                  .height = 1,
-                  .breadth = breadth,
-                  .single = true,
-                  .threads = ROW_THREADS};
-}
 
 /* So few rows that hardly two of them share a weight. */
 static bool has_few_rows(const Contraction *contraction) {
@@ -447,8 +312,8 @@ static const char *plain_kernel(Emitter *emitter, const Contraction *contraction
     return name.text;
 }
 
-/* How many neighbours of a row the store takes: what it reads and writes of them is one access each.
- * The tile without tensor cores hands over single results. */
+/* How many neighbours of a row the store takes: what it reads and writes of them is one access
+ * each. The tile without tensor cores hands over single results. */
 static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
     enum { WIDTH = 4 };
     const Nest *nest = epilogue->root;
@@ -502,108 +367,6 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
     if (!weight) put_table(emitter, arguments, contraction->gather_b);
     text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
-}
-
-/* ---- single rows ---- */
-
-/* A parameter: its name and what it is given. */
-typedef struct Operand {
-    const char *name, *pointer;
-} Operand;
-
-/* Rows that share a launch: the parameters and arguments of its kernel, the calls of the template,
- * the blocks so far. */
-typedef struct Rows {
-    Text parameters, arguments, calls;
-    Kernel *stores; /* all of them, to look things up in */
-    List operands;  /* Operand * */
-    long columns, blocks;
-} Rows;
-
-static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
-    const Kernel *store = unit->epilogue;
-    for (int i = 0; i < store->members.count; i++)
-        list_push(arena, &rows->stores->members, store->members.items[i]);
-    for (int i = 0; i < store->locals.count; i++)
-        list_push(arena, &rows->stores->locals, store->locals.items[i]);
-    rows->columns += unit->contraction->product.n;
-}
-
-/* The name of an operand, which is a parameter once. */
-static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
-    const char *pointer = pointer_text(emitter, read);
-    for (int i = 0; i < rows->operands.count; i++) {
-        const Operand *known = rows->operands.items[i];
-        if (strcmp(known->pointer, pointer) == 0) return known->name;
-    }
-    Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
-    *operand = (Operand){bind_name(emitter, NULL, NULL, wanted), pointer};
-    text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
-             type_name(read->tensor), operand->name);
-    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "", pointer);
-    list_push(emitter->arena, &rows->operands, operand);
-    return operand->name;
-}
-
-/* A call for the blocks that come next; one of `count` kernels in a launch. */
-static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
-                    const char *const names[3]) {
-    const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
-    const Product *product = &contraction->product;
-    const Tile tile = row_tile(emitter, contraction, rows->columns);
-    const Role role = contraction->b->tensor->role;
-    bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
-    long from = rows->blocks;
-    rows->blocks += pieces(product->n, tile.breadth);
-    if (place) text_add(&rows->calls, "    else");
-    if (count > 1 && place < count - 1)
-        text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);
-    int indent = count > 1 ? 2 : 1;
-    text_add(&rows->calls, "%s%*smoec_row_by_%s<%s, %s, %s>(", count > 1 ? "\n" : "",
-             4 * indent, "", fellow ? "matrices" : "matrix", tile.text, along ? "true" : "false",
-             fixed ? "true" : "false");
-    text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
-    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
-             along ? product->b_n : product->b_k, names[0],
-             fellow ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
-             store_text(emitter, unit->epilogue,
-                        (Store){0, 1, fellow ? fellow->statement : NULL, indent}));
-}
-
-/* One kernel, written for the sizes of the rows: a block finds its own by its number. */
-void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
-    Arena *arena = emitter->arena;
-    int bindings = emitter->binding_count;
-    Rows rows = {.parameters = {.arena = arena}, .arguments = {.arena = arena},
-                 .calls = {.arena = arena}};
-    const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
-    rows.stores = arena_alloc(arena, sizeof *rows.stores);
-    for (int i = 0; i < count; i++) {
-        const ScheduleUnit *unit = units->items[first + i];
-        add_row_kernel(arena, &rows, unit);
-        names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
-        names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
-        if (unit->contraction->fellow)
-            names[i][2] = row_operand(emitter, unit->contraction->fellow->b, "b", &rows);
-    }
-    begin_kernel(emitter, rows.stores);
-    for (int i = 0; i < count; i++)
-        put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
-    end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
-    const char *name = device_kernel(
-        emitter, arena_format(arena, "row_%s_%d", emitter->prefix, emitter->kernels++));
-    emit_equations_above(emitter, rows.stores);
-    Text *out = emitter->out;
-    int indent = emitter->indent;
-    emitter->out = &emitter->functions;
-    emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
-              name, rows.parameters.text);
-    text_add(&emitter->functions, "{\n%s}\n\n", rows.calls.text);
-    emitter->out = out;
-    emitter->indent = indent;
-    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), ROW_THREADS},
-                rows.arguments.text);
 }
 
 /* ---- products over packed rows, and whichever form ---- */

@@ -187,8 +187,8 @@ static void emit_columns(Emitter *emitter, const Member *member, Lanes *lanes, c
     const char *text = last ? last->text : NULL;
     const char *times = lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
     emit_line(emitter,
-              "for (long column = %smoec_thread(); column < %ld; column += %smoec_threads()) {", times,
-              turns_of(member, 0, member->kept), times);
+              "for (long column = %smoec_thread(); column < %ld; column += %smoec_threads()) {",
+              times, turns_of(member, 0, member->kept), times);
     emitter->indent++;
     if (last) last->text = lanes_from(lanes);
     emit_places(emitter, member->path, member->kept, "column", inner);

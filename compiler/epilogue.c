@@ -363,8 +363,8 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
 }
 
 /* What follows a dense product, one statement after the other, while it can be an ending of it and
- * takes nothing else along. A single column, and a row that is not ours, are left alone: the library
- * has kernels of their own for those, which do nothing else. */
+ * takes nothing else along. A single column, and a row that is not ours, are left alone: the
+ * library has kernels of their own for those, which do nothing else. */
 static void take_endings(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
     Contraction best = *product, ended = *product;

@@ -136,8 +136,8 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     if (!scalar) {
         long size = row_size(member, write->access, covered);
         long room = program->device ? MOST_ROWS_OF_BLOCK : MOST_ROWS;
-        bool fits =
-            size <= MOST_ROW && *rows + size <= room && (covered || kernel->work < small_work(program));
+        bool fits = size <= MOST_ROW && *rows + size <= room &&
+                    (covered || kernel->work < small_work(program));
         if (local.stored || !fits) return NULL;
         *rows += size;
         local.size = size;

@@ -25,11 +25,11 @@
  *
  * Four things round more than the products would; none of them is better than the operands were.
  * A product that rounds made it, perhaps with a bias added or a function taken of it, or an
- * attention that rounds, and it is kept for the way back: as bf16. Besides what rounds it only sums that are the gradient of a
- * parameter read it: they add up bf16. Products over packed rows made it, and all that is done with
- * it is that rows are added to where they belong: as bf16, for there are more of these rows than of
- * anything else. A bias that is added to a result that is stored as bf16 is bf16 itself, so that the
- * product can add it: see endings.c.
+ * attention that rounds, and it is kept for the way back: as bf16. Besides what rounds it only sums
+ * that are the gradient of a parameter read it: they add up bf16. Products over packed rows made
+ * it, and all that is done with it is that rows are added to where they belong: as bf16, for there
+ * are more of these rows than of anything else. A bias that is added to a result that is stored as
+ * bf16 is bf16 itself, so that the product can add it: see endings.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16

@@ -36,7 +36,8 @@ enum { BLAS_WORKSPACE = 32 << 20 };
 /* c (+)= a b, with its endings; false when the library does not want to. */
 bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                    const MoecProduct *product, const BlasOperands *operands);
-/* Tells the library where the operands of the endings lie: how they are aligned is part of its choice.
+/* Tells the library where the operands of the endings lie: how they are aligned is part of its
+ * choice.
  */
 bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
                  const BlasOperands *operands);

@@ -165,12 +165,14 @@ static bool take_operands(BlasWork *work, const MoecTable *table) {
     for (int i = 0; i < table->product_count; i++) {
         const MoecProduct *p = &table->products[i];
         const long one[2] = {1, 1};
-        size_t each[TRIED] = {extent_of(p->a_type, p->batch, p->a_batch, p->m, p->a_m, p->k, p->a_k),
-                          extent_of(p->b_type, p->batch, p->b_batch, p->k, p->b_k, p->n, p->b_n),
-                          extent_of(p->c_type, p->batch, p->c_batch, p->m, p->c_m, p->n, 1),
-                          extent_of(p->c_type, one, p->c_batch, p->m, p->add_m, p->n, 1),
-                          extent_of(p->c_type, one, p->c_batch, p->m, p->kept_m, p->n, 1)};
-        for (int j = 0; j < (p->endings ? TRIED : 3); j++) bytes[j] = each[j] > bytes[j] ? each[j] : bytes[j];
+        size_t each[TRIED] = {
+            extent_of(p->a_type, p->batch, p->a_batch, p->m, p->a_m, p->k, p->a_k),
+            extent_of(p->b_type, p->batch, p->b_batch, p->k, p->b_k, p->n, p->b_n),
+            extent_of(p->c_type, p->batch, p->c_batch, p->m, p->c_m, p->n, 1),
+            extent_of(p->c_type, one, p->c_batch, p->m, p->add_m, p->n, 1),
+            extent_of(p->c_type, one, p->c_batch, p->m, p->kept_m, p->n, 1)};
+        for (int j = 0; j < (p->endings ? TRIED : 3); j++)
+            bytes[j] = each[j] > bytes[j] ? each[j] : bytes[j];
     }
     for (int j = 0; j < TRIED; j++)
         if (driver->allocate(places[j], bytes[j] + SLACK) ||

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launches between two events, so that the time to make one is hidden behind the others; and how often. */
+/* Launches between two events, so that the time to make one is hidden behind the others; and how
+ * often. */
 enum { LAUNCHES = 8, TRIES = 5 };
 
 CudaProfile *cuda_profile_new(CudaDevice *device, KernelTimes *times) {

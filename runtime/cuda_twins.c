@@ -176,8 +176,8 @@ static bool copy_all(const CudaTwins *twins, const MoecWritten *written, CudaPoi
 
 typedef enum Verdict { AGREES, DISAGREES, UNTOLD, STOPPED } Verdict;
 
-/* Whether what is written agrees with a block; UNTOLD where all is 0, STOPPED when the device can do
- * nothing any more. */
+/* Whether what is written agrees with a block; UNTOLD where all is 0, STOPPED when the device can
+ * do nothing any more. */
 static Verdict compare(const CudaTwins *twins, const MoecWritten *written, CudaPointer block) {
     const CudaDevice *device = twins->device;
     const CudaDriver *driver = &device->library->driver;

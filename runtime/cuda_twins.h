@@ -1,7 +1,7 @@
 /* cuda_twins: kernels that a program has in several forms, others for the warpgroups of capability
- * 9.0, each with a grid of its own. The first time a kernel is launched with a shape all run on what it is given: another form
- * is taken when its results are those of the first within rounding and it is faster. What was found
- * is kept in the cache, one file for each program and device. */
+ * 9.0, each with a grid of its own. The first time a kernel is launched with a shape all run on
+ * what it is given: another form is taken when its results are those of the first within rounding
+ * and it is faster. What was found is kept in the cache, one file for each program and device. */
 #ifndef CUDA_TWINS_H
 #define CUDA_TWINS_H
 

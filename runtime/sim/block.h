@@ -21,8 +21,8 @@ typedef struct SimCopy {
     int bytes, size, group; /* what lies beyond `bytes` becomes 0 */
 } SimCopy;
 
-/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what the
- * sums will be. */
+/* Products of a warpgroup that go on by themselves and add to the same sums of this thread: what
+ * the sums will be. */
 typedef struct SimSums {
     float *at;
     int count, group; /* the last group that adds to them */
@@ -82,7 +82,7 @@ typedef struct Now {
     unsigned char *shared; /* dynamic shared memory */
     uint32_t epoch;        /* goes up at every barrier and every block */
     uint32_t warp_epoch[SIM_THREADS / SIM_WARP];
-    uint32_t fences; /* of proxies, by all threads; and how many there were after the last of each */
+    uint32_t fences; /* of proxies, by all threads; how many there were after the last of each */
     uint32_t fenced[SIM_THREADS];
     Part recent[2]; /* blocks of memory that were touched last */
 } Now;
@@ -113,8 +113,8 @@ Thread *block_threads(int *count);
 void check_block(const Launch *launch);
 /* The current thread touches memory; reports and ends the launch when it must not. */
 void check_access(const void *at, size_t bytes, bool writes, const void *caller);
-/* The current thread has asked for a copy to a place in shared memory, which holds nothing until the
- * copy has been waited for. */
+/* The current thread has asked for a copy to a place in shared memory, which holds nothing until
+ * the copy has been waited for. */
 void check_pending(const void *at, size_t bytes, const void *caller);
 /* The same for an atomic access, whatever other threads did. */
 void check_atomic(const void *at, size_t bytes, const void *caller);
