@@ -198,9 +198,10 @@ static MoecCompiler *open_case(const Case *one) {
 
 /* The kernels of training, of the optimizer and, where the model decodes, of a step. *program: what launches them. */
 static const char *kernels_of(MoecCompiler *compiler, const char **program) {
-    MoecProgram *programs[3] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
-                                moec_compile(compiler, MOEC_UPDATE, 0, 0, 0)};
-    int count = 2;
+    MoecProgram *programs[4] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
+                                moec_compile(compiler, MOEC_UPDATE, 0, 0, 0),
+                                moec_compile(compiler, MOEC_MEASURE, 0, 0, 0)};
+    int count = 3;
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     const char *cost = strstr(moec_cost_json(compiler), "\"cache_bytes_per_token\":"), *device;
     /* One sequence, as the commands decode. */
