@@ -33,17 +33,22 @@ HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_ge
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),$(if $(SAN),,-Werror))
 CFLAGS ?= -O2 -g
-OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) -Icompiler -Iruntime -Iruntime/kernels -I$(BUILD) \
-        $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+# What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
+INCLUDES_compiler := -Icompiler -I$(BUILD)
+INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
+INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
-COMPILER := $(filter-out compiler/embed.c,$(wildcard compiler/*.c))
-RUNTIME := $(wildcard runtime/*.c)
+# all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
+all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
+COMPILER := $(call all,compiler,compiler/base/embed.c)
+RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/%)
 STDLIB := $(sort $(wildcard stdlib/*.moe))
-CARRIED := runtime/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
+CARRIED := runtime/abi/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 
@@ -62,7 +67,7 @@ $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
-$(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/toolchain.o | $(BUILD)/moec
+$(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o | $(BUILD)/moec
 	@rm -rf $(BUILD)/kernels
 	-$(if $(SAN),,$(BUILD)/moec prepare $(BUILD)/kernels)
 	@touch $@
@@ -73,28 +78,28 @@ $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
 
 $(BUILD)/%.o: %.c | $(BUILD)/parser.h
 	@mkdir -p $(@D)
-	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+	$(CC) $(OURS) $(INCLUDES_$(firstword $(subst /, ,$<))) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 
 # The simulated CUDA driver: a library that MOEC_CUDA names. Kernels are compiled against the header that it carries.
 $(BUILD)/sim_text.c: $(BUILD)/embed runtime/sim/sim.h runtime/sim/cuda_sim.h
 	$(BUILD)/embed sim_file runtime sim/sim.h sim/cuda_sim.h > $@
 
 $(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim/*.h)
-	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -o $@ \
+	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O2 -g -fPIC -shared -fvisibility=hidden -Iruntime -Iruntime/base -o $@ \
 	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
 # What flex, bison and the embedder write.
 $(BUILD)/%.o: $(BUILD)/%.c | $(BUILD)/parser.h
 	$(CC) $(GENERATED) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 
-$(BUILD)/parser.c $(BUILD)/parser.h &: compiler/parser.y
+$(BUILD)/parser.c $(BUILD)/parser.h &: compiler/syntax/parser.y
 	@mkdir -p $(BUILD)
 	$(BISON) -Wall -Werror --header=$(BUILD)/parser.h -o $(BUILD)/parser.c $<
 
-$(BUILD)/lexer.c: compiler/lexer.l $(BUILD)/parser.h
+$(BUILD)/lexer.c: compiler/syntax/lexer.l $(BUILD)/parser.h
 	$(FLEX) -o $@ $<
 
-$(BUILD)/embed: compiler/embed.c
+$(BUILD)/embed: compiler/base/embed.c
 	@mkdir -p $(BUILD)
 	$(CC) -std=c11 -D_GNU_SOURCE $(WARNINGS) -O1 -o $@ $<
 
@@ -115,17 +120,17 @@ $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
-$(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler
-$(BUILD)/runtime_text.o: GENERATED += -Iruntime
+$(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler -Icompiler/base
+$(BUILD)/runtime_text.o: GENERATED += -Iruntime/base
 
 # Unit tests are linked with everything but the command's main.
-$(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/main.o,$(RUNTIME_OBJECTS))
+$(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/command/main.o,$(RUNTIME_OBJECTS))
 	@rm -f $@
 	$(AR) rcs $@ $^
 
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	@mkdir -p $(@D)
-	$(CC) $(OURS) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
+	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 
 .PHONY: units
 units: $(UNIT_PROGRAMS)
@@ -175,4 +180,4 @@ install: all
 clean:
 	rm -rf build quickstart
 
--include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
+-include $(COMPILER_OBJECTS:.o=.d) $(RUNTIME_OBJECTS:.o=.d) $(UNIT_PROGRAMS:=.d)

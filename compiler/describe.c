@@ -1,7 +1,7 @@
 /* describe: what a model costs, as JSON and as a table. */
 #include "moec.h"
 
-#include "kernel.h"
+#include "schedule/kernel.h"
 #include "passes.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* driver: the passes in their order, behind the public header. */
 #include "moec.h"
 
-#include "kernel.h"
+#include "schedule/kernel.h"
 #include "passes.h"
 
 #include <assert.h>

@@ -64,7 +64,7 @@ void moec_for_device(MoecCompiler *compiler, MoecProgram *program);
 /* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by
  * its rows. */
 double moec_weight_traffic(MoecProgram *program);
-/* C text that exports `const MoecTable moec_table` (runtime/abi.h) holding these graphs. */
+/* C text that exports `const MoecTable moec_table` (runtime/abi/abi.h) holding these graphs. */
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone);
 /* The same for a device: C text that launches kernels, and in *device the CUDA text of those
@@ -72,7 +72,7 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device);
 /* The tensors that a program works with, for those who run it otherwise than from its text
- * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi.h; weights and
+ * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h; weights and
  * states are laid out as when this program is emitted alone. */
 typedef enum MoecTensorList {
     MOEC_PARAMETERS,

@@ -3,8 +3,8 @@
 #ifndef PASSES_H
 #define PASSES_H
 
-#include "ir.h"
-#include "tree.h"
+#include "ir/ir.h"
+#include "syntax/tree.h"
 
 #include <stdint.h>
 

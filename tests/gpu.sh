@@ -131,7 +131,7 @@ fi
     bench f32 "GPT-2 124M, training" 70 models/gpt2.moe:gpt2 $small
 }
 
-# Which form of a kernel was taken, and what each takes: see runtime/cuda_twins.h.
+# Which form of a kernel was taken, and what each takes: see runtime/device/cuda/cuda_twins.h.
 cat "$work"/cache/moec/*.twins >"$work/twins" 2>/dev/null || true
 
 echo "seconds: $(($(date +%s) - began))" >&2

@@ -4,7 +4,7 @@
 # the same bytes, and what `moec emit` writes must build, generate or draw what the command does, and train as it trains.
 # Experts that choose their tokens cannot decode: there the message is tested. By hand: it takes an hour. `moec` on the PATH.
 . "$(dirname "$0")/begin.sh"
-cat compiler/*.c runtime/*.c >"$work/text"
+cat compiler/*/*.c runtime/*/*.c >"$work/text"
 
 losses() { sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' "$1"; }
 

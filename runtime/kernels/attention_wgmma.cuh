@@ -13,7 +13,7 @@
 
 #ifdef MOEC_WGMMA
 
-/* Chosen by the compiler (compiler/attend.c). */
+/* Chosen by the compiler (compiler/schedule/attend.c). */
 template <int GROUPS, int PART, int BYTES> struct MoecGroupShape {
     static constexpr int groups = GROUPS, part = PART, rows = 64 * GROUPS, threads = 128 * GROUPS, bytes = BYTES;
 };

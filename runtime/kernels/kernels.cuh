@@ -1,7 +1,7 @@
 /* kernels: what generated CUDA includes. Real files that can be read, compiled and run alone: by NVRTC, by nvcc, and as C++
  * by the simulator.
  *
- * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/op.def, random numbers
+ * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/ir/op.def, random numbers
  * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
  *                product_stored.cuh: those of operands that lie in memory as bf16
  *                product_row.cuh: those of a single row

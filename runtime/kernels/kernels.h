@@ -1,7 +1,7 @@
 /* kernels: what generated C calls and the compiler does not derive. Real files that can be read, linted and tested alone;
  * the generated text includes them (hosted) or carries a copy (stand-alone). All functions are static.
  *
- * prelude.h    scalar functions of compiler/op.def (moec_exp, ...), vectorisable, within 2 ulp or so of libm; random numbers
+ * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp or so of libm; random numbers
  * matmul.h     our own product for static and run-time shapes, packed and blocked, vector extensions of gcc and clang
  * attention.h  attend forward, backward and one step
  * routing.h    top, pack, grouped products over packed rows

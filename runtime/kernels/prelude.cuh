@@ -1,4 +1,4 @@
-/* prelude: threads, sums of a block, the scalar functions of compiler/op.def and random numbers, for CUDA. */
+/* prelude: threads, sums of a block, the scalar functions of compiler/ir/op.def and random numbers, for CUDA. */
 #ifndef MOEC_PRELUDE_CUH
 #define MOEC_PRELUDE_CUH
 

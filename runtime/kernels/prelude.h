@@ -1,4 +1,4 @@
-/* prelude: the scalar functions of compiler/op.def and the random numbers, for C.
+/* prelude: the scalar functions of compiler/ir/op.def and the random numbers, for C.
  *
  * All of them are plain arithmetic with selects instead of branches, so that gcc and clang
  * vectorise loops over them (gcc with -fno-math-errno -fno-trapping-math; -ffp-contract=fast makes

@@ -75,7 +75,7 @@ MOEC_FUNCTION void moec_top(long outer, long size, long inner, long k, const flo
     }
 }
 
-/* ---- packing: CALL_PACK of compiler/ir.h ---- */
+/* ---- packing: CALL_PACK of compiler/ir/ir.h ---- */
 
 typedef struct MoecPack {
     int rank;

@@ -4,7 +4,7 @@
 
 #include "abi.h"
 
-/* A pack (CALL_PACK of compiler/ir.h): a counting sort of the true entries of a mask by group. An entry is the pair of its
+/* A pack (CALL_PACK of compiler/ir/ir.h): a counting sort of the true entries of a mask by group. An entry is the pair of its
  * key coordinates (keys of them) and its other coordinates. */
 typedef struct MoecPackOnDevice {
     int rank;

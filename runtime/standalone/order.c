@@ -1,1 +1,1 @@
-../order.c
+../data/order.c

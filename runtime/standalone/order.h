@@ -1,1 +1,1 @@
-../order.h
+../data/order.h

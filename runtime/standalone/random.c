@@ -1,1 +1,1 @@
-../random.c
+../data/random.c

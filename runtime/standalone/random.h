@@ -1,1 +1,1 @@
-../random.h
+../data/random.h

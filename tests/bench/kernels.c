@@ -1,12 +1,12 @@
 /* The kernels' speed beside the ceilings of the machine. By hand:
  *
  *     cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno
- * -fno-trapping-math -fopenmp -DHAVE_DNNL \ -Iruntime -Iruntime/kernels tests/bench/kernels.c
- * runtime/products.c runtime/ceiling.c runtime/seconds.c -ldnnl -lm
+ * -fno-trapping-math -fopenmp -DHAVE_DNNL \ -Iruntime -Iruntime/abi -Iruntime/kernels tests/bench/kernels.c
+ * runtime/device/products.c runtime/command/ceiling.c runtime/base/seconds.c -ldnnl -lm
  */
 #include "kernels.h"
-#include "products.h"
-#include "seconds.h"
+#include "device/products.h"
+#include "base/seconds.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* numbers: what runtime/cuda_library.h says of CUDA is what CUDA's own headers say. Only compiled. */
-#include "cuda_library.h"
+/* numbers: what runtime/device/cuda/cuda_library.h says of CUDA is what CUDA's own headers say. Only compiled. */
+#include "device/cuda/cuda_library.h"
 
 #include <cublasLt.h>
 #include <cuda.h>

@@ -1,5 +1,5 @@
 /* A program computed a part of its rows at a time means what it meant whole; and it is smaller. */
-#include "kernel.h"
+#include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
 

@@ -1,8 +1,8 @@
 /* What a program means and what its C text computes: every output, gradient, state and cache
  * compared, tensor by tensor; and the memory plan against the lifetimes it claims. Runs in the root
  * of the project. */
-#include "abi.h"
-#include "kernel.h"
+#include "abi/abi.h"
+#include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
 
@@ -62,7 +62,7 @@ static void load(const char *text, Loaded *loaded) {
     const char *compiler = getenv("CC") ? getenv("CC") : "cc";
     snprintf(command, sizeof command,
              "%s -std=c11 -O2 -march=native -fno-trapping-math -fopenmp -Wall -Wextra -Wpedantic -Werror -shared "
-             "-fPIC -Iruntime "
+             "-fPIC -Iruntime/abi "
              "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
              compiler, folder, folder, folder);
     assert_int_equal(system(command), 0);

@@ -1,8 +1,8 @@
 /* What a program means and what its CUDA text computes, on the simulated device: every output, gradient, state and cache
  * compared, tensor by tensor. Runs in the root of the project; BUILD is where libmoec_sim.so stands. */
-#include "../../runtime/embedded.h"
-#include "abi.h"
-#include "kernel.h"
+#include "../../runtime/base/embedded.h"
+#include "abi/abi.h"
+#include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
 
@@ -97,7 +97,7 @@ static void load_host(const char *text, Loaded *loaded) {
     fclose(file);
     const char *compiler = getenv("CC") ? getenv("CC") : "cc";
     snprintf(command, sizeof command,
-             "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime "
+             "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -Iruntime/abi "
              "-Iruntime/kernels -o %s/program.so %s/program.c -lm && rm %s/program.c",
              compiler, folder, folder, folder);
     assert_int_equal(system(command), 0);

@@ -1,5 +1,5 @@
 /* Constructors, the printed form and the complaints of verify. */
-#include "ir.h"
+#include "ir/ir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The program of evaluation against the forward one, in double precision: the same loss, and of each token what its logits
  * say. Runs in the root of the project. */
-#include "kernel.h"
+#include "schedule/kernel.h"
 #include "moec.h"
 #include "passes.h"
 

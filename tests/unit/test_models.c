@@ -14,11 +14,11 @@
  */
 #include "random_spec.h"
 
-#include "../../runtime/call.h"
-#include "../../runtime/decoder.h"
-#include "../../runtime/memory.h"
-#include "../../runtime/model.h"
-#include "../../runtime/threads.h"
+#include "../../runtime/model/call.h"
+#include "../../runtime/model/decoder.h"
+#include "../../runtime/base/memory.h"
+#include "../../runtime/model/model.h"
+#include "../../runtime/base/threads.h"
 #include "../../compiler/moec.h"
 
 #include <math.h>

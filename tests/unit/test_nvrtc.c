@@ -7,9 +7,9 @@
  *     test_nvrtc WORD     those of all whose FILE:MODEL contains the word
  *     test_nvrtc start    what a whole model takes from its text to images for sm_90a: compiled, and from the cache
  */
-#include "../../runtime/cuda_compile.h"
-#include "../../runtime/cuda_parts.h"
-#include "../../runtime/embedded.h"
+#include "../../runtime/device/cuda/cuda_compile.h"
+#include "../../runtime/device/cuda/cuda_parts.h"
+#include "../../runtime/base/embedded.h"
 #include "moec.h"
 
 #include <dlfcn.h>

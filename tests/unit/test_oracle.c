@@ -10,14 +10,14 @@
  * tokens). Of each tensor the norm, one random projection and three elements are compared, relative
  * to its norm.
  */
-#include "../../runtime/call.h"
-#include "../../runtime/data.h"
-#include "../../runtime/examples.h"
-#include "../../runtime/files.h"
-#include "../../runtime/measure.h"
-#include "../../runtime/memory.h"
-#include "../../runtime/model.h"
-#include "../../runtime/step.h"
+#include "../../runtime/model/call.h"
+#include "../../runtime/data/data.h"
+#include "../../runtime/data/examples.h"
+#include "../../runtime/base/files.h"
+#include "../../runtime/model/measure.h"
+#include "../../runtime/base/memory.h"
+#include "../../runtime/model/model.h"
+#include "../../runtime/model/step.h"
 #include "../../compiler/moec.h"
 
 #include <math.h>

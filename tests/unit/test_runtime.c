@@ -5,15 +5,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "cuda_parts.h"
-#include "data.h"
-#include "memory.h"
-#include "order.h"
-#include "public.h"
-#include "random.h"
-#include "record.h"
-#include "safetensors.h"
-#include "sample.h"
+#include "device/cuda/cuda_parts.h"
+#include "data/data.h"
+#include "base/memory.h"
+#include "data/order.h"
+#include "model/public.h"
+#include "data/random.h"
+#include "model/record.h"
+#include "data/safetensors.h"
+#include "model/sample.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cuda_library.h"
+#include "device/cuda/cuda_library.h"
 
 #include <cmocka.h>
 

@@ -1,0 +1,136 @@
+/* access: which elements two statements touch, as far as fusion must know. */
+#include "schedule/nest.h"
+
+typedef struct Collect {
+    Arena *arena;
+    List *list;
+} Collect;
+
+static void collect_read(Expr *expr, void *data) {
+    Collect *collect = data;
+    if (expr->kind == EXPR_READ) list_push(collect->arena, collect->list, expr);
+}
+
+void reads_of(Arena *arena, const Statement *statement, List *list) {
+    Collect collect = {arena, list};
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->value, collect_read, &collect);
+        for (int i = 0; i < statement->target->count; i++)
+            expr_walk(statement->target->args[i], collect_read, &collect);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], collect_read, &collect);
+}
+
+void writes_of(Arena *arena, const Statement *statement, List *list) {
+    if (statement->kind == STATEMENT_LOOP) list_push(arena, list, statement->target);
+    for (int i = 0; i < statement->outputs.count; i++)
+        list_push(arena, list, statement->outputs.items[i]);
+}
+
+/* Of two subscripts that each run with a loop: they begin at the same place. */
+static bool same_start(const Expr *a, const Expr *b) {
+    return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
+}
+
+bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second) {
+    for (int i = 0; i < one->count; i++) {
+        const Expr *a = one->args[i], *b = other->args[i];
+        if (sub_loop(a, one->tensor->axes[i]) == first &&
+            sub_loop(b, other->tensor->axes[i]) == second && same_start(a, b))
+            return true;
+    }
+    return false;
+}
+
+bool turn_and_offset(const Expr *sub, const Index **turn, double *offset) {
+    *turn = NULL;
+    *offset = 0;
+    if (sub->kind == EXPR_NUMBER) return *offset = sub->number, true;
+    if (sub->kind == EXPR_INDEX) return *turn = sub->index, sub->index->turn;
+    if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_SUB)) return false;
+    const Expr *a = sub->args[0], *b = sub->args[1];
+    if (a->kind != EXPR_INDEX || !a->index->turn || b->kind != EXPR_NUMBER) return false;
+    *turn = a->index;
+    *offset = sub->op == OP_ADD ? b->number : -b->number;
+    return true;
+}
+
+bool never_meet(const Expr *one, const Expr *other) {
+    for (int i = 0; i < one->count; i++) {
+        const Index *a, *b;
+        double first, second;
+        if (turn_and_offset(one->args[i], &a, &first) &&
+            turn_and_offset(other->args[i], &b, &second) && a == b && first != second)
+            return true;
+    }
+    return false;
+}
+
+/* The statement adds to the places that the tables of `flat` name, by rows of the relation. */
+static bool goes_by(const Flat *flat, const Relation *relation, const Expr *target) {
+    int found = 0;
+    const Index *row = NULL;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_INDEX || sub->kind == EXPR_NUMBER) continue;
+        if (sub->kind != EXPR_READ || found == flat->count || sub->tensor != flat->of[found++])
+            return false;
+        const Expr *at = sub->args[sub->count - 1];
+        if (at->kind != EXPR_INDEX || at->index->axis != relation->rows ||
+            (row && row != at->index))
+            return false;
+        row = at->index;
+    }
+    return found > 0 && found == flat->count;
+}
+
+const Relation *listed_rows(const Program *program, const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP || !statement_is_scatter(statement)) return NULL;
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        if (relation->flats.count && goes_by(relation->flats.items[0], relation, statement->target))
+            return relation;
+    }
+    return NULL;
+}
+
+/* A subscript of the target is the coordinate of the row. */
+static bool names_coordinate(const Expr *target, const Tensor *coordinate, const Index *row) {
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_READ && sub->tensor == coordinate && sub->count == 1 &&
+            sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index == row)
+            return true;
+    }
+    return false;
+}
+
+bool lands_alone(const Program *program, const Statement *statement, const Index *row) {
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        bool all = relation->rows == row->axis && !relation->outer;
+        for (int j = 0; j < MAX_RANK && all && relation->coordinate[j]; j++)
+            all = names_coordinate(statement->target, relation->coordinate[j], row);
+        if (all) return true;
+    }
+    return false;
+}
+
+bool statements_meet(Arena *arena, const Statement *one, const Statement *other) {
+    List writes[2] = {{0}}, reads[2] = {{0}};
+    const Statement *both[2] = {one, other};
+    for (int i = 0; i < 2; i++) {
+        writes_of(arena, both[i], &writes[i]);
+        reads_of(arena, both[i], &reads[i]);
+    }
+    for (int i = 0; i < 2; i++)
+        for (int w = 0; w < writes[i].count; w++) {
+            const Expr *write = writes[i].items[w];
+            for (int r = 0; r < reads[1 - i].count; r++)
+                if (((const Expr *)reads[1 - i].items[r])->tensor == write->tensor) return true;
+            for (int r = 0; r < writes[1 - i].count; r++)
+                if (((const Expr *)writes[1 - i].items[r])->tensor == write->tensor) return true;
+        }
+    return false;
+}

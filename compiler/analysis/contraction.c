@@ -1,0 +1,260 @@
+/* contraction: recognise matrix products.
+ *
+ *     y[b,s,h,e] = sum[d] x[b,s,d] * w[d,h,e]     m = b*s, n = h*e, k = d: one product
+ *     p[b,h,s,t] = sum[e] q[b,s,h,e] * k[b,t,h,e] m = s, n = t, k = e, batched over b and h
+ *
+ * Every loop of such a statement belongs to one of four sorts, told by the tensors whose address it
+ * moves. Loops of one sort that lie behind each other in every tensor count as one. The best of the
+ * rows, columns and sums become m, n and k; what is left over is batched, and what does not fit
+ * there either is a loop around the product.
+ */
+#include "analysis/contraction.h"
+
+#include <string.h>
+
+enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
+
+/* Below this many multiply-adds in one matrix, the loops themselves are faster than a call. */
+enum { LEAST_PRODUCT = 256 };
+
+typedef struct Run {
+    Index *index; /* of the innermost loop in it */
+    bool single;  /* it is that loop alone */
+    long size;
+    long stride[3]; /* in a, b, c */
+} Run;
+
+typedef struct Sorted {
+    Run runs[SORTS][MAX_LOOPS];
+    int count[SORTS];
+} Sorted;
+
+bool strides_of(const Expr *read, Index *const *loops, int count, long *strides) {
+    for (int i = 0; i < count; i++) strides[i] = 0;
+    long stride = 1;
+    for (int dimension = read->count - 1; dimension >= 0; dimension--) {
+        const Expr *sub = read->args[dimension];
+        for (int i = 0; i < count; i++) {
+            if (!expr_uses_index(sub, loops[i])) continue;
+            if (sub_loop(sub, read->tensor->axes[dimension]) != loops[i]) return false;
+            strides[i] += stride;
+        }
+        stride *= read->tensor->axes[dimension]->size;
+    }
+    return true;
+}
+
+bool product_of_reads(const Statement *statement, Expr **a, Expr **b) {
+    const Expr *value = statement->value;
+    if (statement->kind != STATEMENT_LOOP || value->kind != EXPR_APPLY || value->op != OP_MUL)
+        return false;
+    *a = value->args[0];
+    *b = value->args[1];
+    return (*a)->kind == EXPR_READ && (*b)->kind == EXPR_READ && (*a)->tensor->type != TYPE_INT &&
+           (*b)->tensor->type != TYPE_INT && statement->target->tensor->type != TYPE_INT;
+}
+
+static int sort_of(const long *stride) {
+    if (stride[2])
+        return stride[0] && stride[1] ? SORT_BATCH
+               : stride[0]            ? SORT_ROW
+               : stride[1]            ? SORT_COLUMN
+                                      : -1;
+    return stride[0] && stride[1] ? SORT_SUM : -1;
+}
+
+static bool sort_loops(const Statement *statement, Expr *const *reads, Sorted *sorted) {
+    long strides[3][MAX_LOOPS];
+    for (int i = 0; i < 3; i++)
+        if (!strides_of(reads[i], statement->loops, statement->loop_count, strides[i]))
+            return false;
+    for (int i = 0; i < statement->loop_count; i++) {
+        Index *index = statement->loops[i];
+        if (index->axis->size == 1) continue;
+        Run run = {index, true, index->axis->size, {strides[0][i], strides[1][i], strides[2][i]}};
+        int sort = sort_of(run.stride);
+        if (sort < 0) return false;
+        sorted->runs[sort][sorted->count[sort]++] = run;
+    }
+    return true;
+}
+
+static bool lies_behind(const Run *outer, const Run *inner) {
+    for (int i = 0; i < 3; i++)
+        if (outer->stride[i] != inner->size * inner->stride[i]) return false;
+    return true;
+}
+
+/* Joins the runs of one sort where one lies behind the other in all tensors, longest stride first.
+ */
+static void merge_runs(Run *runs, int *count, int by) {
+    for (int i = 1; i < *count; i++)
+        for (int j = i; j > 0 && runs[j].stride[by] > runs[j - 1].stride[by]; j--) {
+            Run swap = runs[j];
+            runs[j] = runs[j - 1];
+            runs[j - 1] = swap;
+        }
+    int kept = 0;
+    for (int i = 1; i < *count; i++) {
+        if (lies_behind(&runs[kept], &runs[i])) {
+            runs[i].size *= runs[kept].size;
+            runs[i].single = false;
+            runs[kept] = runs[i];
+        } else {
+            runs[++kept] = runs[i];
+        }
+    }
+    if (*count) *count = kept + 1;
+}
+
+/* The columns are what is contiguous in c. */
+static bool columns_are_contiguous(Expr **reads, Sorted *sorted) {
+    bool row = false, column = false;
+    for (int i = 0; i < sorted->count[SORT_ROW]; i++)
+        row |= sorted->runs[SORT_ROW][i].stride[2] == 1;
+    for (int i = 0; i < sorted->count[SORT_COLUMN]; i++)
+        column |= sorted->runs[SORT_COLUMN][i].stride[2] == 1;
+    bool swap = row || (!column && sorted->count[SORT_COLUMN] && !sorted->count[SORT_ROW]);
+    if (!row && !column && sorted->count[SORT_ROW] && sorted->count[SORT_COLUMN]) return false;
+    if (!swap) return true;
+    Sorted old = *sorted;
+    memcpy(sorted->runs[SORT_ROW], old.runs[SORT_COLUMN], sizeof old.runs[0]);
+    memcpy(sorted->runs[SORT_COLUMN], old.runs[SORT_ROW], sizeof old.runs[0]);
+    sorted->count[SORT_ROW] = old.count[SORT_COLUMN];
+    sorted->count[SORT_COLUMN] = old.count[SORT_ROW];
+    for (int sort = 0; sort < SORTS; sort++)
+        for (int i = 0; i < sorted->count[sort]; i++) {
+            long *stride = sorted->runs[sort][i].stride, a = stride[0];
+            stride[0] = stride[1];
+            stride[1] = a;
+        }
+    Expr *a = reads[0];
+    reads[0] = reads[1];
+    reads[1] = a;
+    return true;
+}
+
+static const Run one = {NULL, true, 1, {0, 0, 0}};
+
+static const Run *run_at(const Sorted *sorted, int sort, int i) {
+    return i < sorted->count[sort] ? &sorted->runs[sort][i] : &one;
+}
+
+static bool strides_fit(const Run *m, const Run *n, const Run *k) {
+    bool a = m->size == 1 || k->size == 1 || m->stride[0] == 1 || k->stride[0] == 1;
+    bool b = n->size == 1 || k->size == 1 || n->stride[1] == 1 || k->stride[1] == 1;
+    return a && b && (n->size == 1 || n->stride[2] == 1);
+}
+
+/* Which runs become m, n and k: the largest matrix whose strides are allowed. */
+static bool choose(const Sorted *sorted, int chosen[3]) {
+    double best = 0;
+    for (int m = 0; m < sorted->count[SORT_ROW] || m == 0; m++)
+        for (int n = 0; n < sorted->count[SORT_COLUMN] || n == 0; n++)
+            for (int k = 0; k < sorted->count[SORT_SUM]; k++) {
+                const Run *row = run_at(sorted, SORT_ROW, m),
+                          *column = run_at(sorted, SORT_COLUMN, n);
+                const Run *sum = run_at(sorted, SORT_SUM, k);
+                double size = (double)row->size * (double)column->size * (double)sum->size;
+                if (size <= best || !strides_fit(row, column, sum)) continue;
+                best = size;
+                chosen[0] = m, chosen[1] = n, chosen[2] = k;
+            }
+    return best >= LEAST_PRODUCT;
+}
+
+static Product product_from(const Run *m, const Run *n, const Run *k) {
+    Product product = {.m = m->size, .n = n->size, .k = k->size, .batch = {1, 1}};
+    product.a_m = m->stride[0], product.a_k = k->stride[0];
+    product.b_k = k->stride[1], product.b_n = n->stride[1];
+    product.c_m = m->stride[2];
+    /* A dimension of size one takes the stride that makes the matrix an ordinary one. */
+    if (m->size == 1) product.a_m = product.a_k == 1 ? k->size : 1, product.c_m = n->size;
+    if (n->size == 1) product.b_n = product.b_k == 1 ? k->size : 1;
+    return product;
+}
+
+/* A run that is no part of the matrix: a batch dimension, else a loop around it when it is one
+ * loop. */
+static bool place_leftover(Contraction *result, const Run *run, bool summed) {
+    Product *product = &result->product;
+    int free = product->batch[0] == 1 ? 0 : product->batch[1] == 1 ? 1 : -1;
+    if (!summed && free >= 0) {
+        product->batch[free] = run->size;
+        product->a_batch[free] = run->stride[0];
+        product->b_batch[free] = run->stride[1];
+        product->c_batch[free] = run->stride[2];
+        return true;
+    }
+    result->outer[result->outer_count++] = (OuterLoop){run->index, summed};
+    return run->single;
+}
+
+static bool place_leftovers(Contraction *result, const Sorted *sorted, const int chosen[3]) {
+    for (int sort = 0; sort < SORTS; sort++)
+        for (int i = 0; i < sorted->count[sort]; i++) {
+            if (sort != SORT_BATCH && chosen[sort - SORT_ROW] == i) continue;
+            if (!place_leftover(result, &sorted->runs[sort][i], sort == SORT_SUM)) return false;
+        }
+    return true;
+}
+
+Contraction *contraction(Program *program, const Statement *statement) {
+    Expr *reads[3];
+    if (!product_of_reads(statement, &reads[0], &reads[1])) return NULL;
+    Contraction *grouped = grouped_contraction(program, statement);
+    if (grouped || statement->reduction != REDUCE_SUM) return grouped;
+    reads[2] = statement->target;
+
+    Sorted sorted = {.count = {0}};
+    if (!sort_loops(statement, reads, &sorted) || !columns_are_contiguous(reads, &sorted))
+        return NULL;
+    for (int sort = 0; sort < SORTS; sort++)
+        merge_runs(sorted.runs[sort], &sorted.count[sort], sort == SORT_SUM ? 0 : 2);
+    int chosen[3];
+    if (!choose(&sorted, chosen)) return NULL;
+    const Run *m = run_at(&sorted, SORT_ROW, chosen[0]),
+              *n = run_at(&sorted, SORT_COLUMN, chosen[1]);
+    if (m->size == 1 && n->size == 1) return NULL;
+
+    Contraction *result = arena_alloc(program->arena, sizeof *result);
+    result->kind = CONTRACTION_PRODUCT;
+    result->a = reads[0], result->b = reads[1], result->c = reads[2];
+    result->product = product_from(m, n, run_at(&sorted, SORT_SUM, chosen[2]));
+    result->product.accumulate = statement->accumulate;
+    return place_leftovers(result, &sorted, chosen) ? result : NULL;
+}
+
+/* A device's host cannot look at what lies in its memory. */
+static bool reads_inside(const Expr *access) {
+    for (int i = 0; i < access->count; i++)
+        if (access->args[i]->kind == EXPR_READ || reads_inside(access->args[i])) return true;
+    return false;
+}
+
+/* A row of a device is read at once with the matrix, in pieces of one type: a library, which does
+ * nothing else besides, would leave a launch to everything around it. */
+static bool is_row(const Program *program, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool along = product->b_k == 1;
+    return program->device && contraction->kind == CONTRACTION_PRODUCT && product->m == 1 &&
+           product->a_k == 1 && (along || product->b_n == 1) && !contraction->outer_count &&
+           product->batch[0] * product->batch[1] == 1 && product->a_type == product->b_type &&
+           product->rounded == (product->a_type == TYPE_BF16) &&
+           lines_begin_in_pieces(contraction->a, 0) &&
+           lines_begin_in_pieces(contraction->b, along ? product->b_n : product->b_k);
+}
+
+Contraction *unit_product(Program *program, const Statement *statement) {
+    Contraction *product = contraction(program, statement);
+    bool inside =
+        product && product->kind == CONTRACTION_PRODUCT && program->device &&
+        (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
+    if (!product || inside) return NULL;
+    product->product.rounded = program->device && program->rounded && !statement->exact;
+    product->product.a_type = product->a->tensor->type;
+    product->product.b_type = product->b->tensor->type;
+    product->product.c_type = product->c->tensor->type;
+    product->row = is_row(program, product);
+    return product;
+}

@@ -1,0 +1,225 @@
+/* grouped: recognise products over the packed rows of a relation.
+ *
+ *     h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
+ *         rows by weight: row r of x meets the matrix of its group
+ *     dup[n[r],d,f] += x[b[r],s[r],d] * dh[r,f]
+ *         rows by rows: each group sums over its own rows
+ */
+#include "analysis/contraction.h"
+
+/* A read with one row of it for each packed row. */
+typedef struct Rows {
+    long stride;    /* from row to row */
+    Tensor *gather; /* the row's number in the tensor, NULL when it is the packed row's */
+} Rows;
+
+/* A read with one matrix of it for each group. */
+typedef struct Groups {
+    long stride, count;
+} Groups;
+
+static bool is_coordinate(const Expr *sub, const Tensor *tensor, const Index *row) {
+    return sub->kind == EXPR_READ && sub->tensor == tensor && sub->count == 1 &&
+           sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index == row;
+}
+
+static long dimension_stride(const Tensor *tensor, int dimension) {
+    long stride = 1;
+    for (int i = dimension + 1; i < tensor->rank; i++) stride *= tensor->axes[i]->size;
+    return stride;
+}
+
+static bool uses_once(const Expr *read, const Index *row, int first, int count) {
+    for (int i = 0; i < read->count; i++)
+        if ((i < first || i >= first + count) && expr_uses_index(read->args[i], row)) return false;
+    return true;
+}
+
+/* The subscripts from `first` on are these tensors, read at the row. */
+static bool subscripts_are(const Expr *read, int first, Tensor *const *tensors, int count,
+                           const Index *row) {
+    if (count == 0 || first + count > read->count) return false;
+    for (int i = 0; i < count; i++)
+        if (!is_coordinate(read->args[first + i], tensors[i], row)) return false;
+    return uses_once(read, row, first, count);
+}
+
+/* The tensor that gives the row number of `read` when the subscripts from `first` on are gathered.
+ */
+static Tensor *gather_at(const Relation *relation, const Expr *read, int first, const Index *row,
+                         int *count) {
+    for (int i = 0; i < relation->flats.count; i++) {
+        const Flat *flat = relation->flats.items[i];
+        *count = flat->count;
+        if (subscripts_are(read, first, flat->of, flat->count, row)) return flat->table;
+    }
+    const Expr *sub = read->args[first];
+    *count = 1;
+    bool single = sub->kind == EXPR_READ && sub->tensor->type == TYPE_INT &&
+                  is_coordinate(sub, sub->tensor, row);
+    return single && uses_once(read, row, first, 1) ? sub->tensor : NULL;
+}
+
+static bool as_rows(const Relation *relation, const Expr *read, const Index *row, Rows *rows) {
+    for (int i = 0; i < read->count; i++) {
+        if (!expr_uses_index(read->args[i], row)) continue;
+        int count = 1;
+        bool plain = read->args[i]->kind == EXPR_INDEX && uses_once(read, row, i, 1);
+        rows->gather = plain ? NULL : gather_at(relation, read, i, row, &count);
+        rows->stride = dimension_stride(read->tensor, i + count - 1);
+        return plain || rows->gather;
+    }
+    return false;
+}
+
+static bool as_groups(const Relation *relation, const Expr *read, const Index *row,
+                      Groups *groups) {
+    int count = relation->group_of_count;
+    for (int i = 0; i < read->count; i++) {
+        if (!subscripts_are(read, i, relation->group_of, count, row)) continue;
+        groups->stride = dimension_stride(read->tensor, i + count - 1);
+        groups->count = 1;
+        for (int j = 0; j < count; j++) groups->count *= read->tensor->axes[i + j]->size;
+        return groups->count == relation->group->axes[0]->size - 1;
+    }
+    return false;
+}
+
+/* Strides of a read in the loops other than the row. */
+static bool inner_strides(const Expr *read, const Statement *statement, const Index *row,
+                          long *strides) {
+    for (int i = 0; i < statement->loop_count; i++) {
+        if (statement->loops[i] == row) continue;
+        Index *loop = statement->loops[i];
+        if (!strides_of(read, &loop, 1, &strides[i])) return false;
+    }
+    return true;
+}
+
+/* Loops whose strides are not zero in exactly the tensors of `mask` (1 a, 2 b, 4 c), joined into
+ * one run. False when there are loops of that sort which do not join; a run of size 1 has no loops.
+ */
+typedef struct Joined {
+    long size, stride[3];
+} Joined;
+
+static bool join(const Statement *statement, const Index *row, long strides[3][MAX_LOOPS], int mask,
+                 Joined *joined) {
+    *joined = (Joined){.size = 1};
+    for (int i = statement->loop_count - 1; i >= 0; i--) {
+        if (statement->loops[i] == row || statement->loops[i]->axis->size == 1) continue;
+        int moved = (strides[0][i] ? 1 : 0) + (strides[1][i] ? 2 : 0) + (strides[2][i] ? 4 : 0);
+        if (moved != mask) continue;
+        for (int j = 0; j < 3; j++) {
+            if (joined->size == 1)
+                joined->stride[j] = strides[j][i];
+            else if (strides[j][i] != joined->size * joined->stride[j])
+                return false;
+        }
+        joined->size *= statement->loops[i]->axis->size;
+    }
+    return true;
+}
+
+static bool joins_all(const Statement *statement, const Index *row, const Joined *k,
+                      const Joined *n) {
+    long size = 1;
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] != row) size *= statement->loops[i]->axis->size;
+    return size == k->size * n->size && k->size > 1 && n->size > 1;
+}
+
+static bool all_strides(const Statement *statement, const Index *row, const Contraction *shape,
+                        long strides[3][MAX_LOOPS]) {
+    return inner_strides(shape->a, statement, row, strides[0]) &&
+           inner_strides(shape->b, statement, row, strides[1]) &&
+           inner_strides(shape->c, statement, row, strides[2]);
+}
+
+static bool rows_by_weight(const Relation *relation, const Statement *statement, const Index *row,
+                           Contraction *shape) {
+    Rows a, c;
+    Groups b;
+    long strides[3][MAX_LOOPS];
+    Joined k, n;
+    if (statement->reduction != REDUCE_SUM || !as_rows(relation, shape->a, row, &a) ||
+        !as_groups(relation, shape->b, row, &b) || !as_rows(relation, shape->c, row, &c) ||
+        c.gather || !all_strides(statement, row, shape, strides) ||
+        !join(statement, row, strides, 1 + 2, &k) || !join(statement, row, strides, 2 + 4, &n) ||
+        !joins_all(statement, row, &k, &n))
+        return false;
+    if (k.stride[0] != 1 || n.stride[2] != 1 || (k.stride[1] != 1 && n.stride[1] != 1))
+        return false;
+    shape->kind = CONTRACTION_ROWS_BY_WEIGHT;
+    shape->product = (Product){.m = row->axis->size,
+                               .n = n.size,
+                               .k = k.size,
+                               .a_m = a.stride,
+                               .a_k = 1,
+                               .b_k = k.stride[1],
+                               .b_n = n.stride[1],
+                               .c_m = c.stride,
+                               .batch = {b.count, 1},
+                               .b_batch = {b.stride, 0},
+                               .accumulate = statement->accumulate};
+    shape->gather = a.gather;
+    return true;
+}
+
+static bool rows_by_rows(const Relation *relation, const Statement *statement, const Index *row,
+                         Contraction *shape) {
+    Rows a, b;
+    Groups c;
+    long strides[3][MAX_LOOPS];
+    Joined k, n;
+    if (statement->reduction != REDUCE_NONE || !statement->accumulate ||
+        !as_rows(relation, shape->a, row, &a) || !as_rows(relation, shape->b, row, &b) ||
+        !as_groups(relation, shape->c, row, &c) || !all_strides(statement, row, shape, strides) ||
+        !join(statement, row, strides, 1 + 4, &k) || !join(statement, row, strides, 2 + 4, &n) ||
+        !joins_all(statement, row, &k, &n))
+        return false;
+    if (k.stride[0] != 1 || n.stride[1] != 1 || n.stride[2] != 1) return false;
+    shape->kind = CONTRACTION_ROWS_BY_ROWS;
+    shape->product = (Product){.m = row->axis->size,
+                               .n = n.size,
+                               .k = k.size,
+                               .a_m = a.stride,
+                               .a_k = 1,
+                               .b_k = b.stride,
+                               .b_n = 1,
+                               .c_m = k.stride[2],
+                               .batch = {c.count, 1},
+                               .c_batch = {c.stride, 0},
+                               .accumulate = true};
+    shape->gather = a.gather;
+    shape->gather_b = b.gather;
+    return true;
+}
+
+static Index *row_of_statement(const Statement *statement) {
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i]->axis->kind == AXIS_ROWS) return statement->loops[i];
+    return NULL;
+}
+
+Contraction *grouped_contraction(Program *program, const Statement *statement) {
+    Expr *first, *second;
+    Index *row = row_of_statement(statement);
+    if (!row || !product_of_reads(statement, &first, &second)) return NULL;
+    for (int i = 0; i < program->relations.count; i++) {
+        Relation *relation = program->relations.items[i];
+        if (relation->rows != row->axis) continue;
+        for (int swap = 0; swap < 2; swap++) {
+            Contraction shape = {
+                .a = swap ? second : first, .b = swap ? first : second, .c = statement->target};
+            shape.relation = relation;
+            if (!rows_by_weight(relation, statement, row, &shape) &&
+                !rows_by_rows(relation, statement, row, &shape))
+                continue;
+            Contraction *result = arena_alloc(program->arena, sizeof *result);
+            *result = shape;
+            return result;
+        }
+    }
+    return NULL;
+}

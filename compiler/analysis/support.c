@@ -1,0 +1,421 @@
+/* support: which tensors are zero where a mask is, or wanted only where it is not.
+ *
+ * A tensor is supported when each statement that writes it has a value that is zero wherever the
+ * mask is zero; it is demanded when each statement that reads it is under the mask at the same
+ * place. A statement is under the mask at a tuple of its indices when its value is zero outside or
+ * its target is demanded. Both are greatest fixed points: all tensors that have the axes of the
+ * mask start as both, and what is contradicted is taken out until nothing changes. That is sound
+ * because statements run in order: a chain of reasons ends in the mask itself or in a tensor that
+ * is not used at all.
+ *
+ *     e[b,s,n,d] = sum[f] h[b,s,n,f] * down[n,f,d]           demanded: only read below
+ *     y[b,s,d]   = sum[n] chosen[b,s,n] * e[b,s,n,d]         under the mask at (b,s,n)
+ */
+#include "transform/route/route.h"
+
+bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
+    for (int i = 0; i < rank; i++) {
+        const Expr *sub = read->args[dims[i]];
+        if (sub->kind != EXPR_INDEX || sub->index->turn) return false;
+        for (int j = 0; j < i; j++)
+            if (tuple->at[j] == sub->index) return false;
+        tuple->at[i] = sub->index;
+    }
+    return true;
+}
+
+bool read_at(const Expr *read, const int *dims, int rank, const Tuple *tuple) {
+    for (int i = 0; i < rank; i++) {
+        const Expr *sub = read->args[dims[i]];
+        if (sub->kind != EXPR_INDEX || sub->index != tuple->at[i]) return false;
+    }
+    return true;
+}
+
+static Packing *candidate(const Routing *routing, const Tensor *tensor) {
+    if (tensor->id >= routing->packing_count) return NULL;
+    Packing *packing = &routing->packing[tensor->id];
+    return packing->candidate ? packing : NULL;
+}
+
+Packing *packing_of(const Routing *routing, const Tensor *tensor) {
+    Packing *packing = candidate(routing, tensor);
+    return packing && packing->packed ? packing : NULL;
+}
+
+static int repeat_dimension(const Tensor *tensor) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i]->kind == AXIS_REPEAT) return i;
+    return -1;
+}
+
+/* Whether the access means the mask's own turn: what one turn chose says nothing of another turn's
+ * values. */
+bool turn_fits(const Routing *routing, const Expr *read, const Statement *region) {
+    if (!routing->home) return true;
+    if (!region || (!routing->stacked && region != routing->home)) return false;
+    int dimension = repeat_dimension(read->tensor);
+    if (dimension < 0) return true;
+    const Expr *sub = read->args[dimension];
+    return sub->kind == EXPR_INDEX && sub->index == region->index;
+}
+
+bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
+                   const Statement *region) {
+    return read->tensor == routing->mask && turn_fits(routing, read, region) &&
+           read_at(read, routing->mask_dims, routing->rank, tuple);
+}
+
+/* ---- candidates ---- */
+
+/* Finds each axis of the mask exactly once among the tensor's. */
+static bool match_axes(const Routing *routing, const Tensor *tensor, int *dims) {
+    for (int i = 0; i < routing->rank; i++) {
+        dims[i] = -1;
+        for (int j = 0; j < tensor->rank; j++) {
+            if (tensor->axes[j] != routing->mask->axes[routing->mask_dims[i]]) continue;
+            if (dims[i] >= 0) return false;
+            dims[i] = j;
+        }
+        if (dims[i] < 0) return false;
+    }
+    return true;
+}
+
+static void start_candidates(Routing *routing) {
+    Program *program = routing->program;
+    routing->packing_count = program->tensors.count;
+    routing->packing =
+        arena_alloc(program->arena, (size_t)routing->packing_count * sizeof *routing->packing);
+    for (int i = 0; i < routing->packing_count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        Packing *packing = &routing->packing[i];
+        if (tensor->role != ROLE_TEMP || tensor == routing->mask || tensor->type != TYPE_REAL)
+            continue;
+        packing->candidate = match_axes(routing, tensor, packing->dims);
+        packing->supported = packing->demanded = packing->candidate;
+    }
+}
+
+typedef struct Visit {
+    Routing *routing;
+    const Place *place;
+    const Tuple *tuple; /* where the statement is under the mask, or NULL */
+    bool found, forced;
+} Visit;
+
+/* Every read of a statement: its value, operands, and what stands in subscripts, but not the target
+ * itself. */
+static void walk_reads(const Statement *statement, void (*visit)(Expr *expr, void *data),
+                       void *data) {
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->value, visit, data);
+        for (int i = 0; i < statement->target->count; i++)
+            expr_walk(statement->target->args[i], visit, data);
+    }
+    if (statement->kind == STATEMENT_CALL)
+        for (int i = 0; i < statement->inputs.count; i++)
+            expr_walk(statement->inputs.items[i], visit, data);
+}
+
+/* A tensor that is not stacked must live in one region: elsewhere its value is that of some other
+ * turn. */
+static void check_access(Expr *expr, void *data) {
+    Visit *visit = data;
+    Routing *routing = visit->routing;
+    if (expr->kind != EXPR_READ) return;
+    Packing *packing = candidate(routing, expr->tensor);
+    if (!packing) return;
+    if (!turn_fits(routing, expr, visit->place->region)) packing->candidate = false;
+    if (routing->home && repeat_dimension(expr->tensor) < 0) {
+        if (packing->seen && packing->region != visit->place->region) packing->candidate = false;
+        packing->seen = true;
+        packing->region = visit->place->region;
+    }
+}
+
+static bool in_loops(const Statement *statement, const Index *index) {
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] == index) return true;
+    return false;
+}
+
+static bool tuple_in_loops(const Routing *routing, const Statement *statement, const Tuple *tuple) {
+    for (int i = 0; i < routing->rank; i++)
+        if (!in_loops(statement, tuple->at[i])) return false;
+    return true;
+}
+
+static void check_written(Routing *routing, const Place *place, Expr *target) {
+    Packing *packing = candidate(routing, target->tensor);
+    Tuple tuple = {{NULL}};
+    if (!packing) return;
+    check_access(target, &(Visit){.routing = routing, .place = place});
+    if (!tuple_of(target, packing->dims, routing->rank, &tuple)) packing->candidate = false;
+    if (place->statement->kind == STATEMENT_LOOP &&
+        !tuple_in_loops(routing, place->statement, &tuple))
+        packing->candidate = false;
+}
+
+/* The dimension that a top chooses along, counted over all subscripts of one of its operands. */
+static int top_dimension(const Statement *top, const Expr *read) {
+    int iterated = 0;
+    for (int i = 0; i < read->count; i++) {
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->turn) continue;
+        if (iterated++ == top->top.dimension) return i;
+    }
+    return -1;
+}
+
+/* A call iterates over leading dimensions only: no packed operand but those of a choice within the
+ * rows. */
+static void check_call(Routing *routing, const Place *place) {
+    const Statement *call = place->statement;
+    for (int side = 0; side < 2; side++) {
+        const List *operands = side ? &call->outputs : &call->inputs;
+        for (int i = 0; i < operands->count; i++) {
+            Expr *operand = operands->items[i];
+            Packing *packing = candidate(routing, operand->tensor);
+            if (!packing) continue;
+            check_written(routing, place, operand);
+            if (call->call != CALL_TOP) packing->candidate = false;
+            for (int j = 0; j < routing->rank && call->call == CALL_TOP; j++)
+                if (packing->dims[j] == top_dimension(call, operand)) packing->candidate = false;
+        }
+    }
+}
+
+/* What is computed before the choice is not known to be wanted only under it. */
+static void check_early(const Routing *routing, const Place *place) {
+    if (place->region != routing->home || place->statement->kind != STATEMENT_LOOP) return;
+    Packing *packing = candidate(routing, place->statement->target->tensor);
+    if (packing) packing->candidate = false;
+}
+
+static void check_accesses(Routing *routing) {
+    bool early = true;
+    for (int i = 0; i < routing->places.count; i++) {
+        const Place *place = routing->places.items[i];
+        if (place->statement == routing->choice) early = false;
+        if (early) check_early(routing, place);
+        walk_reads(place->statement, check_access, &(Visit){.routing = routing, .place = place});
+        if (place->statement->kind == STATEMENT_LOOP)
+            check_written(routing, place, place->statement->target);
+        if (place->statement->kind == STATEMENT_CALL) check_call(routing, place);
+    }
+}
+
+/* ---- support of an expression ---- */
+
+static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
+                     const Statement *region);
+
+/* Operations by where they keep a zero: any zero argument, the first, or all of them. */
+static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
+                           const Statement *region) {
+    bool zero[3] = {false, false, false};
+    for (int i = 0; i < expr->count; i++) zero[i] = supports(routing, expr->args[i], tuple, region);
+    switch (expr->op) {
+    case OP_MUL:
+    case OP_AND:
+        return zero[0] || zero[1];
+    case OP_DIV:
+    case OP_NEG:
+    case OP_STOP:
+    case OP_ABS:
+    case OP_SIGN:
+    case OP_SQRT:
+    case OP_FLOOR:
+    case OP_SIN:
+    case OP_TANH:
+    case OP_ERF:
+        return zero[0];
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_OR:
+        return zero[0] && zero[1];
+    case OP_WHERE:
+        return zero[2] && (zero[0] || zero[1]);
+    default:
+        return false;
+    }
+}
+
+/* Whether the value is zero wherever the mask at the tuple is. */
+static bool supports(const Routing *routing, const Expr *expr, const Tuple *tuple,
+                     const Statement *region) {
+    if (expr->kind == EXPR_NUMBER) return expr->number == 0;
+    if (expr->kind == EXPR_APPLY) return apply_supports(routing, expr, tuple, region);
+    if (expr->kind != EXPR_READ) return false;
+    if (reads_mask_at(routing, expr, tuple, region)) return true;
+    const Packing *packing = candidate(routing, expr->tensor);
+    return packing && packing->supported && read_at(expr, packing->dims, routing->rank, tuple);
+}
+
+/* ---- statements under the mask ---- */
+
+typedef struct Search {
+    const Routing *routing;
+    const Place *place;
+    Tuple *tuple;
+    bool found;
+} Search;
+
+/* A largest value over chosen entries is not one over all of them, so the tuple must stay on the
+ * left then. */
+static bool reduces_well(const Routing *routing, const Statement *statement, const Tuple *tuple) {
+    if (statement->reduction != REDUCE_MAX && statement->reduction != REDUCE_MIN) return true;
+    for (int i = 0; i < routing->rank; i++) {
+        bool left = false;
+        for (int j = 0; j < statement->target->count; j++)
+            if (statement->target->args[j]->kind == EXPR_INDEX)
+                left |= statement->target->args[j]->index == tuple->at[i];
+        if (!left) return false;
+    }
+    return true;
+}
+
+static void try_read(Expr *expr, void *data) {
+    Search *search = data;
+    const Routing *routing = search->routing;
+    const Statement *statement = search->place->statement;
+    if (search->found || expr->kind != EXPR_READ) return;
+    const Packing *packing = candidate(routing, expr->tensor);
+    const int *dims = expr->tensor == routing->mask   ? routing->mask_dims
+                      : packing && packing->supported ? packing->dims
+                                                      : NULL;
+    Tuple tuple = {{NULL}};
+    if (!dims || !tuple_of(expr, dims, routing->rank, &tuple)) return;
+    if (!tuple_in_loops(routing, statement, &tuple) || !reduces_well(routing, statement, &tuple))
+        return;
+    if (!supports(routing, statement->value, &tuple, search->place->region)) return;
+    *search->tuple = tuple;
+    search->found = true;
+}
+
+/* Where the statement is under the mask: false when it is not. */
+bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple) {
+    Statement *statement = place->statement;
+    Expr *target = NULL;
+    *tuple = (Tuple){{NULL}};
+    if (statement->kind == STATEMENT_LOOP) target = statement->target;
+    if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
+        target = statement->outputs.items[0];
+    if (!target) return false;
+    const Packing *packing = candidate(routing, target->tensor);
+    if (packing && (packing->supported || packing->demanded))
+        return tuple_of(target, packing->dims, routing->rank, tuple);
+    if (statement->kind == STATEMENT_CALL) return false;
+    Search search = {.routing = routing, .place = place, .tuple = tuple};
+    expr_walk(statement->value, try_read, &search);
+    return search.found;
+}
+
+/* ---- the fixed points ---- */
+
+static bool check_support(const Routing *routing, const Place *place) {
+    Statement *statement = place->statement;
+    if (statement->kind == STATEMENT_REPEAT) return false;
+    Tuple tuple = {{NULL}};
+    Packing *packing;
+    if (statement->kind == STATEMENT_CALL) {
+        bool changed = false;
+        for (int i = 0; i < statement->outputs.count; i++) {
+            packing = candidate(routing, ((Expr *)statement->outputs.items[i])->tensor);
+            changed |= packing && packing->supported;
+            if (packing) packing->supported = false;
+        }
+        return changed;
+    }
+    packing = candidate(routing, statement->target->tensor);
+    if (!packing || !packing->supported) return false;
+    tuple_of(statement->target, packing->dims, routing->rank, &tuple);
+    packing->supported = supports(routing, statement->value, &tuple, place->region);
+    return !packing->supported;
+}
+
+static void check_demand(Expr *expr, void *data) {
+    Visit *visit = data;
+    if (expr->kind != EXPR_READ) return;
+    Packing *packing = candidate(visit->routing, expr->tensor);
+    if (!packing || !packing->demanded) return;
+    if (visit->tuple && read_at(expr, packing->dims, visit->routing->rank, visit->tuple)) return;
+    packing->demanded = false;
+    visit->found = true;
+}
+
+/* Whether the statement has work beyond one number for each place of the mask. */
+static bool loops_beyond(const Routing *routing, const Statement *statement) {
+    return statement->kind == STATEMENT_CALL || statement->loop_count > routing->rank;
+}
+
+static void find_packed(Expr *expr, void *data) {
+    Visit *visit = data;
+    const Packing *packing =
+        expr->kind == EXPR_READ ? packing_of(visit->routing, expr->tensor) : NULL;
+    if (packing) visit->found = true;
+    if (packing && !packing->supported) visit->forced = true;
+}
+
+static bool is_product_of_two(const Statement *statement) {
+    const Expr *value = statement->value;
+    return statement->reduction == REDUCE_SUM && value->kind == EXPR_APPLY && value->op == OP_MUL &&
+           value->args[0]->kind == EXPR_READ && value->args[1]->kind == EXPR_READ;
+}
+
+/* Whether a statement under the mask is better done on rows. One number for each place is cheap
+ * where it stands and finds its packed values there, if these are known to be zero elsewhere; a
+ * plain matrix product of dense values is better dense. */
+bool wants_rows(const Routing *routing, const Statement *statement) {
+    const Expr *target =
+        statement->kind == STATEMENT_LOOP ? statement->target : statement->outputs.items[0];
+    if (packing_of(routing, target->tensor)) return true;
+    Visit visit = {.routing = (Routing *)routing};
+    walk_reads(statement, find_packed, &visit);
+    if (visit.forced) return true;
+    return loops_beyond(routing, statement) && (visit.found || !is_product_of_two(statement));
+}
+
+/* Small tensors with nothing but the axes of the mask stay as they are, unless values flow in that
+ * exist on rows only. */
+static bool grow_packed(Routing *routing) {
+    bool changed = false;
+    for (int i = 0; i < routing->places.count; i++) {
+        const Place *place = routing->places.items[i];
+        const Statement *statement = place->statement;
+        if (statement->kind == STATEMENT_REPEAT) continue;
+        const Expr *target = statement->kind == STATEMENT_LOOP ? statement->target
+                             : statement->call == CALL_TOP     ? statement->outputs.items[0]
+                                                               : NULL;
+        Packing *packing = target ? candidate(routing, target->tensor) : NULL;
+        if (!packing || packing->packed || !(packing->supported || packing->demanded)) continue;
+        Visit visit = {.routing = routing};
+        walk_reads(statement, find_packed, &visit);
+        int own = target->tensor->rank - (repeat_dimension(target->tensor) >= 0);
+        packing->packed = own > routing->rank || loops_beyond(routing, statement) || visit.forced;
+        changed |= packing->packed;
+    }
+    return changed;
+}
+
+/* find_support: fills routing->packing for the mask at hand. */
+void find_support(Routing *routing) {
+    start_candidates(routing);
+    check_accesses(routing);
+    bool changed;
+    do {
+        changed = false;
+        for (int i = 0; i < routing->places.count; i++) {
+            const Place *place = routing->places.items[i];
+            Tuple tuple;
+            changed |= check_support(routing, place);
+            bool under = choose_tuple(routing, place, &tuple);
+            Visit visit = {.routing = routing, .place = place, .tuple = under ? &tuple : NULL};
+            walk_reads(place->statement, check_demand, &visit);
+            changed |= visit.found;
+        }
+    } while (changed);
+    while (grow_packed(routing)) continue;
+}

@@ -1,0 +1,72 @@
+/* traffic: what one run of a program reads of its weights.
+ *
+ * Every element that is read counts once, in the bytes it is stored in: a matrix of a product that
+ * rounds two, all else four. Of a table that is looked up only the rows looked up count, and only
+ * the parts that rows were sent to.
+ *
+ *     x[b,s,d] = embedding[tokens[b,s],d]     |b| |s| rows of |d|
+ *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| parts, at most all
+ */
+#include "schedule/kernel.h"
+#include "schedule/nest.h"
+#include "passes.h"
+
+typedef struct Traffic {
+    const Program *program;
+    double *read; /* by tensor->id: elements */
+} Traffic;
+
+/* The indices from which the subscripts of a read are computed. */
+typedef struct Lookup {
+    const Index *indices[MAX_LOOPS];
+    int count;
+} Lookup;
+
+static void find_index(Expr *expr, void *data) {
+    Lookup *lookup = data;
+    if (expr->kind != EXPR_INDEX) return;
+    for (int i = 0; i < lookup->count; i++)
+        if (lookup->indices[i] == expr->index) return;
+    if (lookup->count < MAX_LOOPS) lookup->indices[lookup->count++] = expr->index;
+}
+
+/* How many elements a read touches while its loops and turns run, at most. */
+static double elements_of(const Expr *read) {
+    double plain = 1, places = 1, all = 1;
+    Lookup lookup = {.count = 0};
+    for (int i = 0; i < read->count; i++) {
+        if (read->args[i]->kind == EXPR_INDEX) {
+            plain *= (double)read->args[i]->index->axis->size;
+        } else {
+            all *= (double)read->tensor->axes[i]->size;
+            expr_walk(read->args[i], find_index, &lookup);
+        }
+    }
+    for (int i = 0; i < lookup.count; i++) places *= (double)lookup.indices[i]->axis->size;
+    return plain * (places < all ? places : all);
+}
+
+static void visit(Statement *statement, void *data) {
+    Traffic *traffic = data;
+    List reads = {0};
+    reads_of(traffic->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        const Expr *read = reads.items[i];
+        double elements = elements_of(read), *most = &traffic->read[read->tensor->id];
+        if (elements > *most) *most = elements;
+    }
+}
+
+double traffic(Program *program) {
+    Traffic traffic = {.program = program};
+    double bytes = 0;
+    traffic.read =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *traffic.read);
+    block_walk(&program->body, visit, &traffic);
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
+            bytes += (double)type_bytes(tensor->type) * traffic.read[i];
+    }
+    return bytes;
+}

@@ -1,0 +1,263 @@
+#include "base/report.h"
+
+#include "base/utf8.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_REPORTS = 400, MAX_ERRORS = 20, TAB_COLUMNS = 4, SHOWN_COLUMNS = 120, CLIP_MARGIN = 30 };
+
+typedef struct Report {
+    Severity severity;
+    Span span;
+    const char *message;
+} Report;
+
+static const char *const severity_names[] = {"error", "note", "help"};
+
+Span span_join(Span first, Span last) {
+    if (!first.source) return last;
+    if (last.source == first.source && last.end > first.end) first.end = last.end;
+    return first;
+}
+
+static int line_start(Span span) {
+    int start = span.start;
+    while (start > 0 && span.source->text[start - 1] != '\n') start--;
+    return start;
+}
+
+int span_line(Span span) {
+    if (!span.source) return 0;
+    int line = 1;
+    for (int i = 0; i < span.start; i++) line += span.source->text[i] == '\n';
+    return line;
+}
+
+int span_column(Span span) {
+    if (!span.source) return 0;
+    int column = 1;
+    for (int at = line_start(span); at < span.start; column++) {
+        unsigned character;
+        int bytes = utf8_decode(span.source->text + at, (size_t)(span.start - at), &character);
+        at += bytes ? bytes : 1;
+    }
+    return column;
+}
+
+/* The same place may be read more than once (a layer applied twice): its error is told once. */
+static bool is_known(const Reports *reports, Span span, const char *message) {
+    for (int i = 0; i < reports->list.count; i++) {
+        const Report *report = reports->list.items[i];
+        if (report->severity != SEVERITY_ERROR || report->span.source != span.source) continue;
+        if (report->span.start == span.start && !strcmp(report->message, message)) return true;
+    }
+    return false;
+}
+
+static void add(Reports *reports, Severity severity, Span span, const char *format,
+                va_list arguments) {
+    char *message = arena_vformat(reports->arena, format, arguments);
+    if (severity == SEVERITY_ERROR) {
+        reports->repeated = is_known(reports, span, message);
+        reports->errors++;
+    }
+    if (reports->repeated || reports->list.count >= MAX_REPORTS) return;
+    if (severity == SEVERITY_ERROR && ++reports->told > MAX_ERRORS) reports->repeated = true;
+    if (reports->told > MAX_ERRORS) return;
+    Report *report = arena_alloc(reports->arena, sizeof *report);
+    report->severity = severity;
+    report->span = span;
+    report->message = message;
+    list_push(reports->arena, &reports->list, report);
+}
+
+void report_error(Reports *reports, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add(reports, SEVERITY_ERROR, span, format, arguments);
+    va_end(arguments);
+}
+
+void report_note(Reports *reports, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add(reports, SEVERITY_NOTE, span, format, arguments);
+    va_end(arguments);
+}
+
+void report_help(Reports *reports, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add(reports, SEVERITY_HELP, (Span){NULL, 0, 0}, format, arguments);
+    va_end(arguments);
+}
+
+/* One source line made printable: tabs become spaces, what a terminal must not see becomes U+FFFD,
+ * and the columns of the span are known. `first` is in the column of the caret, `last` one past it.
+ */
+typedef struct Picture {
+    Text text;
+    int columns, first, last;
+} Picture;
+
+static void picture_add(Picture *picture, const char *bytes, int count, int width) {
+    text_add_bytes(&picture->text, bytes, (size_t)count);
+    picture->columns += width;
+}
+
+static Picture draw_line(Arena *arena, Span span) {
+    Picture picture = {.text = {.arena = arena}, .first = -1, .last = -1};
+    const char *text = span.source->text;
+    int length = (int)span.source->length;
+    for (int at = line_start(span); at < length && text[at] != '\n';) {
+        if (at >= span.start && picture.first < 0) picture.first = picture.columns;
+        if (at >= span.end && picture.last < 0) picture.last = picture.columns;
+        unsigned character = 0;
+        int bytes = utf8_decode(text + at, (size_t)(length - at), &character);
+        if (character == '\t') do
+                picture_add(&picture, " ", 1, 1);
+            while (picture.columns % TAB_COLUMNS);
+        else if (bytes == 0 || character == 0x7F || (character < 0xA0 && character >= 0x80))
+            picture_add(&picture, "\xEF\xBF\xBD", 3, 1);
+        else if (character < 0x20)
+            picture_add(&picture, "\xEF\xBF\xBD", character == '\r' ? 0 : 3, character != '\r');
+        else
+            picture_add(&picture, text + at, bytes, utf8_width(character));
+        at += bytes ? bytes : 1;
+    }
+    text_add(&picture.text, "%s", "");
+    if (picture.first < 0) picture.first = picture.columns;
+    if (picture.last < 0) picture.last = picture.columns;
+    if (picture.last <= picture.first) picture.last = picture.first + 1;
+    return picture;
+}
+
+/* The part of the line in columns [from, to), whole characters only. */
+static void add_columns(Text *out, const Picture *picture, int from, int to) {
+    const char *text = picture->text.text;
+    size_t length = picture->text.length;
+    int column = 0;
+    for (size_t at = 0; at < length;) {
+        unsigned character = ' ';
+        int bytes = utf8_decode(text + at, length - at, &character);
+        int width = utf8_width(character);
+        if (column >= from && column + width <= to) text_add_bytes(out, text + at, (size_t)bytes);
+        if (column < from && column + width > from) text_add(out, " ");
+        column += width;
+        at += (size_t)bytes;
+    }
+}
+
+/* The source line with carets under the span. Of a line that is too long, the part around the span
+ * is shown. */
+static void add_picture(Text *out, Arena *arena, Span span) {
+    Picture picture = draw_line(arena, span);
+    int from = 0, to = picture.columns;
+    if (picture.columns > SHOWN_COLUMNS) {
+        if (picture.first > SHOWN_COLUMNS - CLIP_MARGIN) from = picture.first - CLIP_MARGIN;
+        if (from > picture.columns - SHOWN_COLUMNS) from = picture.columns - SHOWN_COLUMNS;
+        to = from + SHOWN_COLUMNS;
+        if (picture.last > to) picture.last = to;
+    }
+    text_add(out, "    %s", from > 0 ? "... " : "");
+    add_columns(out, &picture, from, to);
+    text_add(out, "%s\n    %s%*s", to < picture.columns ? " ..." : "", from > 0 ? "    " : "",
+             picture.first - from, "");
+    for (int i = picture.first; i < picture.last; i++) text_add(out, "^");
+    text_add(out, "\n");
+}
+
+char *reports_text(const Reports *reports, Arena *arena) {
+    Text out = {.arena = arena};
+    text_add(&out, "%s", "");
+    for (int i = 0; i < reports->list.count; i++) {
+        const Report *report = reports->list.items[i];
+        if (report->severity == SEVERITY_HELP) {
+            text_add(&out, "    help: %s\n", report->message);
+            continue;
+        }
+        if (report->span.source)
+            text_add(&out, "%s:%d:%d: ", report->span.source->path, span_line(report->span),
+                     span_column(report->span));
+        text_add(&out, "%s: %s\n", severity_names[report->severity], report->message);
+        if (report->span.source) add_picture(&out, arena, report->span);
+    }
+    if (reports->told > MAX_ERRORS)
+        text_add(&out, "%d more error%s not shown\n", reports->told - MAX_ERRORS,
+                 reports->told == MAX_ERRORS + 1 ? "" : "s");
+    return out.text;
+}
+
+/* JSON holds valid UTF-8 only; a file name may be anything. */
+static json_t *json_text(Arena *arena, const char *text) {
+    Text clean = {.arena = arena};
+    size_t length = strlen(text);
+    text_add(&clean, "%s", "");
+    for (size_t at = 0; at < length;) {
+        unsigned character;
+        int bytes = utf8_decode(text + at, length - at, &character);
+        text_add_bytes(&clean, bytes ? text + at : "\xEF\xBF\xBD", bytes ? (size_t)bytes : 3);
+        at += bytes ? (size_t)bytes : 1;
+    }
+    return json_string(clean.text);
+}
+
+char *reports_json(const Reports *reports, Arena *arena) {
+    json_t *array = json_array();
+    for (int i = 0; i < reports->list.count; i++) {
+        const Report *report = reports->list.items[i];
+        json_t *object = json_object();
+        json_object_set_new(object, "severity", json_string(severity_names[report->severity]));
+        if (report->span.source) {
+            json_object_set_new(object, "file", json_text(arena, report->span.source->path));
+            json_object_set_new(object, "line", json_integer(span_line(report->span)));
+            json_object_set_new(object, "column", json_integer(span_column(report->span)));
+        }
+        json_object_set_new(object, "message", json_text(arena, report->message));
+        json_array_append_new(array, object);
+    }
+    char *text = json_dumps(array, JSON_INDENT(2) | JSON_PRESERVE_ORDER);
+    json_decref(array);
+    char *copy = arena_copy(arena, text, strlen(text));
+    free(text);
+    return copy;
+}
+
+/* Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours. */
+static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
+    enum { LONGEST = 64 };
+    int rows[3][LONGEST + 1];
+    if (a_length > LONGEST || b_length > LONGEST) return LONGEST;
+    for (int j = 0; j <= b_length; j++) rows[0][j] = j;
+    for (int i = 1; i <= a_length; i++) {
+        int *row = rows[i % 3], *above = rows[(i + 2) % 3], *second = rows[(i + 1) % 3];
+        row[0] = i;
+        for (int j = 1; j <= b_length; j++) {
+            int change = above[j - 1] + (a[i - 1] != b[j - 1]);
+            row[j] = above[j] + 1 < row[j - 1] + 1 ? above[j] + 1 : row[j - 1] + 1;
+            if (change < row[j]) row[j] = change;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                second[j - 2] + 1 < row[j])
+                row[j] = second[j - 2] + 1;
+        }
+    }
+    return rows[a_length % 3][b_length];
+}
+
+const char *did_you_mean(const char *name, const char *const *candidates, int count) {
+    int length = (int)strlen(name);
+    int limit = length < 3 ? 1 : (length + 2) / 3;
+    const char *best = NULL;
+    for (int i = 0; i < count; i++) {
+        int candidate_length = (int)strlen(candidates[i]);
+        int distance = edit_distance(name, length, candidates[i], candidate_length);
+        /* A name with nothing in common is no help. */
+        if (distance > limit || distance >= length || distance >= candidate_length) continue;
+        limit = distance - 1;
+        best = candidates[i];
+        if (limit < 0) break;
+    }
+    return best;
+}

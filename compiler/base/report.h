@@ -1,0 +1,59 @@
+/* report: sources, spans, and the errors and notes that point into them.
+ *
+ * Reports are collected, not printed, and nothing exits: the caller prints them when a stage is
+ * over.
+ *
+ *     bad.moe:2:34: error: index 'j' is not bound here
+ *         y[s,o] = sum[i] x[s,i] * w[o,j]
+ *                                      ^
+ */
+#ifndef REPORT_H
+#define REPORT_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct Source {
+    const char *path; /* as the user wrote it, or "std/NAME.moe", or "--set" */
+    const char *text;
+    size_t length;
+} Source;
+
+typedef struct Span {
+    const Source *source; /* NULL: no place */
+    int start, end;       /* byte offsets, end exclusive */
+} Span;
+
+typedef enum Severity { SEVERITY_ERROR, SEVERITY_NOTE, SEVERITY_HELP } Severity;
+
+typedef struct Reports {
+    Arena *arena;
+    List list;  /* Report *, in the order they were made */
+    int errors; /* all that were reported */
+    int told;   /* those in the list; after MAX_ERRORS the rest is dropped, and the print says so */
+    bool repeated; /* the error reported last is not in the list, nor are its notes */
+} Reports;
+
+Span span_join(Span first, Span last);
+int span_line(Span span);   /* 1-based; 0 when there is no place */
+int span_column(Span span); /* 1-based, counted in characters, a tab is one */
+
+void report_error(Reports *reports, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A note or a remedy belongs to the error reported last. */
+void report_note(Reports *reports, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* All reports as text, with source lines and carets; tabs and wide characters keep the carets in
+ * place. */
+char *reports_text(const Reports *reports, Arena *arena);
+/* The same as a JSON array: severity, file, line, column, message. */
+char *reports_json(const Reports *reports, Arena *arena);
+
+/* The candidate nearest to `name` by edit distance, or NULL when none is near. */
+const char *did_you_mean(const char *name, const char *const *candidates, int count);
+
+#endif

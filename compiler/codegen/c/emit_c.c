@@ -1,0 +1,96 @@
+/* emit_c: programs as one C text.
+ *
+ * Needs:   simplified programs, routed where there is anything to route.
+ * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table` (runtime/abi/abi.h).
+ * It is the same for both targets: a stand-alone folder carries the kernels' files beside it, the
+ * host finds them in its own folder.
+ */
+#include "codegen/emit.h"
+#include "passes.h"
+
+#include <string.h>
+
+static void add_strides(Text *text, const char *name, const long strides[2]) {
+    if (strides[0] || strides[1])
+        text_add(text, ", .%s = {%ld, %ld}", name, strides[0], strides[1]);
+}
+
+static void add_type(Text *text, const char *operand, Type type) {
+    if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
+}
+
+void emit_products(Text *text, const List *products) {
+    if (!products->count) return;
+    text_add(text, "/* Matrix products of fixed shape: see MoecProduct in abi.h. */\n");
+    text_add(text, "static const MoecProduct moec_products[] = {\n");
+    for (int i = 0; i < products->count; i++) {
+        const Product *p = products->items[i];
+        text_add(text,
+                 "    {.m = %ld, .n = %ld, .k = %ld, .a_m = %ld, .a_k = %ld, .b_k = %ld, .b_n = "
+                 "%ld, .c_m = %ld,\n",
+                 p->m, p->n, p->k, p->a_m, p->a_k, p->b_k, p->b_n, p->c_m);
+        text_add(text, "     .batch = {%ld, %ld}", p->batch[0], p->batch[1]);
+        add_strides(text, "a_batch", p->a_batch);
+        add_strides(text, "b_batch", p->b_batch);
+        add_strides(text, "c_batch", p->c_batch);
+        text_add(text, ", .accumulate = %d%s", p->accumulate, p->rounded ? ", .rounded = 1" : "");
+        add_type(text, "a", p->a_type);
+        add_type(text, "b", p->b_type);
+        add_type(text, "c", p->c_type);
+        if (p->endings)
+            text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
+                     p->add_m, p->kept_m);
+        if (p->endings & ENDING_SCALE)
+            text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
+        text_add(text, "}, /* %d */\n", i);
+    }
+    text_add(text, "};\n\n");
+}
+
+/* "train", or "decode_2" when there are two of a kind. */
+static const char *prefix_of(Arena *arena, Program *const *programs, int place) {
+    int before = 0;
+    for (int i = 0; i < place; i++) before += programs[i]->graph == programs[place]->graph;
+    const char *name = graph_name(programs[place]->graph);
+    return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
+}
+
+static bool has_rounded(Program *const *programs, int count) {
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < programs[i]->tensors.count; j++)
+            if (((Tensor *)programs[i]->tensors.items[j])->role == ROLE_ROUNDED) return true;
+    return false;
+}
+
+Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target) {
+    Module *module = arena_alloc(arena, sizeof *module);
+    module->arena = module->functions.arena = module->device.arena = arena;
+    module->target = target;
+    module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
+    module->states = layout_of(arena, programs, count, ROLE_STATE);
+    module->rounded = has_rounded(programs, count);
+    text_add(&module->functions, "%s", "");
+    for (int i = 0; i < count; i++) {
+        if (programs[i]->graph == GRAPH_UPDATE)
+            emit_update(module, programs[i]);
+        else
+            emit_program(module, programs[i], prefix_of(arena, programs, i));
+        module->update |= programs[i]->graph == GRAPH_UPDATE;
+    }
+    return module;
+}
+
+const EmitTarget target_c = {
+    .kernel = emit_kernel, .call = emit_call, .product = emit_dense, .grouped = emit_grouped};
+
+char *emit_c(Arena *arena, Program *const *programs, int count, Target target) {
+    Text text = {.arena = arena};
+    Module *module = emit_module(arena, programs, count, &target_c);
+    text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
+             target == TARGET_STANDALONE ? " to stand alone" : "");
+    text_add(&text, "#include \"kernels.h\"\n\n");
+    emit_products(&text, &module->products);
+    text_add_bytes(&text, module->functions.text, module->functions.length);
+    emit_table(module, &text, count ? programs[0]->name : "");
+    return text.text;
+}

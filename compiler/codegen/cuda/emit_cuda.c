@@ -1,0 +1,89 @@
+/* emit_cuda: programs as two texts: C that launches kernels, and those kernels.
+ *
+ * Needs:   as emit_c; programs for a device.
+ * Leaves:  C text that includes launch.h and exports the same table as emit_c, and CUDA text that
+ *          includes kernels.cuh. Both come from one walk of the schedule, so that a kernel and its
+ *          launch cannot differ.
+ */
+#include "codegen/emit.h"
+#include "passes.h"
+
+#include <string.h>
+
+const EmitTarget target_cuda = {.kernel = emit_cuda_kernel,
+                                .call = emit_cuda_call,
+                                .product = emit_cuda_dense,
+                                .grouped = emit_cuda_grouped,
+                                .rows = emit_cuda_rows,
+                                .twins = true};
+const EmitTarget target_cuda_alone = {.kernel = emit_cuda_kernel,
+                                      .call = emit_cuda_call,
+                                      .product = emit_cuda_dense,
+                                      .grouped = emit_cuda_grouped,
+                                      .rows = emit_cuda_rows};
+
+/* The numbers of the kernels, and their names by number. */
+static void add_kernels(Text *text, const List *kernels) {
+    text_add(text, "/* Kernels of the device: their numbers, their names. */\nenum {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    %s,\n", (const char *)kernels->items[i]);
+    text_add(text, "};\nstatic const char *const moec_kernel_names[] = {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    \"%s\",\n", (const char *)kernels->items[i]);
+    text_add(text, "};\n\n");
+}
+
+static void add_own_products(Text *text, const List *products) {
+    if (!products->count) return;
+    text_add(text,
+             "/* The kernel of each product, for where the host does not take it: see abi.h. */\n");
+    text_add(text, "static const MoecOwnProduct moec_own_products[] = {\n");
+    for (int i = 0; i < products->count; i++) {
+        const OwnProduct *own = products->items[i];
+        text_add(text, "    {%s, %ld},\n", own->kernel, own->alignment);
+    }
+    text_add(text, "};\n\n");
+}
+
+/* The kernels by number, for who launches them without a driver of ours. */
+static void add_functions(Text *text, const List *kernels) {
+    text_add(text, "extern \"C\" {\nextern const void *const moec_kernel_functions[] = {\n");
+    for (int i = 0; i < kernels->count; i++)
+        text_add(text, "    (const void *)%s,\n", (const char *)kernels->items[i]);
+    text_add(text, "};\n}\n");
+}
+
+/* All weights as bf16, in one launch: see MoecTable.round. */
+static void add_rounding(Text *text, size_t weight_bytes) {
+    text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
+                   "*rounded)\n{\n");
+    text_add(text,
+             "    moec_launch_on(host, moec_round, %zu, 256, MOEC_ARGUMENTS(&weights, &rounded, "
+             "MOEC_NUMBER(%zu)));\n}\n\n",
+             (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
+}
+
+char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
+    Text text = {.arena = arena}, kernels = {.arena = arena};
+    const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
+    Module *module = emit_module(
+        arena, programs, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
+    if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
+    text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
+             alone);
+    text_add(&text, "#include \"launch.h\"\n\n");
+    add_kernels(&text, &module->device_kernels);
+    emit_products(&text, &module->products);
+    add_own_products(&text, &module->own_products);
+    text_add_bytes(&text, module->functions.text, module->functions.length);
+    if (module->rounded) add_rounding(&text, module->weights.bytes);
+    emit_table(module, &text, count ? programs[0]->name : "");
+
+    text_add(&kernels,
+             "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
+    text_add(&kernels, "#include \"kernels.cuh\"\n\n");
+    if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
+    if (target == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
+    *device = kernels.text;
+    return text.text;
+}

@@ -1,0 +1,490 @@
+/* emit_cuda_attend: attention as launches of the templates in runtime/kernels, written out for its
+ * sizes.
+ *
+ *     struct options_train_3 {
+ *         static constexpr long batch = 2, queries = 1024, keys = 1024;
+ *         ...
+ *     };
+ *     extern "C" __global__ void attend_train_3(const MoecBf16 *q, ..., float *o, float *lse)
+ *     {
+ *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
+ *     }
+ *
+ * What warpgroups can do, too, is written in a further form, NAME_wgmma: the host takes the faster.
+ */
+#include "schedule/attend.h"
+#include "codegen/emit.h"
+
+/* Threads of a block and of a warpgroup, as the templates want them. */
+enum { THREADS = 128, GROUP = 128 };
+/* Queries or keys of a block of the exact templates at least. */
+enum {
+    LEAST_PLACES = 8,
+    MOST_GRID = 1 << 20,
+    MOST_PARTS = 64,
+    MOST_TASKS = 4096,
+    STEP_BLOCKS = 384,
+    STEP_PARTS = 128,
+    STEP_KEYS = 64 /* keys of a part at least */
+};
+
+/* One attention on its way. */
+typedef struct Attend {
+    Emitter *emitter;
+    const Statement *statement;
+    Kernel *epilogue;    /* see ScheduleUnit */
+    const char *options; /* name of the struct */
+    Shape q, k, v;
+    long batch;
+    bool rounds;
+} Attend;
+
+static long dimension(const Shape *shape, int back) {
+    return shape->size[shape->rank - back];
+}
+
+static Launch launch_of(Emitter *emitter, long blocks) {
+    long grid = blocks < 1 ? 1 : blocks < MOST_GRID ? blocks : MOST_GRID;
+    return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};
+}
+
+static bool steps_in_tiles(const Attend *attend) {
+    return attend->statement->attention.position && attend->rounds;
+}
+
+static long leading(const Shape *shape, int own) {
+    long product = 1;
+    for (int i = 0; i < shape->rank - own; i++) product *= shape->size[i];
+    return product;
+}
+
+/* Blocks of a step in tiles for each part of the keys. */
+static long step_tasks(const Attend *attend) {
+    long groups = attend_groups(attend->statement),
+         rows = 16L * attend_step(attend->statement).tiles;
+    long heads = dimension(&attend->q, 2) / groups;
+    return attend->batch * groups * pieces(heads * dimension(&attend->q, 3), rows);
+}
+
+/* In how many parts the keys of a step are read: enough for all of a device. */
+static long parts_of(const Attend *attend) {
+    if (steps_in_tiles(attend)) {
+        long parts = STEP_BLOCKS / step_tasks(attend),
+             most = pieces(dimension(&attend->k, 3), STEP_KEYS);
+        most = most < STEP_PARTS ? most : STEP_PARTS;
+        return parts < 1 ? 1 : parts < most ? parts : most;
+    }
+    long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    long parts = MOST_TASKS / tasks;
+    return parts < 1 ? 1 : parts < MOST_PARTS ? parts : MOST_PARTS;
+}
+
+static void add_options(const Attend *attend) {
+    static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
+    Emitter *emitter = attend->emitter;
+    const AttendOptions *options = &attend->statement->attention;
+    const Shape *q = &attend->q, *k = &attend->k, *v = &attend->v;
+    Text *text = &emitter->functions;
+    text_add(text, "struct %s {\n", attend->options);
+    text_add(text, "    static constexpr long batch = %ld, queries = %ld, keys = %ld;\n",
+             attend->batch, dimension(q, 3), dimension(k, 3));
+    text_add(text, "    static constexpr int heads = %ld, key_heads = %ld, value_heads = %ld;\n",
+             dimension(q, 2), dimension(k, 2), dimension(v, 2));
+    text_add(text, "    static constexpr int width = %ld, value_width = %ld, mask = %s;\n",
+             dimension(q, 1), dimension(v, 1), masks[options->mask]);
+    text_add(text, "    static constexpr bool documents = %s;\n",
+             options->documents ? "true" : "false");
+    text_add(text, "    static constexpr long window = %ld, best = %ld, parts = %ld;\n",
+             options->window, options->best, parts_of(attend));
+    text_add(text, "    static constexpr float scale = %s, cap = %s;\n",
+             number_text(emitter->arena, options->scale),
+             number_text(emitter->arena, options->cap));
+    text_add(text, "};\n");
+}
+
+/* ---- kernels and what they are given ---- */
+
+/* A kernel that calls a template: its parameters, what the template gets of them, what a launch
+ * gives. The names of its parameters are taken until it is written. */
+typedef struct Call {
+    Emitter *emitter;
+    const char *name; /* of the template, without "moec_" */
+    Text parameters, given, arguments;
+    int bindings;
+} Call;
+
+static Call call_of(const Attend *attend, const char *name) {
+    Arena *arena = attend->emitter->arena;
+    return (Call){attend->emitter,  name,
+                  {.arena = arena}, {.arena = arena},
+                  {.arena = arena}, attend->emitter->binding_count};
+}
+
+static void add(Call *call, const char *parameter, const char *given, const char *argument) {
+    const char *comma = call->given.length ? ", " : "";
+    text_add(&call->parameters, "%s%s", comma, parameter);
+    text_add(&call->given, "%s%s", comma, given);
+    text_add(&call->arguments, "%s%s", comma, argument);
+}
+
+static void give(Call *call, const char *type, const char *wanted, const char *value) {
+    Arena *arena = call->emitter->arena;
+    const char *name = bind_name(call->emitter, NULL, NULL, wanted);
+    add(call, arena_format(arena, "%s%s", type, name), name,
+        arena_format(arena, "MOEC_POINTER(%s)", value));
+}
+
+static const char *pointer_type(Emitter *emitter, const Expr *operand, bool written) {
+    return arena_format(emitter->arena, "%s%s *", written ? "" : "const ",
+                        type_name(operand->tensor));
+}
+
+static void give_operand(Emitter *emitter, Call *call, const Expr *operand, bool written,
+                         const char *name) {
+    give(call, pointer_type(emitter, operand, written), name, pointer_text(emitter, operand));
+}
+
+/* What there is not for every attention: a sink, documents. */
+static void give_perhaps(Emitter *emitter, Call *call, const Expr *operand, const char *name) {
+    give(call, "const float *", name, operand ? pointer_text(emitter, operand) : "NULL");
+}
+
+static void give_attended(const Attend *attend, Call *call) {
+    static const char *const names[] = {"q", "k", "v"};
+    const AttendOptions *options = &attend->statement->attention;
+    const List *in = &attend->statement->inputs;
+    for (int i = 0; i < 3; i++) give_operand(attend->emitter, call, in->items[i], false, names[i]);
+    give_perhaps(attend->emitter, call, options->sink ? in->items[3] : NULL, "sink");
+    give_perhaps(attend->emitter, call,
+                 options->documents ? in->items[attend_document(options)] : NULL, "documents");
+}
+
+static const char *scratch_text(Emitter *emitter) {
+    return arena_format(emitter->arena, "run->arena + %zu", emitter->schedule->arena_bytes);
+}
+
+/* What lies behind the temporaries for one call. */
+static void give_scratch(const Attend *attend, Call *call, size_t floats, const char *type,
+                         const char *name) {
+    Emitter *emitter = attend->emitter;
+    if (floats * 4 > emitter->scratch_bytes) emitter->scratch_bytes = floats * 4;
+    give(call, type, name, scratch_text(emitter));
+}
+
+/* One form of a kernel. further: parameters of the template behind the options. */
+typedef struct Form {
+    const char *name, *template, *further;
+    int threads;
+} Form;
+
+static void add_form(const Attend *attend, const Call *call, Form form) {
+    Emitter *emitter = attend->emitter;
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)", form.threads,
+              form.name, call->parameters.text);
+    emitter->out = out;
+    emitter->indent = indent;
+    text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
+             form.template, attend->options, form.further, call->given.text);
+}
+
+static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
+    Emitter *emitter = attend->emitter;
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
+                                                           emitter->prefix, emitter->kernels));
+    add_form(attend, call, (Form){name, call->name, further, THREADS});
+    emitter->binding_count = call->bindings;
+    return name;
+}
+
+static void launch(const Attend *attend, const Call *call, long blocks) {
+    emit_launch(attend->emitter, add_kernel(attend, call, ""), launch_of(attend->emitter, blocks),
+                call->arguments.text);
+}
+
+static const char *shape_text(const Attend *attend, const char *name, AttendShape shape) {
+    return arena_format(attend->emitter->arena, ", %s<%d, %d, %ld>", name, shape.tiles, shape.part,
+                        shape.bytes);
+}
+
+static void launch_as(const Attend *attend, const Call *call, AttendShape shape, long blocks) {
+    Emitter *emitter = attend->emitter;
+    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", shape));
+    emit_launch_with(emitter, name, launch_of(emitter, blocks), shape.bytes, call->arguments.text);
+}
+
+static void launch_shaped(const Attend *attend, const Call *call, AttendShape shape, long rows,
+                          long others) {
+    launch_as(attend, call, shape, others * pieces(rows, 64L * shape.tiles));
+}
+
+/* ---- two forms ---- */
+
+/* The shapes of both, the template of warpgroups; rows of one of `others`. */
+typedef struct Forms {
+    AttendShape warps, groups;
+    const char *template;
+    long rows, others;
+} Forms;
+
+/* Whether warpgroups can do it, too: their operands come by copies alone. */
+static bool has_groups(const Attend *attend, const Forms *forms) {
+    if (!attend->emitter->target->twins || !attend->rounds || !forms->groups.tiles) return false;
+    const List *in = &attend->statement->inputs;
+    for (int i = 0; i < 3; i++)
+        if (((const Expr *)in->items[i])->tensor->type != TYPE_BF16) return false;
+    if (attend->statement->call != CALL_ATTEND_GRAD) return true;
+    const Expr *grad = in->items[attend_operands(&attend->statement->attention) + 2];
+    return grad->tensor->type == TYPE_BF16;
+}
+
+static void launch_either(const Attend *attend, const Call *call, const Forms *forms,
+                          const Text *written) {
+    Emitter *emitter = attend->emitter;
+    const AttendShape one = forms->warps, other = forms->groups;
+    const Launch launches[] = {
+        launch_of(emitter, forms->others * pieces(forms->rows, 64L * one.tiles)),
+        launch_of(emitter, forms->others * pieces(forms->rows, 64L * other.tiles))};
+    const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
+    text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
+    add_form(attend, call,
+             (Form){arena_format(emitter->arena, "%s_wgmma", name), forms->template,
+                    shape_text(attend, "MoecGroupShape", other), GROUP * other.tiles});
+    text_add(&emitter->functions, "#endif\n");
+    emit_line(emitter,
+              "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
+              "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
+              name, launches[0].grid, THREADS, one.bytes, launches[1].grid, GROUP * other.tiles,
+              other.bytes, written->text, call->arguments.text);
+}
+
+/* ---- forward ---- */
+
+/* How many loops there are over places; a loop of one turn is not written. */
+static int loops_of_places(const Shape *o) {
+    int count = 0;
+    for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;
+    return count;
+}
+
+/* moec_store_rows hands over two neighbours where it can; the other templates have one in each of
+ * the threads that follow each other. */
+static bool takes_pairs(const Attend *attend) {
+    return attend->rounds && !attend->statement->attention.position &&
+           dimension(&attend->v, 1) % 2 == 0;
+}
+
+/* Where the template stores o, and what it computes there besides. */
+static void give_store(const Attend *attend, Call *call) {
+    Emitter *emitter = attend->emitter;
+    const Expr *o = attend->statement->outputs.items[0];
+    const Shape shape = shape_of(o);
+    if (attend->epilogue) {
+        Functor store = emit_functor(emitter, attend->epilogue, loops_of_places(&shape),
+                                     takes_pairs(attend) ? 2 : 1);
+        add(call, store.parameters.text, store.text, store.arguments.text);
+        return;
+    }
+    const char *name = bind_name(emitter, NULL, NULL, "o");
+    add(call, arena_format(emitter->arena, "%s%s", pointer_type(emitter, o, true), name),
+        arena_format(emitter->arena, "MoecPlainRows<%s>{%s, %ld}", type_name(o->tensor), name,
+                     dimension(&shape, 2) * dimension(&shape, 1)),
+        arena_format(emitter->arena, "MOEC_POINTER(%s)", pointer_text(emitter, o)));
+}
+
+/* What is written, as entries of MoecWritten; false when that cannot be said. */
+static bool written_by(const Attend *attend, Text *written) {
+    Emitter *emitter = attend->emitter;
+    const List *out = &attend->statement->outputs;
+    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    put_written(emitter, out->items[1], rows, false, written);
+    if (attend->epilogue) return put_targets(emitter, attend->epilogue, true, written);
+    put_written(emitter, out->items[0], rows * dimension(&attend->v, 1), true, written);
+    return true;
+}
+
+static void emit_whole(const Attend *attend) {
+    const Statement *statement = attend->statement;
+    Call call = call_of(attend, attend->rounds ? "attend_rounded" : "attend");
+    long heads = attend->batch * dimension(&attend->q, 2), queries = dimension(&attend->q, 3);
+    Text written = {.arena = attend->emitter->arena};
+    give_attended(attend, &call);
+    give_store(attend, &call);
+    give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
+    const Forms forms = {attend_forward(statement), attend_forward_groups(statement),
+                         "attend_groups", queries, heads};
+    if (has_groups(attend, &forms) && written_by(attend, &written))
+        launch_either(attend, &call, &forms, &written);
+    else if (attend->rounds)
+        launch_shaped(attend, &call, forms.warps, queries, heads);
+    else
+        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+}
+
+static void give_position(const Attend *attend, Call *call) {
+    const Expr *position =
+        attend->statement->inputs.items[attend_operands(&attend->statement->attention)];
+    give_operand(attend->emitter, call, position, false, "position");
+}
+
+/* Of all scores the best: the scratch holds one for each key. */
+static void emit_best(const Attend *attend, long rows) {
+    Call call = call_of(attend, "attend_best");
+    give_attended(attend, &call);
+    give_store(attend, &call);
+    give_operand(attend->emitter, &call, attend->statement->outputs.items[1], true, "lse");
+    give_position(attend, &call);
+    give_scratch(attend, &call, (size_t)(rows * dimension(&attend->k, 3)), "float *", "scratch");
+    launch(attend, &call, rows);
+}
+
+/* The scratch holds the unfinished sums of parts of the keys. */
+static void emit_parts(const Attend *attend, long rows) {
+    Emitter *emitter = attend->emitter;
+    const Statement *statement = attend->statement;
+    bool tiles = steps_in_tiles(attend), sink = statement->attention.sink;
+    long parts = parts_of(attend), floats = rows * parts * (dimension(&attend->v, 1) + 2);
+    Call step = call_of(attend, tiles ? "attend_step_rounded" : "attend_step");
+    give_attended(attend, &step);
+    give_position(attend, &step);
+    give_scratch(attend, &step, (size_t)floats, "float *", "scratch");
+    if (tiles)
+        launch_as(attend, &step, attend_step(statement), step_tasks(attend) * parts);
+    else
+        launch(attend, &step, rows * parts);
+
+    Call join = call_of(attend, "attend_join");
+    give_perhaps(emitter, &join, sink ? statement->inputs.items[3] : NULL, "sink");
+    give_store(attend, &join);
+    give_operand(emitter, &join, statement->outputs.items[1], true, "lse");
+    give_scratch(attend, &join, (size_t)floats, "const float *", "scratch");
+    launch(attend, &join, rows);
+}
+
+/* New tokens against a cache. */
+static void emit_step(const Attend *attend) {
+    long rows = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+    if (attend->statement->attention.best)
+        emit_best(attend, rows);
+    else
+        emit_parts(attend, rows);
+}
+
+/* ---- backward ---- */
+
+/* A kernel for one or two of the gradients. */
+static Call grad_call(const Attend *attend, const char *name, int first, int count) {
+    static const char *const names[] = {"dq", "dk", "dv", "dsink"};
+    Emitter *emitter = attend->emitter;
+    const List *in = &attend->statement->inputs, *out = &attend->statement->outputs;
+    int own = attend_operands(&attend->statement->attention);
+    const char *full =
+        attend->rounds && first < 3 ? arena_format(emitter->arena, "%s_rounded", name) : name;
+    Call call = call_of(attend, full);
+    give_attended(attend, &call);
+    give_operand(emitter, &call, in->items[own], false, "o");
+    give_operand(emitter, &call, in->items[own + 1], false, "lse");
+    give_operand(emitter, &call, in->items[own + 2], false, "output_grad");
+    if (attend->rounds && first < 3) {
+        long totals = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
+        give_scratch(attend, &call, (size_t)totals, first ? "const float *" : "float *", "totals");
+    }
+    for (int i = first; i < first + count; i++)
+        give_operand(emitter, &call, out->items[i], true, names[i]);
+    return call;
+}
+
+/* The gradients of keys, of values or of both. Warpgroups compute both one after the other where a
+ * thread has no room for both. */
+static void launch_keys(const Attend *attend, const char *name, bool keys, bool values) {
+    Emitter *emitter = attend->emitter;
+    const Statement *statement = attend->statement;
+    const List *out = &statement->outputs;
+    Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
+    long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
+    long places = dimension(&attend->k, 3);
+    Forms forms = {attend_grad_keys(statement, keys, values),
+                   attend_grad_keys_groups(statement, keys, values),
+                   arena_format(emitter->arena, "%s_groups", name), places, heads};
+    if (keys && values && !forms.groups.tiles) {
+        forms.groups = attend_grad_keys_groups(statement, true, false);
+        forms.template = "attend_grad_each_groups";
+    }
+    Text written = {.arena = emitter->arena};
+    if (keys)
+        put_written(emitter, out->items[1], heads * places * dimension(&attend->k, 1), true,
+                    &written);
+    if (values)
+        put_written(emitter, out->items[2], heads * places * dimension(&attend->v, 1), true,
+                    &written);
+    if (has_groups(attend, &forms))
+        launch_either(attend, &call, &forms, &written);
+    else if (attend->rounds)
+        launch_shaped(attend, &call, forms.warps, places, heads);
+    else
+        launch(attend, &call, heads * pieces(places, LEAST_PLACES));
+}
+
+/* The gradient of queries; the totals lie where give_scratch says. */
+static void launch_queries(const Attend *attend) {
+    Emitter *emitter = attend->emitter;
+    const Statement *statement = attend->statement;
+    long queries = dimension(&attend->q, 3), heads = attend->batch * dimension(&attend->q, 2);
+    Call call = grad_call(attend, "attend_grad_query", 0, 1);
+    const Forms forms = {attend_grad_query(statement), attend_grad_query_groups(statement),
+                         "attend_grad_query_groups", queries, heads};
+    Text written = {.arena = emitter->arena};
+    put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
+                true, &written);
+    text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
+    if (has_groups(attend, &forms))
+        launch_either(attend, &call, &forms, &written);
+    else if (attend->rounds)
+        launch_shaped(attend, &call, forms.warps, queries, heads);
+    else
+        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+}
+
+static void emit_grad(const Attend *attend) {
+    long heads = dimension(&attend->q, 2);
+    launch_queries(attend);
+    bool together = dimension(&attend->k, 2) == dimension(&attend->v, 2);
+    if (together && (!attend->rounds || attend_grad_keys(attend->statement, true, true).tiles)) {
+        launch_keys(attend, "attend_grad_both", true, true);
+    } else {
+        launch_keys(attend, "attend_grad_key", true, false);
+        launch_keys(attend, "attend_grad_value", false, true);
+    }
+    if (attend->statement->attention.sink) {
+        Call sink = grad_call(attend, "attend_grad_sink", 3, 1);
+        launch(attend, &sink, heads);
+    }
+}
+
+void emit_cuda_attend(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+    const List *in = &statement->inputs;
+    Attend attend = {.emitter = emitter,
+                     .statement = statement,
+                     .epilogue = epilogue,
+                     .q = shape_of(in->items[0]),
+                     .k = shape_of(in->items[1]),
+                     .v = shape_of(in->items[2]),
+                     .rounds = attend_rounds(emitter->program, statement)};
+    attend.options =
+        arena_format(emitter->arena, "options_%s_%d", emitter->prefix, emitter->kernels);
+    attend.batch = leading(&attend.q, 3);
+    if (epilogue) emit_equations_above(emitter, epilogue);
+    add_options(&attend);
+    count_attend(emitter, statement);
+    if (statement->call == CALL_ATTEND_GRAD)
+        emit_grad(&attend);
+    else if (statement->attention.position)
+        emit_step(&attend);
+    else
+        emit_whole(&attend);
+    text_add(&emitter->functions, "\n");
+    emitter->kernels++;
+}

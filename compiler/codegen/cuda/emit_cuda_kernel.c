@@ -1,0 +1,162 @@
+/* emit_cuda_kernel: a kernel of a schedule as kernels of a device, one for each nest, and the lines
+ * that launch them.
+ *
+ *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
+ *     extern "C" __global__ void kernel_train_3(long i, const float *__restrict__ x, ...)
+ *
+ *     moec_launch(run, kernel_train_3, 512, 256, MOEC_ARGUMENTS(&i, &x, &y));
+ */
+#include "codegen/emit.h"
+#include "schedule/nest.h"
+
+#include <stdint.h>
+#include <string.h>
+
+void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *arguments) {
+    emit_line(emitter, "moec_launch(run, %s, %s, %d, MOEC_ARGUMENTS(%s));", name, launch.grid,
+              launch.block, arguments);
+}
+
+void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
+                      const char *arguments) {
+    emit_line(emitter, "moec_launch_with(run, %s, %s, %d, %ld, MOEC_ARGUMENTS(%s));", name,
+              launch.grid, launch.block, shared, arguments);
+}
+
+const char *device_kernel(Emitter *emitter, const char *name) {
+    for (int i = 0; i < emitter->device_kernels->count; i++)
+        if (strcmp(emitter->device_kernels->items[i], name) == 0) return name;
+    list_push(emitter->arena, emitter->device_kernels, (void *)(uintptr_t)name);
+    return name;
+}
+
+static void add(Text *parameters, Text *arguments, const char *parameter, const char *argument) {
+    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
+    text_add(arguments, "%s&%s", arguments->length ? ", " : "", argument);
+}
+
+void device_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
+    Arena *arena = emitter->arena;
+    if (emitter->uses_seed)
+        add(parameters, arguments, "const uint64_t *__restrict__ moec_seed_at", "run->device_seed");
+    for (int i = 0; i < emitter->turns_used.count; i++) {
+        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
+        add(parameters, arguments, arena_format(arena, "long %s", name), name);
+    }
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        if (!emitter->used[i]) continue;
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        add(parameters, arguments,
+            arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
+                         type_name(tensor), lies_alone(emitter, tensor) ? "__restrict__ " : "",
+                         emitter->names[i]),
+            emitter->names[i]);
+        emitter->declared[i] = true;
+    }
+}
+
+typedef enum Part {
+    WHOLE_KERNEL,
+    ONE_NEST,
+    PARTS_OF_SUMS, /* and all behind it: with the sums of parts in memory of their own */
+    SUMS_OF_PARTS,
+    PARTS_OF_COLUMNS,
+    SUMS_OF_COLUMNS
+} Part;
+
+static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
+    switch (part) {
+    case WHOLE_KERNEL:
+        break;
+    case ONE_NEST:
+        return emit_cuda_nest(emitter, nest);
+    case PARTS_OF_SUMS:
+        emit_parts_of_sums(emitter, nest);
+        return launch_of_parts();
+    case SUMS_OF_PARTS:
+        return emit_sums_of_parts(emitter, nest);
+    case PARTS_OF_COLUMNS:
+        return emit_parts_of_columns(emitter, nest);
+    case SUMS_OF_COLUMNS:
+        return emit_sums_of_columns(emitter, nest);
+    }
+    return emit_cuda_block(emitter, nest);
+}
+
+static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
+    int outer = emitter->binding_count, indent = emitter->indent;
+    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    begin_kernel(emitter, kernel);
+    emitter->out = &body;
+    emitter->indent = 1;
+    Launch launch = emit_nest(emitter, part, nest);
+
+    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
+    device_parameters(emitter, &parameters, &arguments);
+    if (part >= PARTS_OF_SUMS) {
+        text_add(&parameters, "%sfloat *moec_parts", parameters.length ? ", " : "");
+        text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",
+                 emitter->schedule->arena_bytes);
+    }
+    const char *name = device_kernel(
+        emitter, arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++));
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, kernel);
+    emit_line(emitter, "extern \"C\" __global__ void %s(%s)", name, parameters.text);
+    text_add(&emitter->functions, "{\n    moec_begin();\n");
+    if (emitter->uses_seed)
+        text_add(&emitter->functions, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    text_add_bytes(&emitter->functions, body.text, body.length);
+    text_add(&emitter->functions, "}\n\n");
+
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->out = run;
+    emitter->indent = indent;
+    emitter->binding_count = outer;
+    emit_launch(emitter, name, launch, arguments.text);
+}
+
+/* The first part of a nest. */
+static Part part_of(Emitter *emitter, Kernel *kernel, Nest *nest) {
+    emitter->kernel = kernel;
+    Part part = sums_in_two(emitter, nest)      ? PARTS_OF_SUMS
+                : columns_in_two(emitter, nest) ? PARTS_OF_COLUMNS
+                                                : ONE_NEST;
+    emitter->kernel = NULL;
+    return part;
+}
+
+/* Nests can be launched apart when nothing but memory goes from one to the next. */
+static bool are_apart(const Kernel *kernel) {
+    for (int i = 0; i < kernel->root->children.count; i++)
+        if (((Nest *)kernel->root->children.items[i])->member) return false;
+    for (int i = 0; i < kernel->locals.count; i++)
+        if (((Local *)kernel->locals.items[i])->scope == kernel->root) return false;
+    return true;
+}
+
+/* One block would take the turns of some nest one thread each, and those are long. */
+static bool wants_blocks(Emitter *emitter, Kernel *kernel) {
+    bool wants = false;
+    emitter->kernel = kernel;
+    for (int i = 0; i < kernel->root->children.count; i++)
+        wants |= shares_turns(emitter, kernel->root->children.items[i]);
+    emitter->kernel = NULL;
+    return wants;
+}
+
+void emit_cuda_kernel(Emitter *emitter, Kernel *kernel) {
+    bool small = kernel->work < small_work(emitter->program);
+    if (!are_apart(kernel) || (small && !wants_blocks(emitter, kernel))) {
+        emit_part(emitter, kernel, WHOLE_KERNEL, kernel->root);
+        return;
+    }
+    for (int i = 0; i < kernel->root->children.count; i++) {
+        Nest *nest = kernel->root->children.items[i];
+        Part part = small ? ONE_NEST : part_of(emitter, kernel, nest);
+        emit_part(emitter, kernel, part, nest);
+        if (part != ONE_NEST) emit_part(emitter, kernel, part + 1, nest);
+    }
+}

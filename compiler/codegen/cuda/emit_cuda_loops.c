@@ -1,0 +1,383 @@
+/* emit_cuda_loops: the loops of a kernel, shared out among the threads of a device.
+ *
+ * The outer loops of a nest that no statement sums over become one: its turns go to threads, to
+ * columns or to blocks.
+ *
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn, alone with what is inside
+ *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the other
+ *                                                threads of a block share the sum of each
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...    a block for each turn; its threads share the loops
+ *                                                inside, rows lie in their common memory
+ *
+ * A sum is kept by each thread for its turns, then the threads' sums are added in a fixed order. A
+ * small kernel runs in one block.
+ */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+/* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
+enum { COLUMNS = 32, FEW_TURNS = 16, MOST_BLOCKS = 1 << 20 };
+
+/* ---- what may be shared out ---- */
+
+static bool sums_at(const Emitter *emitter, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept) return true;
+    return false;
+}
+
+static const Nest *only_child(const Nest *nest) {
+    const Nest *child = nest->children.count == 1 ? nest->children.items[0] : NULL;
+    return child && !child->member ? child : NULL;
+}
+
+int chain_of(const Emitter *emitter, const Nest *nest) {
+    int length = 0;
+    for (; nest && !sums_at(emitter, nest, length); length++) nest = only_child(nest);
+    return length;
+}
+
+/* Threads may take turns of a loop inside: each keeps its elements or its part of a sum. */
+static bool may_share(const Emitter *emitter, const Nest *nest, int level) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && level >= member->kept &&
+            (member->statement->reduction == REDUCE_NONE || level != member->kept))
+            return false;
+    return true;
+}
+
+/* How many loops from `nest` inwards can be shared out as one. */
+static int shared_chain(const Emitter *emitter, const Nest *nest, int level) {
+    int length = 1;
+    for (const Nest *next = only_child(nest); next; next = only_child(next), length++) {
+        const Member *member;
+        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+            if (is_inside(member, next) && member->kept != level && member->kept <= level + length)
+                return length;
+    }
+    return length;
+}
+
+static bool scatters(const Member *member) {
+    return member->statement->reduction == REDUCE_NONE && member->kept < member->depth;
+}
+
+static bool has_rows(const Emitter *emitter, const Nest *nest) {
+    for (int i = 0; i < emitter->kernel->locals.count; i++) {
+        const Local *local = emitter->kernel->locals.items[i];
+        if (local->kind == LOCAL_ROW && is_inside(local->first, nest)) return true;
+    }
+    return false;
+}
+
+/* Turns of the longest loops inside. */
+static long turns_inside(const Nest *nest) {
+    long most = 1;
+    for (int i = 0; i < nest->children.count; i++) {
+        const Nest *child = nest->children.items[i];
+        long turns = child->member ? 1 : child->size * turns_inside(child);
+        if (turns > most) most = turns;
+    }
+    return most;
+}
+
+static bool is_register(const Emitter *emitter, const Member *member) {
+    const Local *local = local_in(emitter->kernel, member->statement->target->tensor);
+    return local && local->kind == LOCAL_SCALAR && !local->stored;
+}
+
+/* Something in the loop is stored that other threads may see. */
+static bool stores_inside(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member))
+            return true;
+    return false;
+}
+
+/* Something in the loop is stored that other threads may look at in this kernel. */
+static bool shows_inside(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member) &&
+            is_touched_again(emitter, member->statement->target->tensor))
+            return true;
+    return false;
+}
+
+Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
+    const Member *member;
+    bool across = false, scatter = false, stores = false;
+    if (is_innermost(last)) return THREADS_ALONE;
+    for (int i = 0; i < last->children.count; i++)
+        stores |= stores_inside(emitter, last->children.items[i]);
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!is_inside(member, nest)) continue;
+        scatter |= scatters(member);
+        across |= member->across && member->kept == length;
+    }
+    if (scatter) return THREADS_ALONE;
+    if (has_rows(emitter, nest)) return SHARED_IN_BLOCK;
+    if (turns_inside(last) <= FEW_TURNS) return THREADS_ALONE;
+    return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
+}
+
+bool shares_turns(const Emitter *emitter, const Nest *nest) {
+    const Nest *last = nest;
+    int length = chain_of(emitter, nest);
+    long turns = 1;
+    for (int i = 0; i < length; i++) {
+        last = i ? last->children.items[0] : nest;
+        turns *= last->size;
+    }
+    return turns > 1 && sharing_of(emitter, nest, last, length) != THREADS_ALONE;
+}
+
+/* ---- loops inside a block ---- */
+
+void emit_barrier(Emitter *emitter) {
+    static const char barrier[] = "moec_barrier();\n";
+    const Text *out = emitter->out;
+    size_t length = sizeof barrier - 1;
+    bool there =
+        out->length >= length && !memcmp(out->text + out->length - length, barrier, length);
+    if (!there) emit_line(emitter, "moec_barrier();");
+}
+
+static bool by_column(Sharing sharing) {
+    return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
+}
+
+/* The threads' sums into one that all of them know. */
+static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
+    static const char *const names[] = {"", "sum", "max", "min"};
+    Member *member;
+    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!reduces_at(member, nest)) continue;
+        const char *own = member->sum;
+        if (member->is_run) keep_before(emitter, member);
+        if (member->running)
+            own = arena_format(emitter->arena, "%s * moec_fade(%s, %s)", own,
+                               member->running->before, member->running->sum);
+        emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
+                  by_column(sharing) ? "column" : "block",
+                  names[member->statement->reduction], own);
+    }
+}
+
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+                        const Text *body) {
+    long inner = 1;
+    for (int i = 0; i < length; i++) inner *= loops[i]->size;
+    bool small = inner < 1L << 31;
+    for (int i = 0; i < length; i++) {
+        inner /= loops[i]->size;
+        if (!body->text || !occurs(body->text, loops[i]->text)) continue;
+        Text place = {.arena = emitter->arena};
+        const char *number = small ? "u" : "";
+        text_add(&place, small && length > 1 ? "(unsigned)%s" : "%s", turn);
+        if (inner > 1) text_add(&place, " / %ld%s", inner, number);
+        if (i > 0) text_add(&place, " %% %ld%s", loops[i]->size, number);
+        emit_line(emitter, "const long %s = %s;", loops[i]->text, place.text);
+    }
+}
+
+static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, long *turns) {
+    int bindings = emitter->binding_count;
+    *turns = 1;
+    for (int i = 0; i < length; i++) {
+        loops[i] = i ? loops[i - 1]->children.items[0] : nest;
+        *turns *= loops[i]->size;
+        bind_loop(emitter, loops[i]);
+    }
+    return bindings;
+}
+
+static const char *turns_text(const Emitter *emitter, const Nest *nest, long turns) {
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    return elements ? "elements" : arena_format(emitter->arena, "%ld", turns);
+}
+
+/* "4 * " where a thread takes four turns together. */
+static const char *times_text(const Emitter *emitter, const Lanes *lanes) {
+    return lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
+}
+
+static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
+    if (lanes)
+        emit_lanes(emitter, lanes, last, level);
+    else
+        emit_body(emitter, last, level);
+}
+
+/* The place of the innermost loop is that of the first lane. */
+static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+                           const Lanes *lanes, const Text *body) {
+    Nest *last = loops[length - 1];
+    const char *text = last->text;
+    if (lanes) last->text = lanes_from(lanes);
+    emit_places(emitter, loops, length, turn, body);
+    last->text = text;
+}
+
+void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+    Nest *loops[MAX_LOOPS + 1];
+    long turns;
+    bool shows = shows_inside(emitter, nest);
+    int length = shared_chain(emitter, nest, level);
+    begin_sums(emitter, nest, false);
+    if (shows) emit_barrier(emitter);
+    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    Nest *last = loops[length - 1];
+    Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
+    const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
+                       : lanes    ? lanes_from(lanes)
+                                  : last->text;
+    static const char *const firsts[] = {"", "moec_thread() / 32",
+                                         "moec_slice_from + moec_thread() / 32", "moec_thread()",
+                                         "moec_first()"};
+    static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
+                                        "moec_threads()", "moec_step()"};
+    const char *end =
+        sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
+    const char *times = times_text(emitter, lanes);
+    emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing],
+              name, end, name, times, steps[sharing]);
+    emitter->indent++;
+
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    const char *owner = emitter->owner, *storage = emitter->storage;
+    emitter->owner = emitter->storage = NULL;
+    emitter->out = &body;
+    emit_turns(emitter, last, level + length - 1, lanes);
+    emitter->out = out;
+    emitter->owner = owner;
+    emitter->storage = storage;
+    if (length > 1) emit_places_of(emitter, loops, length, name, lanes, &body);
+    if (body.text) text_add_bytes(emitter->out, body.text, body.length);
+    close_loop(emitter, bindings);
+    join_sums(emitter, nest, sharing);
+    if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
+    if (shows) emit_barrier(emitter);
+}
+
+/* What threads that share a turn do in it. */
+static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
+    emit_rows(emitter, nest);
+    emit_hoisted(emitter, nest, level);
+    for (int i = 0; i < nest->children.count; i++) {
+        Nest *child = nest->children.items[i];
+        if (child->member)
+            emit_member(emitter, child->member);
+        else if (may_share(emitter, child, level + 1))
+            emit_shared_loop(emitter, child, level + 1, sharing);
+        else
+            emit_loop(emitter, child, level + 1);
+    }
+}
+
+/* ---- the outer loops ---- */
+
+/* Threads for so many turns at a time: a power of two, a warp at least. */
+static int threads_for(long turns, int most) {
+    int threads = 32;
+    while (threads < turns && threads < most) threads *= 2;
+    return threads;
+}
+
+static const char *blocks_for(Emitter *emitter, long turns, long each) {
+    long blocks = (turns + each - 1) / each;
+    if (blocks < 1) blocks = 1;
+    return arena_format(emitter->arena, "%ld", blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+}
+
+static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes,
+                        Text *body) {
+    Text *out = emitter->out;
+    emitter->out = body;
+    if (sharing == THREADS_ALONE) {
+        emit_turns(emitter, last, length - 1, lanes);
+    } else {
+        emitter->owner = sharing == SHARED_IN_BLOCK
+                             ? "moec_thread() == 0"
+                             : "moec_thread() < 32 && moec_from + moec_thread() == turn";
+        emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
+        emit_shared_body(emitter, last, length - 1, sharing);
+        emitter->owner = emitter->storage = NULL;
+    }
+    emitter->out = out;
+}
+
+/* piece: each block has turns of its own. times: what a thread takes together, "4 * ". */
+static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, const char *times,
+                       bool piece) {
+    if (piece) {
+        emit_line(emitter,
+                  "for (long turn = %smoec_thread(); turn < %s; turn += %smoec_threads()) {", times,
+                  turns, times);
+    } else if (sharing == THREADS_ALONE) {
+        emit_line(emitter, "for (long turn = %smoec_first(); turn < %s; turn += %smoec_step()) {",
+                  times, turns, times);
+    } else if (sharing == SHARED_IN_BLOCK) {
+        emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
+                  turns);
+    } else {
+        emit_line(emitter,
+                  "for (long moec_from = 32 * moec_block(); moec_from < %s; "
+                  "moec_from += 32 * moec_blocks()) {",
+                  turns);
+        emit_line(emitter, "    const long turn = moec_column(moec_from, %s);", turns);
+    }
+    emitter->indent++;
+}
+
+static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
+    Nest *loops[MAX_LOOPS + 1];
+    Text body = {.arena = emitter->arena};
+    long turns;
+    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    Nest *last = loops[length - 1];
+    Sharing sharing = sharing_of(emitter, nest, last, length);
+    bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+    Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last)
+                       ? lanes_of(emitter, last, length == 1)
+                       : NULL;
+    open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes),
+               elements);
+    emit_inside(emitter, last, length, sharing, lanes, &body);
+    emit_places_of(emitter, loops, length, "turn", lanes, &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+    close_loop(emitter, bindings);
+
+    long inside = turns_inside(last);
+    if (elements) return (Launch){NULL, 256};
+    turns /= lanes_width(lanes);
+    if (sharing == THREADS_ALONE) {
+        int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
+        return (Launch){blocks_for(emitter, turns, threads), threads};
+    }
+    if (sharing == COLUMNS_OF_THREADS)
+        return (Launch){blocks_for(emitter, turns, COLUMNS), threads_for(8 * inside, 1024)};
+    return (Launch){blocks_for(emitter, turns, 1), threads_for((inside + 3) / 4, 1024)};
+}
+
+Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
+    int length = chain_of(emitter, nest);
+    if (scatters_rows(emitter, nest)) return emit_scatter(emitter, nest);
+    if (length > 0) return emit_chain(emitter, nest, length);
+    Nest root = {.step = 1};
+    list_push(emitter->arena, &root.children, nest);
+    return emit_cuda_block(emitter, &root);
+}
+
+Launch emit_cuda_block(Emitter *emitter, Nest *root) {
+    long inside = turns_inside(root);
+    emitter->owner = "moec_thread() == 0";
+    emitter->storage = "__shared__ __align__(16) ";
+    emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
+    emitter->owner = emitter->storage = NULL;
+    return (Launch){"1", threads_for(inside, 1024)};
+}

@@ -1,0 +1,439 @@
+/* emit_cuda_products: products as launches of the templates in runtime/kernels/product.cuh; those
+ * over packed rows with what their stores compute.
+ *
+ *     (* a[r,f] = sum[d] x[r,d] * up[n[r],d,f]
+ *        h[r,f] = silu(g[r,f]) * a[r,f] *)
+ *     extern "C" __global__ void product_train_3(MoecGroupedOnDevice grouped, ..., float *h)
+ *     {
+ *         moec_by_weight<MoecTileRounded>(grouped, group, a_gather, a, b,
+ *                                         [&](long row, long column, float sum) {
+ *             h[row * 64 + column] = moec_silu(g[row * 64 + column]) * sum;
+ *         });
+ *     }
+ *
+ * A kernel that warpgroups can do, too, is written in further forms, NAME_wgmma and NAME_wide: the
+ * host takes the fastest one. Their last parameters are tensor maps of what they multiply, which
+ * the host makes of the operands that the launch describes.
+ */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+/* Threads of a block, as the templates want them; blocks of a launch at most. */
+enum {
+    THREADS = 256,
+    MOST_GRID = 1 << 20,
+    WIDE = 256,
+    FEW_ROWS = 64 /* packed rows that are few */
+};
+
+/* ---- tiles ---- */
+
+/* Tiles are as large as what they have to do, so that little of them stands idle. A warpgroup has
+ * 64 rows and at least as many columns: half of 64 by 64 is too small. */
+static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    bool across = weight && product->b_k == 1;
+    long rows = weight ? contraction->relation->rows->size / product->batch[0] : product->k;
+    long height = rows > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    const char *along = arena_format(emitter->arena, "%s, %s", weight ? "true" : "false",
+                                     across ? "true" : "false");
+    Tile tile = {
+        .text =
+            arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s>", height, breadth, along),
+        .name = arena_format(emitter->arena, "%ldx%ld%s", height, breadth, across ? "_across" : ""),
+        .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
+        .height = height,
+        .breadth = breadth,
+        .threads = THREADS};
+    if (emitter->target->twins && (height > 64 || breadth > 64))
+        tile.wgmma =
+            arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
+    if (tile.wgmma && height > 64 && breadth > 64)
+        tile.wide = arena_format(emitter->arena, "MoecTileWgmma<128, %d, %s>", WIDE, along);
+    return tile;
+}
+
+static const Tile exact_tile = {
+    "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, THREADS};
+static const Tile rounded_tile = {
+    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false, THREADS};
+
+/* So few rows that hardly two of them share a weight. */
+static bool has_few_rows(const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    long rows = contraction->relation->rows->size;
+    return contraction->kind == CONTRACTION_ROWS_BY_WEIGHT && !contraction->second &&
+           rows <= FEW_ROWS && rows <= product->batch[0] && product->a_type == product->b_type &&
+           product->rounded == (product->a_type == TYPE_BF16) &&
+           lines_begin_in_pieces(contraction->a, product->a_m) &&
+           lines_begin_in_pieces(contraction->b, product->b_k == 1 ? product->b_n : product->b_k);
+}
+
+static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
+    if (has_few_rows(contraction))
+        return row_tile(emitter, contraction,
+                        contraction->relation->rows->size * contraction->product.n);
+    if (!contraction->product.rounded) return exact_tile;
+    if (lies_in_pieces(contraction->a) && lies_in_pieces(contraction->b))
+        return stored_tile(emitter, contraction);
+    return rounded_tile;
+}
+
+/* ---- dense products ---- */
+
+/* Every line of the operand of a dense product begins at a multiple of 16 bytes; across: the stride
+ * between its lines. */
+static bool begins_in_pieces(const Contraction *contraction, const Expr *read, long across,
+                             const long batch[2]) {
+    enum { PIECE = 8 };
+    return lies_in_pieces(read) && !contraction->outer_count && across % PIECE == 0 &&
+           batch[0] % PIECE == 0 && batch[1] % PIECE == 0;
+}
+
+static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    bool along[2] = {product->a_k == 1, product->b_k == 1};
+    if (!product->rounded) return exact_tile;
+    if (!begins_in_pieces(contraction, contraction->a, along[0] ? product->a_m : product->a_k,
+                          product->a_batch) ||
+        !begins_in_pieces(contraction, contraction->b, along[1] ? product->b_n : product->b_k,
+                          product->b_batch))
+        return rounded_tile;
+    long height = product->m > 64 ? 128 : 64, breadth = product->n > 64 ? 128 : 64;
+    return (Tile){arena_format(emitter->arena, "MoecTileStored<%ld, %ld, %s, %s>", height, breadth,
+                               along[0] ? "true" : "false", along[1] ? "true" : "false"),
+                  arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
+                               along[0] ? "" : "_down", along[1] ? "_across" : ""),
+                  "MOEC_STORED_BOUNDS", height, breadth, NULL, NULL, false, THREADS};
+}
+
+/* The kernel of all dense products of one sort, for hosts that have none. */
+static const char *dense_kernel(Emitter *emitter, const Contraction *contraction,
+                                const Tile *tile) {
+    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
+                                contraction->c->tensor};
+    Text name = {.arena = emitter->arena};
+    text_add(&name, "dense_%s", tile->name);
+    for (int i = 0; i < 3; i++)
+        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
+    int count = emitter->device_kernels->count;
+    device_kernel(emitter, name.text);
+    if (emitter->device_kernels->count == count) return name.text;
+    text_add(&emitter->functions,
+             "extern \"C\" __global__ void __launch_bounds__(%s) %s(MoecProduct product, "
+             "MoecEpilogue epilogue,\n        const %s *a, const %s *b, %s *c)\n"
+             "{\n    moec_begin();\n    moec_dense<%s>(product, epilogue, a, b, c);\n}\n\n",
+             tile->bounds, name.text, type_name(tensors[0]), type_name(tensors[1]),
+             type_name(tensors[2]), tile->text);
+    return name.text;
+}
+
+static const char *operand_of(Emitter *emitter, const Expr *read) {
+    return read ? pointer_text(emitter, read) : "NULL";
+}
+
+/* The operands of the endings of a product. */
+static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
+    if (!contraction->product.endings) return "NULL";
+    return arena_format(emitter->arena, "&(const MoecEpilogue){%s, %s, %s}",
+                        operand_of(emitter, contraction->add),
+                        operand_of(emitter, contraction->bias),
+                        operand_of(emitter, contraction->kept));
+}
+
+/* For the numbers that the product has in the table. */
+static void add_own(Emitter *emitter, const Contraction *contraction, const char *kernel) {
+    const Expr *operands[] = {contraction->a,   contraction->b,    contraction->c,
+                              contraction->add, contraction->bias, contraction->kept};
+    OwnProduct *own = arena_alloc(emitter->arena, sizeof *own);
+    *own = (OwnProduct){kernel, 16};
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
+        long alignment = operands[i] ? place_alignment(emitter, operands[i]) : own->alignment;
+        if (alignment < own->alignment) own->alignment = alignment;
+    }
+    while (emitter->own_products->count < emitter->products->count)
+        list_push(emitter->arena, emitter->own_products, own);
+}
+
+void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+    const Product *product = &contraction->product;
+    const Tile tile = dense_tile(emitter, contraction);
+    const char *kernel = dense_kernel(emitter, contraction, &tile);
+    add_own(emitter, contraction, kernel);
+    long tiles = pieces(product->m, tile.height) * pieces(product->n, tile.breadth) *
+                 product->batch[0] * product->batch[1];
+    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
+              number, number, pointer_text(emitter, contraction->a),
+              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c),
+              epilogue_of(emitter, contraction), kernel, tiles < MOST_GRID ? tiles : MOST_GRID);
+}
+
+/* ---- kernels over packed rows ---- */
+
+/* The first parameters of a kernel, then the maps of its other forms. */
+enum { PARAMETERS = 6, NAMES = 8 };
+static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
+                                                   "a",       "b",     "a_map",    "b_map"};
+
+/* What a kernel of a product is made of. */
+typedef struct Body {
+    const char *name, *parameters, *store;
+    const char *const *names; /* NAMES */
+} Body;
+
+/* One of the forms of a kernel. boxed: its operands come in boxes. */
+typedef struct Form {
+    const char *tile, *ending, *bounds;
+    bool boxed;
+} Form;
+
+/* The maps of a form as parameters and as arguments. */
+static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
+                     Text *arguments) {
+    const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
+                           "more_b_map"};
+    for (int i = 0; i < (contraction->second ? 4 : 2); i++) {
+        text_add(parameters, ", const __grid_constant__ MoecMap %s", names[i]);
+        text_add(arguments, "%s, ", names[i]);
+    }
+}
+
+/* A kernel that calls a template with a store. */
+static void add_form(Emitter *emitter, const Contraction *contraction, const Body *body,
+                     Form form) {
+    const char *const *names = body->names;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    bool second = contraction->second != NULL;
+    Text *out = emitter->out, tables = {.arena = emitter->arena};
+    Text parameters = {.arena = emitter->arena}, maps = {.arena = emitter->arena};
+    if (form.boxed) put_maps(contraction, body, &parameters, &maps);
+    int indent = emitter->indent;
+    for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter,
+              "extern \"C\" __global__ void __launch_bounds__(%s) "
+              "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
+              form.bounds, body->name, form.ending, names[0], tables.text,
+              type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor),
+              names[5],
+              second
+                  ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
+                    "const MoecBf16 *more_b, "
+                  : "",
+              body->parameters, form.boxed ? parameters.text : "");
+    text_add(&emitter->functions,
+             "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
+             weight ? "weight" : "rows", second ? "_twice" : "", form.boxed ? "_boxed" : "",
+             form.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
+             names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
+             form.boxed ? maps.text : "", body->store);
+    emitter->out = out;
+    emitter->indent = indent;
+}
+
+static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                       const Body *body) {
+    const Form forms[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
+                          {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
+    add_form(emitter, contraction, body, (Form){tile->text, "", tile->bounds, false});
+    text_add(&emitter->functions, "\n");
+    for (int i = 0; i < 2; i++) {
+        if (!forms[i].tile) continue;
+        text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
+        add_form(emitter, contraction, body, forms[i]);
+        text_add(&emitter->functions, "#endif\n\n");
+    }
+}
+
+/* ---- what a kernel stores ---- */
+
+void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written) {
+    text_add(written, "%s{%s, %ld, %s, %d}", written->length ? ", " : "",
+             pointer_text(emitter, target), count,
+             target->tensor->type == TYPE_BF16 ? "MOEC_BF16" : "MOEC_F32", rounded);
+}
+
+/* The elements from the one on where all loops are 0. False when they do not follow the loops. */
+static bool put_target(Emitter *emitter, const Statement *statement, bool rounded,
+                       Text *written) {
+    long strides[MAX_LOOPS], count = 1;
+    if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
+        return false;
+    for (int i = 0; i < statement->loop_count; i++)
+        count += (statement->loops[i]->axis->size - 1) * strides[i];
+    put_written(emitter, statement->target, count, rounded, written);
+    return true;
+}
+
+bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written) {
+    for (int i = 0; i < epilogue->members.count; i++) {
+        const Statement *statement = ((Member *)epilogue->members.items[i])->statement;
+        if (emitter->written[statement->target->tensor->id] &&
+            !put_target(emitter, statement, rounded, written))
+            return false;
+    }
+    return true;
+}
+
+static void put_result(Emitter *emitter, const Contraction *contraction, Text *written) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    long rows = weight ? contraction->relation->rows->size : product->k;
+    long groups = weight ? 0 : (product->batch[0] - 1) * product->c_batch[0];
+    put_written(emitter, contraction->c, groups + (rows - 1) * product->c_m + product->n, false,
+                written);
+}
+
+/* ---- products over packed rows ---- */
+
+/* The kernel of all products of one sort that only store. */
+static const char *plain_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                                Text *arguments) {
+    const Tensor *tensors[3] = {contraction->a->tensor, contraction->b->tensor,
+                                contraction->c->tensor};
+    Text name = {.arena = emitter->arena}, parameters = {.arena = emitter->arena};
+    text_add(&name, "rows_by_%s_%s",
+             contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? "weight" : "rows", tile->name);
+    for (int i = 0; i < 3; i++)
+        if (tensors[i]->type == TYPE_BF16) text_add(&name, "_%c", "abc"[i]);
+    if (contraction->second) text_add(&name, "_twice");
+    text_add(&parameters, "%s *c", type_name(tensors[2]));
+    text_add(arguments, ", MOEC_POINTER(%s)", pointer_text(emitter, contraction->c));
+    int count = emitter->device_kernels->count;
+    device_kernel(emitter, name.text);
+    const Body body = {
+        name.text, parameters.text,
+        arena_format(emitter->arena, "MoecPlainStore<%s>{grouped, c}", type_name(tensors[2])),
+        parameter_names};
+    if (emitter->device_kernels->count > count) add_kernel(emitter, contraction, tile, &body);
+    return name.text;
+}
+
+/* How many neighbours of a row the store takes: what it reads and writes of them is one access
+ * each. The tile without tensor cores hands over single results. */
+static int store_width(const Kernel *epilogue, const Tile *tile, int rows) {
+    enum { WIDTH = 4 };
+    const Nest *nest = epilogue->root;
+    int count = 0;
+    for (; !((Nest *)nest->children.items[0])->member; count++) nest = nest->children.items[0];
+    return !tile->single && count > rows && nest->size % WIDTH == 0 ? WIDTH : 1;
+}
+
+/* A kernel of its own for a product with an epilogue. */
+static const char *own_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
+                              Kernel *epilogue, Text *arguments) {
+    const char *names[NAMES];
+    int bindings = emitter->binding_count;
+    for (int i = 0; i < NAMES; i++) names[i] = bind_name(emitter, NULL, NULL, parameter_names[i]);
+    /* A loop of one turn is not written: a single row leaves all loops to the column. */
+    int rows = contraction->relation->rows->size > 1;
+    int width = store_width(epilogue, tile, rows);
+    Functor functor = emit_functor(emitter, epilogue, rows, width);
+    if (width > 1)
+        functor.text =
+            arena_format(emitter->arena, "moec_in_lanes<%d>(%s)", width, functor.text);
+    emitter->binding_count = bindings;
+    text_add(arguments, ", %s", functor.arguments.text);
+    const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
+                                                           emitter->prefix, emitter->kernels++));
+    emit_equations_above(emitter, epilogue);
+    Tile own = *tile;
+    if (contraction->product.n <= tile->breadth) own.wide = NULL;
+    add_kernel(emitter, contraction, &own,
+               &(const Body){name, functor.parameters.text, functor.text, names});
+    return name;
+}
+
+static void put_table(Emitter *emitter, Text *arguments, const Tensor *table) {
+    if (table) emitter->used[table->id] = true;
+    text_add(arguments, ", MOEC_POINTER(%s)", table ? emitter->names[table->id] : "NULL");
+}
+
+/* Sizes, rows and operands of a product; the groups once. */
+static void put_product(Emitter *emitter, const Contraction *contraction, bool groups,
+                        Text *arguments) {
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    text_add(arguments,
+             "%s&(const MoecGroupedOnDevice){%ld, %ld, %ld, %ld, %ld, %ld, %ld, %ld, %d}",
+             arguments->length ? ", " : "", product->batch[0], product->n, product->k, product->a_m,
+             weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+             product->c_m, product->accumulate);
+    if (groups) put_table(emitter, arguments, contraction->relation->group);
+    put_table(emitter, arguments, contraction->gather);
+    if (!weight) put_table(emitter, arguments, contraction->gather_b);
+    text_add(arguments, ", MOEC_POINTER(%s), MOEC_POINTER(%s)",
+             pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
+}
+
+/* ---- products over packed rows, and whichever form ---- */
+
+static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
+    text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
+             pointer_text(emitter, read), shape[0], shape[1], shape[2], shape[3], shape[4]);
+}
+
+/* What a product multiplies: packed rows and weights, or packed rows twice. */
+static void put_operands(Emitter *emitter, const Contraction *contraction, Text *operands) {
+    const Product *product = &contraction->product;
+    long rows = contraction->relation->rows->size;
+    bool along = product->b_k == 1;
+    const long left[] = {product->k, rows, 1, product->a_m, 0};
+    const long right[] = {product->n, rows, 1, product->b_k, 0};
+    const long weights[] = {along ? product->k : product->n, along ? product->n : product->k,
+                            product->batch[0], along ? product->b_n : product->b_k,
+                            product->b_batch[0]};
+    put_operand(emitter, contraction->a, left, operands);
+    put_operand(emitter, contraction->b,
+                contraction->kind == CONTRACTION_ROWS_BY_WEIGHT ? weights : right, operands);
+    if (contraction->second) put_operands(emitter, contraction->second, operands);
+}
+
+/* A block for each tile: as many as moec_by_weight, moec_by_rows give numbers to. */
+static long grid_of(const Contraction *contraction, long height, long breadth) {
+    const Product *product = &contraction->product;
+    long groups = product->batch[0], rows = contraction->relation->rows->size;
+    long columns = pieces(product->n, breadth), numbers = rows / height + groups;
+    long tiles = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
+                     ? (numbers < rows ? numbers : rows) * columns
+                     : groups * pieces(product->k, height) * columns;
+    return tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
+}
+
+/* A launch of whichever form of a kernel the host likes best. */
+static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
+                        const Tile *tile, const Text *written, const Text *arguments) {
+    Text operands = {.arena = emitter->arena};
+    long grid = grid_of(contraction, tile->height, tile->breadth);
+    put_operands(emitter, contraction, &operands);
+    emit_line(emitter,
+              "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
+              "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
+              "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
+              "MOEC_ARGUMENTS(%s, NULL));",
+              kernel, grid, THREADS, grid, THREADS, grid_of(contraction, tile->height, WIDE),
+              THREADS, written->text, operands.text, arguments->text);
+}
+
+void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    Text arguments = {.arena = emitter->arena};
+    const Tile tile = tile_of(emitter, contraction);
+    put_product(emitter, contraction, true, &arguments);
+    if (contraction->second) put_product(emitter, contraction->second, false, &arguments);
+    const char *kernel = epilogue ? own_kernel(emitter, contraction, &tile, epilogue, &arguments)
+                                  : plain_kernel(emitter, contraction, &tile, &arguments);
+    Text written = {.arena = emitter->arena};
+    bool known = tile.wgmma && (!epilogue || put_targets(emitter, epilogue, false, &written));
+    if (!epilogue) put_result(emitter, contraction, &written);
+    if (known)
+        emit_either(emitter, contraction, kernel, &tile, &written, &arguments);
+    else
+        emit_launch(emitter, kernel,
+                    (Launch){arena_format(emitter->arena, "%ld",
+                                          grid_of(contraction, tile.height, tile.breadth)),
+                             tile.threads},
+                    arguments.text);
+}

@@ -1,0 +1,130 @@
+/* emit_cuda_rows: single rows times matrices, as one launch of the template in
+ * runtime/kernels/product_row.cuh: a block finds its product by its number.
+ *
+ *     if (blockIdx.x < 16)
+ *         moec_row_by_matrix<...>(blockIdx.x, 1024, 1024, 1024, a, b, [&](...) { q[column] = sum;
+ * }); else moec_row_by_matrix<...>(blockIdx.x - 16, ..., a, b_2, [&](...) { k[column] = sum; });
+ */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+/* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
+ * many blocks there are at least, while tiles can be made narrower. */
+enum { ROW_THREADS = 512, ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128 };
+
+Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
+    const char *matrices = contraction->fellow ? ", 2" : "";
+    bool along = contraction->product.b_k == 1;
+    long breadth = ROW_BREADTH;
+    while (!along && breadth > LEAST_BREADTH && pieces(columns, breadth) < ROW_BLOCKS) breadth /= 2;
+    return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
+                                       type_name(contraction->b->tensor), breadth,
+                                       along ? "true" : "false", matrices),
+                  .name = arena_format(emitter->arena, "row_%ld%s", breadth, along ? "_along" : ""),
+                  .bounds = "MOEC_ROW_GROUPED_BOUNDS",
+                  .height = 1,
+                  .breadth = breadth,
+                  .single = true,
+                  .threads = ROW_THREADS};
+}
+
+/* A parameter: its name and what it is given. */
+typedef struct Operand {
+    const char *name, *pointer;
+} Operand;
+
+/* Rows that share a launch: the parameters and arguments of its kernel, the calls of the template,
+ * the blocks so far. */
+typedef struct Rows {
+    Text parameters, arguments, calls;
+    Kernel *stores; /* all of them, to look things up in */
+    List operands;  /* Operand * */
+    long columns, blocks;
+} Rows;
+
+static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
+    const Kernel *store = unit->epilogue;
+    for (int i = 0; i < store->members.count; i++)
+        list_push(arena, &rows->stores->members, store->members.items[i]);
+    for (int i = 0; i < store->locals.count; i++)
+        list_push(arena, &rows->stores->locals, store->locals.items[i]);
+    rows->columns += unit->contraction->product.n;
+}
+
+/* The name of an operand, which is a parameter once. */
+static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
+    const char *pointer = pointer_text(emitter, read);
+    for (int i = 0; i < rows->operands.count; i++) {
+        const Operand *known = rows->operands.items[i];
+        if (strcmp(known->pointer, pointer) == 0) return known->name;
+    }
+    Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
+    *operand = (Operand){bind_name(emitter, NULL, NULL, wanted), pointer};
+    text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
+             type_name(read->tensor), operand->name);
+    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "", pointer);
+    list_push(emitter->arena, &rows->operands, operand);
+    return operand->name;
+}
+
+/* A call for the blocks that come next; one of `count` kernels in a launch. */
+static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
+                    const char *const names[3]) {
+    const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
+    const Product *product = &contraction->product;
+    const Tile tile = row_tile(emitter, contraction, rows->columns);
+    const Role role = contraction->b->tensor->role;
+    bool along = product->b_k == 1, fixed = role == ROLE_PARAMETER || role == ROLE_ROUNDED;
+    long from = rows->blocks;
+    rows->blocks += pieces(product->n, tile.breadth);
+    if (place) text_add(&rows->calls, "    else");
+    if (count > 1 && place < count - 1)
+        text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);
+    int indent = count > 1 ? 2 : 1;
+    text_add(&rows->calls, "%s%*smoec_row_by_%s<%s, %s, %s>(", count > 1 ? "\n" : "", 4 * indent,
+             "", fellow ? "matrices" : "matrix", tile.text, along ? "true" : "false",
+             fixed ? "true" : "false");
+    text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
+    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
+             along ? product->b_n : product->b_k, names[0],
+             fellow ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
+             store_text(emitter, unit->epilogue,
+                        (Store){0, 1, fellow ? fellow->statement : NULL, indent}));
+}
+
+/* One kernel, written for the sizes of the rows: a block finds its own by its number. */
+void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
+    Arena *arena = emitter->arena;
+    int bindings = emitter->binding_count;
+    Rows rows = {
+        .parameters = {.arena = arena}, .arguments = {.arena = arena}, .calls = {.arena = arena}};
+    const char *(*names)[3] = arena_alloc(arena, (size_t)count * sizeof *names);
+    rows.stores = arena_alloc(arena, sizeof *rows.stores);
+    for (int i = 0; i < count; i++) {
+        const ScheduleUnit *unit = units->items[first + i];
+        add_row_kernel(arena, &rows, unit);
+        names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
+        names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
+        if (unit->contraction->fellow)
+            names[i][2] = row_operand(emitter, unit->contraction->fellow->b, "b", &rows);
+    }
+    begin_kernel(emitter, rows.stores);
+    for (int i = 0; i < count; i++)
+        put_row(emitter, units->items[first + i], &rows, i, count, names[i]);
+    end_stores(emitter, bindings, &rows.parameters, &rows.arguments);
+    const char *name = device_kernel(
+        emitter, arena_format(arena, "row_%s_%d", emitter->prefix, emitter->kernels++));
+    emit_equations_above(emitter, rows.stores);
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(MOEC_ROW_BOUNDS) %s(%s)",
+              name, rows.parameters.text);
+    text_add(&emitter->functions, "{\n%s}\n\n", rows.calls.text);
+    emitter->out = out;
+    emitter->indent = indent;
+    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), ROW_THREADS},
+                rows.arguments.text);
+}

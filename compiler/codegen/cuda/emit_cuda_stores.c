@@ -1,0 +1,98 @@
+/* emit_cuda_stores: what the store of a template computes from its result, as a function in place:
+ *
+ *     [&](long row, long column, float sum) {
+ *         h[row * 64 + column] = moec_silu(g[row * 64 + column]) * sum;
+ *     }
+ */
+#include "codegen/emit.h"
+
+/* What it gets from its template: the names of its parameters. */
+typedef struct Given {
+    const char *row, *column, *sum, *other;
+} Given;
+
+static void emit_members(Emitter *emitter, Kernel *epilogue) {
+    for (int i = 0; i < epilogue->members.count; i++)
+        emit_member(emitter, epilogue->members.items[i]);
+}
+
+static void give_fellow(Kernel *epilogue, const Statement *fellow, const char *sum) {
+    for (int i = 1; i < epilogue->members.count; i++) {
+        Member *member = epilogue->members.items[i];
+        if (member->statement == fellow) member->given = sum;
+    }
+}
+
+static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, const Given *given) {
+    Nest *loops[MAX_LOOPS];
+    int count = 0, rows = store->rows;
+    for (Nest *nest = epilogue->root; !((Nest *)nest->children.items[0])->member; count++) {
+        nest = loops[count] = nest->children.items[0];
+        bind_loop(emitter, nest);
+    }
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    Member *first = epilogue->members.items[0];
+    emitter->out = &body;
+    first->given = given->sum;
+    if (store->fellow) give_fellow(epilogue, store->fellow, given->other);
+    if (store->width > 1) {
+        Nest *last = loops[count - 1];
+        Lanes *lanes = lanes_of_width(emitter, last, store->width);
+        first->given = arena_format(emitter->arena, "%s[%s]", given->sum, lanes_number(lanes));
+        emit_lanes(emitter, lanes, last, count - 1);
+        last->text = lanes_from(lanes);
+    } else {
+        emit_members(emitter, epilogue);
+    }
+    emitter->out = out;
+    emit_places(emitter, loops, rows, given->row, &body);
+    emit_places(emitter, loops + rows, count - rows, given->column, &body);
+    text_add_bytes(emitter->out, body.text, body.length);
+}
+
+const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
+    int bindings = emitter->binding_count, was = emitter->indent;
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
+                   bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
+                   store.fellow ? bind_name(emitter, NULL, NULL, "other") : NULL};
+    emitter->out = &body;
+    emitter->indent = store.indent + 1;
+    emit_lines(emitter, epilogue, &store, &given);
+    const char *sum = arena_format(emitter->arena, "float %s", given.sum);
+    if (store.width > 1)
+        sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
+    if (store.fellow) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
+    emitter->out = out;
+    emitter->indent = was;
+    emitter->binding_count = bindings;
+    return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
+                        given.column, sum, body.text, 4 * store.indent, "");
+}
+
+void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
+    device_parameters(emitter, parameters, arguments);
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->binding_count = bindings;
+}
+
+Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width) {
+    int bindings = emitter->binding_count;
+    Functor functor = {.parameters = {.arena = emitter->arena},
+                       .arguments = {.arena = emitter->arena}};
+    begin_kernel(emitter, epilogue);
+    functor.text = store_text(emitter, epilogue, (Store){rows, width, NULL, 1});
+    end_stores(emitter, bindings, &functor.parameters, &functor.arguments);
+    return functor;
+}
+
+void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, epilogue);
+    emitter->out = out;
+    emitter->indent = indent;
+}

@@ -1,0 +1,230 @@
+/* emit_calls: the operations that are not loops, as calls of runtime/kernels. */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+Shape shape_of(const Expr *operand) {
+    Shape shape = {.rank = 0};
+    for (int i = 0; i < operand->count; i++) {
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
+        shape.index[shape.rank] = operand->args[i]->index;
+        shape.size[shape.rank++] = operand->tensor->axes[i]->size;
+    }
+    return shape;
+}
+
+static long product_of(const long *sizes, int count) {
+    long product = 1;
+    for (int i = 0; i < count; i++) product *= sizes[i];
+    return product;
+}
+
+/* Size of the dimension `back` places before the end. */
+static long size_at(const Shape *shape, int back) {
+    return shape->size[shape->rank - back];
+}
+
+static const char *operand(Emitter *emitter, const List *list, int place) {
+    return pointer_text(emitter, list->items[place]);
+}
+
+/* How many keys the queries see together, for the count of operations. */
+static double pairs_seen(const AttendOptions *options, double queries, double keys) {
+    if (options->mask == MASK_NONE) return queries * keys;
+    double full = options->position ? queries * keys / 2 : queries * (queries + 1) / 2;
+    double window = queries * (double)options->window;
+    return options->mask == MASK_WINDOW && window < full ? window : full;
+}
+
+void count_attend(Emitter *emitter, const Statement *statement) {
+    Shape q = shape_of(statement->inputs.items[0]), k = shape_of(statement->inputs.items[1]);
+    Shape v = shape_of(statement->inputs.items[2]);
+    long batch = product_of(q.size, q.rank - 3);
+    double pairs =
+        pairs_seen(&statement->attention, (double)size_at(&q, 3), (double)size_at(&k, 3));
+    double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
+    emitter->flops += emitter->turns * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+}
+
+static void add_attend(Emitter *emitter, const Statement *statement, const char *name) {
+    static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
+    const AttendOptions *options = &statement->attention;
+    Shape q = shape_of(statement->inputs.items[0]), k = shape_of(statement->inputs.items[1]);
+    Shape v = shape_of(statement->inputs.items[2]);
+    long batch = product_of(q.size, q.rank - 3);
+    emit_line(emitter, "static const MoecAttend %s = {", name);
+    emitter->indent++;
+    emit_line(emitter,
+              ".batch = %ld, .queries = %ld, .keys = %ld, .heads = %ld, .key_heads = %ld, "
+              ".value_heads = %ld,",
+              batch, size_at(&q, 3), size_at(&k, 3), size_at(&q, 2), size_at(&k, 2),
+              size_at(&v, 2));
+    emit_line(emitter, ".width = %ld, .value_width = %ld, .mask = %s, .window = %ld,",
+              size_at(&q, 1), size_at(&v, 1), masks[options->mask], options->window);
+    emit_line(emitter, ".scale = %s, .cap = %s, .best = %ld,",
+              number_text(emitter->arena, options->scale),
+              number_text(emitter->arena, options->cap), options->best);
+    emitter->indent--;
+    emit_line(emitter, "};");
+    count_attend(emitter, statement);
+}
+
+static void emit_attend(Emitter *emitter, const Statement *statement, const char *name) {
+    const List *in = &statement->inputs, *out = &statement->outputs;
+    const AttendOptions *options = &statement->attention;
+    const char *q = operand(emitter, in, 0), *k = operand(emitter, in, 1),
+               *v = operand(emitter, in, 2);
+    const char *s = options->sink ? operand(emitter, in, 3) : "NULL";
+    const char *d = options->documents ? operand(emitter, in, attend_document(options)) : "NULL";
+    const char *o = operand(emitter, out, 0), *lse = operand(emitter, out, 1);
+    if (options->position)
+        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
+                  integer_text(emitter, in->items[attend_operands(options)]), q, k, v, s, d, o,
+                  lse);
+    else
+        emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
+                  lse);
+}
+
+static void emit_attend_grad(Emitter *emitter, const Statement *statement, const char *name) {
+    const List *in = &statement->inputs, *out = &statement->outputs;
+    const AttendOptions *options = &statement->attention;
+    int own = attend_operands(options);
+    emit_line(emitter, "moec_attend_grad(&%s,", name);
+    emitter->indent += 2;
+    emit_line(emitter,
+              "&(const MoecAttendSaved){.q = %s, .k = %s, .v = %s, .sink = %s, .o = %s, .lse = %s,",
+              operand(emitter, in, 0), operand(emitter, in, 1), operand(emitter, in, 2),
+              options->sink ? operand(emitter, in, 3) : "NULL", operand(emitter, in, own),
+              operand(emitter, in, own + 1));
+    emit_line(emitter, "                         .documents = %s, .output_grad = %s},",
+              options->documents ? operand(emitter, in, attend_document(options)) : "NULL",
+              operand(emitter, in, own + 2));
+    emit_line(emitter, "%s, %s, %s, %s);", operand(emitter, out, 0), operand(emitter, out, 1),
+              operand(emitter, out, 2), options->sink ? operand(emitter, out, 3) : "NULL");
+    emitter->indent -= 2;
+}
+
+void top_sizes(const Statement *statement, long sizes[3]) {
+    const Expr *scores = statement->inputs.items[0];
+    int dimension = 0; /* counted over subscripts that iterate */
+    for (int i = 0; i < 3; i++) sizes[i] = 1;
+    for (int i = 0; i < scores->count; i++) {
+        if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->turn) continue;
+        int part = (dimension >= statement->top.dimension) + (dimension > statement->top.dimension);
+        sizes[part] *= scores->tensor->axes[i]->size;
+        dimension++;
+    }
+}
+
+static void emit_top(Emitter *emitter, const Statement *statement) {
+    long sizes[3];
+    top_sizes(statement, sizes);
+    emit_line(emitter, "moec_top(%ld, %ld, %ld, %ld, %s, %s);", sizes[0], sizes[1], sizes[2],
+              statement->top.k, operand(emitter, &statement->inputs, 0),
+              operand(emitter, &statement->outputs, 0));
+}
+
+static const char *numbers_text(Emitter *emitter, const long *numbers, int count) {
+    Text text = {.arena = emitter->arena};
+    text_add(&text, "{");
+    for (int i = 0; i < count; i++) text_add(&text, "%s%ld", i ? ", " : "", numbers[i]);
+    text_add(&text, "}");
+    return text.text;
+}
+
+void through_strides(const Shape *mask, const Expr *through, long strides[MAX_RANK]) {
+    Shape shape = shape_of(through);
+    long stride = 1;
+    for (int i = 0; i < MAX_RANK; i++) strides[i] = 0;
+    for (int i = shape.rank - 1; i >= 0; i--) {
+        for (int j = 0; j < mask->rank; j++)
+            if (mask->index[j] == shape.index[i]) strides[j] = stride;
+        stride *= shape.size[i];
+    }
+}
+
+static void add_pack(Emitter *emitter, const Statement *statement, const char *name) {
+    const List *in = &statement->inputs;
+    Shape mask = shape_of(in->items[0]);
+    long keys[MAX_RANK], sizes[MAX_RANK];
+    int further = in->count - 1;
+    Text strides = {.arena = emitter->arena};
+    for (int i = 0; i < mask.rank; i++) keys[i] = statement->pack.key[i];
+    for (int i = 0; i < further; i++) {
+        const Expr *through = in->items[i + 1];
+        sizes[i] = through->tensor->vocabulary;
+        long steps[MAX_RANK];
+        through_strides(&mask, through, steps);
+        text_add(&strides, "%s%s", i ? ", " : "", numbers_text(emitter, steps, mask.rank));
+    }
+    const Tensor *row = ((Expr *)statement->outputs.items[0])->tensor;
+    emit_line(emitter, "static const MoecPack %s = {", name);
+    emitter->indent++;
+    emit_line(emitter, ".rank = %d, .shape = %s, .key = %s, .rows = %ld,", mask.rank,
+              numbers_text(emitter, mask.size, mask.rank), numbers_text(emitter, keys, mask.rank),
+              row->axes[row->rank - 1]->size);
+    if (further)
+        emit_line(emitter, ".through_count = %d, .through_stride = {%s}, .through_size = %s,",
+                  further, strides.text, numbers_text(emitter, sizes, further));
+    emitter->indent--;
+    emit_line(emitter, "};");
+}
+
+static void emit_pack(Emitter *emitter, const Statement *statement, const char *name) {
+    const List *in = &statement->inputs, *out = &statement->outputs;
+    int rank = shape_of(in->items[0]).rank;
+    Text through = {.arena = emitter->arena}, coordinates = {.arena = emitter->arena};
+    for (int i = 1; i < in->count; i++)
+        text_add(&through, "%s%s", i > 1 ? ", " : "", operand(emitter, in, i));
+    for (int i = 0; i < rank; i++)
+        text_add(&coordinates, "%s%s", i ? ", " : "", operand(emitter, out, i));
+    const char *further =
+        in->count > 1 ? arena_format(emitter->arena, "(const int *const[]){%s}", through.text)
+                      : "NULL";
+    emit_line(emitter, "moec_pack(&%s, %s, %s,", name, operand(emitter, in, 0), further);
+    emitter->indent += 2;
+    emit_line(emitter,
+              "&(const MoecPacked){.coordinate = (int *const[]){%s}, .group = %s, .row_of = %s,",
+              coordinates.text, operand(emitter, out, rank), operand(emitter, out, rank + 1));
+    emit_line(emitter, "                    .other = %s, .start = %s, .list = %s});",
+              operand(emitter, out, rank + 2), operand(emitter, out, rank + 3),
+              operand(emitter, out, rank + 4));
+    emitter->indent -= 2;
+}
+
+/* A processor has no epilogues. */
+void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+    (void)epilogue;
+    emit_equation(emitter, statement);
+    const char *name =
+        arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
+    /* Options are constants of the file, above the function that uses them. */
+    Text *out = emitter->out;
+    int indent = emitter->indent;
+    bool options = statement->call != CALL_TOP;
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    if (options) emitter->kernels++;
+    if (statement->call == CALL_PACK)
+        add_pack(emitter, statement, name);
+    else if (options)
+        add_attend(emitter, statement, name);
+    if (options) emit_line(emitter, "%s", "");
+    emitter->out = out;
+    emitter->indent = indent;
+    switch (statement->call) {
+    case CALL_ATTEND:
+        emit_attend(emitter, statement, name);
+        break;
+    case CALL_ATTEND_GRAD:
+        emit_attend_grad(emitter, statement, name);
+        break;
+    case CALL_TOP:
+        emit_top(emitter, statement);
+        break;
+    case CALL_PACK:
+        emit_pack(emitter, statement, name);
+        break;
+    }
+}

@@ -1,0 +1,280 @@
+/* emit_kernel: one kernel as a C function that gets pointers to the tensors it touches.
+ *
+ *     (* y[b,s,d] = x[b,s,d] * scale[d]      norm.moe:7 *)
+ *     static void kernel_train_3(long i, const float *restrict x, ..., float *restrict y)
+ */
+#include "codegen/emit.h"
+#include "schedule/nest.h"
+
+#include <string.h>
+
+/* ---- one statement in its loops ---- */
+
+const char *scalar_of(const Emitter *emitter, const Member *member, Local **local) {
+    for (int i = 0; i < emitter->kernel->locals.count; i++) {
+        Local *candidate = emitter->kernel->locals.items[i];
+        if (candidate->tensor != member->statement->target->tensor ||
+            candidate->kind != LOCAL_SCALAR)
+            continue;
+        *local = candidate;
+        return emitter->locals[i];
+    }
+    return NULL;
+}
+
+static bool *known_local(Emitter *emitter, const Local *local) {
+    for (int i = 0; i < emitter->kernel->locals.count; i++)
+        if (emitter->kernel->locals.items[i] == local) return &emitter->known[i];
+    return NULL;
+}
+
+bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
+    const Local *local = local_in(emitter->kernel, tensor);
+    const Place *place = &emitter->schedule->places[tensor->id];
+    int touches = place->over || place->taken ? 2 : 0;
+    for (int i = 0; i < emitter->kernel->members.count; i++) {
+        const Statement *statement = ((Member *)emitter->kernel->members.items[i])->statement;
+        List list = {0};
+        writes_of(emitter->arena, statement, &list);
+        if (!local || local->kind != LOCAL_SCALAR) reads_of(emitter->arena, statement, &list);
+        for (int j = 0; j < list.count; j++) touches += ((Expr *)list.items[j])->tensor == tensor;
+        touches += statement->accumulate && statement->target->tensor == tensor;
+    }
+    return touches > 1;
+}
+
+/* Where several threads have the value at hand, one stores it; the others may have read what was
+ * there, and may read it again. */
+static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const char *value) {
+    const Expr *target = statement->target;
+    const char *inside = NULL, *element = lane_text(emitter, target, adds, true), *line;
+    bool lane = element != NULL;
+    if (!lane) element = element_text(emitter, target, &inside);
+    emitter->written[target->tensor->id] = true;
+    if (target->tensor->type == TYPE_BF16 && !lane)
+        line = arena_format(emitter->arena, "moec_store(&%s, %s)", element, value);
+    else
+        line = arena_format(emitter->arena, "%s %s %s", element, adds ? "+=" : "=", value);
+    bool apart = emitter->owner && is_touched_again(emitter, target->tensor);
+    if (apart) emit_barrier(emitter);
+    if (emitter->owner)
+        inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
+                        : emitter->owner;
+    if (inside)
+        emit_line(emitter, "if (%s) %s;", inside, line);
+    else
+        emit_line(emitter, "%s;", line);
+    if (apart) emit_barrier(emitter);
+}
+
+/* What stands in memory, even when a variable holds the value as well. */
+static const char *memory_text(Emitter *emitter, const Expr *target) {
+    const char *inside, *lane = lane_text(emitter, target, true, false);
+    return lane ? lane : element_text(emitter, target, &inside);
+}
+
+static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
+                         const char *value) {
+    Statement *statement = member->statement;
+    bool *known = known_local(emitter, local);
+    if (*known) {
+        emit_line(emitter, "%s %s %s;", name, statement->accumulate ? "+=" : "=", value);
+    } else if (statement->accumulate) {
+        /* A choice binds looser than the sum. */
+        emit_line(emitter, strchr(value, '?') ? "%s %s = %s + (%s);" : "%s %s = %s + %s;",
+                  type_name(local->tensor), name, memory_text(emitter, statement->target), value);
+    } else {
+        emit_line(emitter, "%s %s = %s;", type_name(local->tensor), name, value);
+    }
+    *known = false; /* while it is written to its memory */
+    if (local->stored) emit_write(emitter, statement, false, name);
+    *known = true;
+}
+
+void emit_store(Emitter *emitter, Member *member, const char *value) {
+    Local *local;
+    const char *name = scalar_of(emitter, member, &local);
+    if (name)
+        store_scalar(emitter, member, local, name, value);
+    else
+        emit_write(emitter, member->statement, member->statement->accumulate, value);
+}
+
+/* Shorter than this is not worth a name. */
+enum { LEAST_PART = 24 };
+
+static int occurrences(const char *text, const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part)) count++;
+    return count;
+}
+
+/* Names what occurs more than once in the value, from the inside out. */
+static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
+    bool read = expr->kind == EXPR_READ;
+    if (!read && expr->kind != EXPR_APPLY) return;
+    for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
+    const char *part = real_text(emitter, expr);
+    if (strlen(part) < LEAST_PART || !strpbrk(part, "[(") ||
+        occurrences(real_text(emitter, value), part) < 2)
+        return;
+    const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
+    const char *name = bind_name(emitter, NULL, part, wanted);
+    emit_line(emitter, "const float %s = %s;", name, bare(emitter->arena, part));
+}
+
+static const char *value_text(Emitter *emitter, const Statement *statement) {
+    if (statement->target->tensor->type == TYPE_INT)
+        return arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value));
+    int first = emitter->binding_count;
+    name_parts(emitter, statement->value, statement->value);
+    const char *value = bare(emitter->arena, real_text(emitter, statement->value));
+    /* The names stay taken, but what they stand for may change with the next statement. */
+    for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].text = NULL;
+    return value;
+}
+
+void keep_before(Emitter *emitter, Member *largest) {
+    const char *wanted = arena_format(emitter->arena, "%s_before", largest->sum);
+    largest->before = bind_name(emitter, NULL, NULL, wanted);
+    emit_line(emitter, "const float %s = %s;", largest->before, largest->sum);
+}
+
+/* The value of a sum that looks at the largest so far, which is in a variable already. */
+static const char *running_value(Emitter *emitter, const Member *member) {
+    Local *local = NULL;
+    scalar_of(emitter, member->running, &local);
+    bool *known = known_local(emitter, local);
+    *known = true;
+    const char *value = value_text(emitter, member->statement);
+    *known = false;
+    return value;
+}
+
+void emit_member(Emitter *emitter, Member *member) {
+    Statement *statement = member->statement;
+    if (member->given) {
+        emit_store(emitter, member, member->given);
+        return;
+    }
+    if (member->is_run) keep_before(emitter, member);
+    const char *value = member->running ? running_value(emitter, member)
+                                        : value_text(emitter, statement);
+    if (statement->reduction == REDUCE_NONE || member->kept == member->depth) {
+        emit_store(emitter, member, value);
+        return;
+    }
+    const char *sum = member->part ? member->part : member->sum;
+    if (member->column) {
+        const Nest *inner = member->path[member->depth - 1];
+        sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text,
+                                          inner->block->text)
+                           : arena_format(emitter->arena, "%s[%s]", sum, inner->text);
+    }
+    if (member->running)
+        emit_line(emitter, "%s = %s * moec_fade(%s, %s) + %s;", sum, sum, member->running->before,
+                  member->running->sum, value);
+    else if (statement->reduction == REDUCE_SUM)
+        emit_line(emitter, "%s += %s;", sum, value);
+    else
+        emit_line(emitter, "%s = %s(%s, %s);", sum,
+                  statement->reduction == REDUCE_MAX ? "moec_max" : "moec_min", sum, value);
+}
+
+/* ---- the function ---- */
+
+void add_equations(Emitter *emitter, const Kernel *kernel) {
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Statement *statement = ((Member *)kernel->members.items[i])->statement;
+        const char *text = print_statement(emitter->arena, statement);
+        size_t length = strcspn(text, "\n");
+        const char *place = line_of(emitter->arena, statement->span);
+        emit_line(emitter, "%s %.*s%s%s%s", i ? "  " : "/*", (int)length, text,
+                  *place ? "   -- " : "", place, i == kernel->members.count - 1 ? " */" : "");
+    }
+}
+
+static void add_parameter(Text *parameters, Text *arguments, const char *parameter,
+                          const char *argument) {
+    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
+    text_add(arguments, "%s%s", arguments->length ? ", " : "", argument);
+}
+
+bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
+    const Place *places = emitter->schedule->places;
+    if (places[tensor->id].over && emitter->used[places[tensor->id].over->id]) return false;
+    for (int i = 0; places[tensor->id].taken && i < emitter->program->tensors.count; i++)
+        if (places[i].over == tensor && emitter->used[i]) return false;
+    return true;
+}
+
+/* Parameters and arguments of what the body turned out to use. */
+static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
+    Arena *arena = emitter->arena;
+    if (emitter->uses_seed) add_parameter(parameters, arguments, "uint64_t moec_seed", "run->seed");
+    for (int i = 0; i < emitter->turns_used.count; i++) {
+        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
+        add_parameter(parameters, arguments, arena_format(arena, "long %s", name), name);
+    }
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        if (!emitter->used[i]) continue;
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        const char *name = emitter->names[i];
+        add_parameter(parameters, arguments,
+                      arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
+                                   type_name(tensor),
+                                   lies_alone(emitter, tensor) ? "restrict " : "", name),
+                      name);
+        emitter->declared[i] = true;
+    }
+    if (!parameters->length) text_add(parameters, "void");
+}
+
+void begin_kernel(Emitter *emitter, Kernel *kernel) {
+    size_t tensors = (size_t)emitter->program->tensors.count + 1,
+           locals = (size_t)kernel->locals.count + 1;
+    emitter->kernel = kernel;
+    emitter->used = arena_alloc(emitter->arena, tensors * sizeof *emitter->used);
+    emitter->written = arena_alloc(emitter->arena, tensors * sizeof *emitter->written);
+    emitter->known = arena_alloc(emitter->arena, locals * sizeof *emitter->known);
+    emitter->locals = arena_alloc(emitter->arena, locals * sizeof *emitter->locals);
+    emitter->uses_seed = false;
+    emitter->turns_used = (List){0};
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        const char *name = emitter->names[local->tensor->id];
+        const char *wanted = local->stored ? arena_format(emitter->arena, "%s_now", name) : name;
+        /* A tensor without memory leaves its name to the variable. */
+        if (!local->stored) emitter->names[local->tensor->id] = NULL;
+        emitter->locals[i] = bind_name(emitter, NULL, NULL, wanted);
+        emitter->names[local->tensor->id] = name;
+    }
+}
+
+void emit_kernel(Emitter *emitter, Kernel *kernel) {
+    int outer = emitter->binding_count, indent = emitter->indent;
+    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    begin_kernel(emitter, kernel);
+    emitter->out = &body;
+    emitter->indent = 1;
+    emit_nests(emitter, kernel->root);
+
+    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
+    add_parameters(emitter, &parameters, &arguments);
+    const char *name =
+        arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++);
+    emitter->out = &emitter->functions;
+    emitter->indent = 0;
+    add_equations(emitter, kernel);
+    emit_line(emitter, "static void %s(%s)", name, parameters.text);
+    text_add(&emitter->functions, "{\n");
+    text_add_bytes(&emitter->functions, body.text, body.length);
+    text_add(&emitter->functions, "}\n\n");
+
+    emitter->kernel = NULL;
+    emitter->used = emitter->declared;
+    emitter->out = run;
+    emitter->indent = indent;
+    emitter->binding_count = outer;
+    emit_line(emitter, "%s(%s);", name, arguments.length ? arguments.text : "");
+}

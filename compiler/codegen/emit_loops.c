@@ -1,0 +1,481 @@
+/* emit_loops: the loops of a kernel.
+ *
+ * The outer loops of a large nest become one loop that is shared out among threads in equal parts;
+ * a large sum without outer loops is cut into chunks whose number does not depend on the threads,
+ * so that its value does not either.
+ */
+#include "codegen/emit.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { CHUNKS = 64 };
+
+/* ---- who is in a nest ---- */
+
+bool is_inside(const Member *member, const Nest *nest) {
+    for (int i = 0; i < member->depth; i++)
+        if (member->path[i] == nest) return true;
+    return false;
+}
+
+bool reduces_at(const Member *member, const Nest *nest) {
+    return member->statement->reduction != REDUCE_NONE && member->kept < member->depth &&
+           member->path[member->kept] == nest;
+}
+
+bool is_innermost(const Nest *nest) {
+    for (int i = 0; i < nest->children.count; i++)
+        if (!((Nest *)nest->children.items[i])->member) return false;
+    return true;
+}
+
+/* Member number `at` of the kernel that is being written, NULL after the last. */
+Member *member_at(const Emitter *emitter, int at) {
+    const List *members = &emitter->kernel->members;
+    return at < members->count ? members->items[at] : NULL;
+}
+
+/* ---- values computed once, outside of the loops that do not change them ---- */
+
+static int deepest_index(const Member *member, const Expr *expr) {
+    int deepest = -1;
+    for (int i = 0; i < member->depth; i++)
+        if (expr_uses_index(expr, member->order[i])) deepest = i;
+    return deepest;
+}
+
+static bool reads_what_is_written(const Emitter *emitter, const Expr *expr) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (expr_reads(expr, member->statement->target->tensor)) return true;
+    }
+    return false;
+}
+
+static bool contains_read(const Expr *expr) {
+    if (expr->kind == EXPR_READ) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (contains_read(expr->args[i])) return true;
+    return false;
+}
+
+/* A number that the kernel only reads, read once. */
+static void hoist_number(Emitter *emitter, const Expr *read) {
+    const char *inside, *text = element_text(emitter, read, &inside);
+    if (strchr(text, '[') == NULL) return; /* in a variable already */
+    const char *name =
+        bind_name(emitter, NULL, text, arena_format(emitter->arena, "%s_at", read->tensor->name));
+    emit_line(emitter, "const %s %s = %s;", read->tensor->type == TYPE_INT ? "int32_t" : "float",
+              name, text);
+}
+
+static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub,
+                  int level) {
+    bool number = expr->kind == EXPR_READ && expr->count == 0;
+    if (number && !reads_what_is_written(emitter, expr)) hoist_number(emitter, expr);
+    for (int i = 0; i < expr->count; i++)
+        hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level);
+    if (number || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
+        reads_what_is_written(emitter, expr))
+        return;
+    const char *text = integer_text(emitter, expr);
+    if (bound_text(emitter, text) || strpbrk(text, "[(") == NULL) return;
+    const char *wanted =
+        expr->kind == EXPR_READ ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "at";
+    const char *name = bind_name(emitter, NULL, text, wanted);
+    emit_line(emitter, "const long %s = %s;", name, text);
+}
+
+void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (member->given || (nest->index && !is_inside(member, nest))) continue;
+        hoist(emitter, member, member->statement->target, false, level);
+        hoist(emitter, member, member->statement->value, false, level);
+    }
+}
+
+/* ---- sums ---- */
+
+/* The least number, not less: two of those have no difference. */
+static const char *start_of(const Member *member) {
+    return member->is_run                               ? "-3.402823466e+38f"
+           : member->statement->reduction == REDUCE_SUM ? "0.0f"
+           : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
+                                                        : "INFINITY";
+}
+
+static const Nest *column_nest(const Member *member) {
+    return member->path[member->depth - 1];
+}
+
+static long column_size(const Member *member) {
+    return member->block >= 0 ? member->block_size : column_nest(member)->size;
+}
+
+/* The sum of a tensor that lives in a variable anyway can be that variable. */
+static bool is_direct(const Member *member, const Local *local) {
+    return local && !member->column && !local->stored && local->first == member &&
+           !member->statement->accumulate;
+}
+
+/* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
+void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        Local *local = NULL;
+        const char *scalar = scalar_of(emitter, member, &local);
+        const char *wanted =
+            arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
+        member->sum_is_local = !apart && is_direct(member, local);
+        member->sum = member->sum_is_local ? scalar : bind_name(emitter, NULL, NULL, wanted);
+        if (!member->column) {
+            emit_line(emitter, "float %s = %s;", member->sum, start_of(member));
+        } else if (member->statement->reduction == REDUCE_SUM) {
+            emit_line(emitter, "float %s[%ld] = {0.0f};", member->sum, column_size(member));
+        } else {
+            emit_line(emitter, "float %s[%ld];", member->sum, column_size(member));
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] = %s;", column_size(member),
+                      member->sum, start_of(member));
+        }
+    }
+}
+
+/* A sum over several loops is kept for each turn of the outer ones first: so long chains of
+ * additions do not lose digits. */
+static bool sums_in_parts(const Member *member, const Nest *nest) {
+    int innermost = member->depth - (member->column ? 2 : 1);
+    return member->statement->reduction == REDUCE_SUM && innermost > member->kept &&
+           member->path[innermost] == nest;
+}
+
+static void begin_parts(Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        const char *tensor = member->statement->target->tensor->name;
+        const char *wanted = arena_format(emitter->arena, "%s_part", tensor);
+        member->part = bind_name(emitter, NULL, NULL, wanted);
+        if (member->column)
+            emit_line(emitter, "float %s[%ld] = {0.0f};", member->part, column_size(member));
+        else
+            emit_line(emitter, "float %s = 0.0f;", member->part);
+    }
+}
+
+static void end_parts(Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!sums_in_parts(member, nest)) continue;
+        if (member->column)
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] += %s[j];", column_size(member),
+                      member->sum, member->part);
+        else
+            emit_line(emitter, "%s += %s;", member->sum, member->part);
+    }
+}
+
+static const char *last_of_block(Emitter *emitter, const Nest *block) {
+    if (block->total % block->step == 0)
+        return arena_format(emitter->arena, "%s + %ld", block->text, block->step);
+    return arena_format(emitter->arena, "%s_to", block->text);
+}
+
+void bind_loop(Emitter *emitter, Nest *nest) {
+    Member *member;
+    nest->text = bind_name(emitter, nest->index, NULL, nest->index->name);
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        for (int i = 0; i < member->depth; i++)
+            if (member->path[i] == nest) bind_alias(emitter, member->order[i], nest->text);
+    }
+}
+
+static void open_loop(Emitter *emitter, Nest *nest) {
+    bind_loop(emitter, nest);
+    const char *name = nest->text;
+    if (nest->block)
+        emit_line(emitter, "for (long %s = %s; %s < %s; %s++) {", name, nest->block->text, name,
+                  last_of_block(emitter, nest->block), name);
+    else if (nest->step > 1)
+        emit_line(emitter, "for (long %s = 0; %s < %ld; %s += %ld) {", name, name, nest->total,
+                  name, nest->step);
+    else if (nest->index->axis->kind == AXIS_ELEMENTS)
+        emit_line(emitter, "for (long %s = 0; %s < elements; %s++) {", name, name, name);
+    else
+        emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, nest->size, name);
+    emitter->indent++;
+}
+
+void close_loop(Emitter *emitter, int bindings) {
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emitter->binding_count = bindings;
+}
+
+/* Puts the sums where they belong, after the loop. */
+void end_sums(Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        if (member->sum_is_local) {
+            for (int i = 0; i < emitter->kernel->locals.count; i++)
+                if (((Local *)emitter->kernel->locals.items[i])->first == member)
+                    emitter->known[i] = true;
+        } else if (!member->column) {
+            emit_store(emitter, member, member->sum);
+        } else {
+            int bindings = emitter->binding_count;
+            Nest inner = *column_nest(member);
+            inner.index = member->order[member->depth - 1];
+            open_loop(emitter, &inner);
+            const char *place =
+                inner.block ? arena_format(emitter->arena, "%s - %s", inner.text, inner.block->text)
+                            : inner.text;
+            emit_store(emitter, member, arena_format(emitter->arena, "%s[%s]", member->sum, place));
+            close_loop(emitter, bindings);
+        }
+    }
+}
+
+/* ---- loops ---- */
+
+/* Says that the turns of an innermost loop may run side by side, where they may. */
+static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive) {
+    Member *member;
+    Text clauses = {.arena = emitter->arena};
+    static const char *const signs[] = {"", "+", "max", "min"};
+    for (int reduction = REDUCE_SUM; reduction <= REDUCE_MIN; reduction++) {
+        const char *comma = "";
+        for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+            if (!is_inside(member, nest) || column_nest(member) != nest || member->column) continue;
+            if (member->kept < member->depth && member->statement->reduction == REDUCE_NONE) return;
+            if (member->kept == member->depth || (int)member->statement->reduction != reduction)
+                continue;
+            if (!*comma) text_add(&clauses, " reduction(%s:", signs[reduction]);
+            text_add(&clauses, "%s%s", comma, member->part ? member->part : member->sum);
+            comma = ", ";
+        }
+        if (*comma) text_add(&clauses, ")");
+    }
+    if (nest->size > 1)
+        emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
+}
+
+void emit_rows(Emitter *emitter, const Nest *nest) {
+    for (int i = 0; i < emitter->kernel->locals.count; i++) {
+        const Local *local = emitter->kernel->locals.items[i];
+        if (local->kind != LOCAL_ROW || local->scope != nest) continue;
+        emit_line(emitter, "%s%s %s[%ld];", emitter->storage ? emitter->storage : "",
+                  local->tensor->type == TYPE_INT ? "int32_t" : "float", emitter->locals[i],
+                  local->size);
+        emitter->known[i] = true;
+    }
+}
+
+void emit_body(Emitter *emitter, Nest *nest, int level) {
+    if (nest->step > 1 && nest->total % nest->step != 0)
+        emit_line(emitter, "const long %s_to = %s + %ld < %ld ? %s + %ld : %ld;", nest->text,
+                  nest->text, nest->step, nest->total, nest->text, nest->step, nest->total);
+    emit_rows(emitter, nest);
+    emit_hoisted(emitter, nest, level);
+    for (int i = 0; i < nest->children.count; i++) {
+        Nest *child = nest->children.items[i];
+        if (child->member)
+            emit_member(emitter, child->member);
+        else
+            emit_loop(emitter, child, level + 1);
+    }
+}
+
+void emit_loop(Emitter *emitter, Nest *nest, int level) {
+    begin_sums(emitter, nest, false);
+    begin_parts(emitter, nest);
+    if (is_innermost(nest) && !emitter->program->device) emit_simd(emitter, nest, "simd");
+    int bindings = emitter->binding_count;
+    open_loop(emitter, nest);
+    emit_body(emitter, nest, level);
+    close_loop(emitter, bindings);
+    end_parts(emitter, nest);
+    end_sums(emitter, nest);
+}
+
+/* ---- loops shared out among threads ---- */
+
+/* How many loops from `nest` inwards run in parallel as one. */
+static int chain_length(const Emitter *emitter, const Nest *nest) {
+    const Member *member;
+    int length = 0;
+    for (const Nest *at = nest; at && !at->member && !at->block; length++) {
+        for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
+            if (is_inside(member, at) && length >= member->kept) return length;
+        if (length > 0 && is_innermost(at)) return length;
+        at = at->children.count == 1 ? at->children.items[0] : NULL;
+    }
+    return length;
+}
+
+bool occurs(const char *text, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)) != NULL; at += length) {
+        bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
+        if (!before && !isalnum((unsigned char)at[length]) && at[length] != '_') return true;
+    }
+    return false;
+}
+
+/* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn %
+ * h. */
+const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
+    Text text = {.arena = emitter->arena};
+    text_add(&text, "turn");
+    if (inner > 1) text_add(&text, " / %ld", inner);
+    if (!outermost) text_add(&text, " %% %ld", loop->size);
+    if (loop->step > 1) text_add(&text, " * %ld", loop->step);
+    return text.text;
+}
+
+/* `length` loops as one that is shared out. */
+static void emit_chain(Emitter *emitter, Nest *nest, int length) {
+    Nest *loops[MAX_LOOPS + 1];
+    long turns = 1;
+    int bindings = emitter->binding_count;
+    for (int i = 0; i < length; i++) {
+        loops[i] = i ? loops[i - 1]->children.items[0] : nest;
+        turns *= loops[i]->size;
+        bind_loop(emitter, loops[i]);
+    }
+    emit_line(emitter, "MOEC_OMP(parallel for schedule(static))");
+    emit_line(emitter, "for (long turn = 0; turn < %ld; turn++) {", turns);
+    emitter->indent++;
+
+    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    emitter->out = &body;
+    emit_body(emitter, loops[length - 1], length - 1);
+    emitter->out = out;
+    for (int i = 0; i < length; i++) {
+        turns /= loops[i]->size;
+        if (body.text && occurs(body.text, loops[i]->text))
+            emit_line(emitter, "const long %s = %s;", loops[i]->text,
+                      place_in_chain(emitter, loops[i], turns, i == 0));
+    }
+    text_add_bytes(emitter->out, body.text, body.length);
+    close_loop(emitter, bindings);
+}
+
+/* ---- sums over everything ---- */
+
+static bool only_sums(const Emitter *emitter, const Nest *nest) {
+    Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (is_inside(member, nest) && !reduces_at(member, nest)) return false;
+    }
+    return true;
+}
+
+static void add_partial(Emitter *emitter, const Member *member) {
+    bool most = member->statement->reduction == REDUCE_MAX;
+    const char *at = member->column ? "[j]" : "";
+    const char *sum = arena_format(emitter->arena, "%s%s", member->sum, at);
+    const char *part = arena_format(emitter->arena, "%s[chunk]%s", member->partial, at);
+    if (member->column) emit_line(emitter, "for (int j = 0; j < %ld; j++)", column_size(member));
+    emitter->indent += member->column;
+    if (member->statement->reduction == REDUCE_SUM)
+        emit_line(emitter, "%s += %s;", sum, part);
+    else
+        emit_line(emitter, "%s = %s(%s, %s);", sum, most ? "moec_max" : "moec_min", sum, part);
+    emitter->indent -= member->column;
+}
+
+/* One chunk of the outermost loop, summed by itself. */
+static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
+    Member *member;
+    int bindings = emitter->binding_count;
+    begin_sums(emitter, nest, true);
+    bind_loop(emitter, nest);
+    const char *name = nest->text,
+               *to = bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_to", name));
+    emit_line(emitter, "const long %s = (chunk + 1) * %ld < %ld ? (chunk + 1) * %ld : %ld;", to,
+              each, nest->size, each, nest->size);
+    if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
+    emit_line(emitter, "for (long %s = chunk * %ld; %s < %s; %s++) {", name, each, name, to, name);
+    emitter->indent++;
+    emit_body(emitter, nest, 0);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        if (member->column)
+            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[chunk][j] = %s[j];",
+                      column_size(member), member->partial, member->sum);
+        else
+            emit_line(emitter, "%s[chunk] = %s;", member->partial, member->sum);
+    }
+    emitter->binding_count = bindings;
+}
+
+/* Each chunk sums by itself, then the chunks are summed in order. */
+static void emit_chunks(Emitter *emitter, Nest *nest) {
+    Member *member;
+    long chunks = nest->size < CHUNKS ? nest->size : CHUNKS;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (!reduces_at(member, nest)) continue;
+        const char *wanted =
+            arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
+        member->partial = bind_name(emitter, NULL, NULL, wanted);
+        if (member->column)
+            emit_line(emitter, "float %s[%ld][%ld];", member->partial, chunks, column_size(member));
+        else
+            emit_line(emitter, "float %s[%ld];", member->partial, chunks);
+    }
+    emit_line(emitter, "MOEC_OMP(parallel for schedule(static))");
+    emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
+    emitter->indent++;
+    emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
+    emitter->indent--;
+    emit_line(emitter, "}");
+    begin_sums(emitter, nest, false);
+    emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
+    emitter->indent++;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+        if (reduces_at(member, nest)) add_partial(emitter, member);
+    }
+    emitter->indent--;
+    emit_line(emitter, "}");
+    end_sums(emitter, nest);
+}
+
+/* ---- a whole kernel ---- */
+
+static void emit_outermost(Emitter *emitter, Nest *nest) {
+    int length = emitter->kernel->work < SMALL_WORK ? 0 : chain_length(emitter, nest);
+    if (emitter->kernel->work >= SMALL_WORK && length == 0 && only_sums(emitter, nest)) {
+        emit_chunks(emitter, nest);
+    } else if (length == 0) {
+        emit_loop(emitter, nest, 0);
+    } else if (length == 1 && is_innermost(nest)) {
+        bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
+        int bindings = emitter->binding_count;
+        emit_simd(emitter, nest,
+                  elements ? "parallel for simd schedule(static) if(elements > 16384)"
+                           : "parallel for simd schedule(static)");
+        open_loop(emitter, nest);
+        emit_body(emitter, nest, 0);
+        close_loop(emitter, bindings);
+    } else {
+        emit_chain(emitter, nest, length);
+    }
+}
+
+void emit_nests(Emitter *emitter, Nest *root) {
+    emit_rows(emitter, root);
+    emit_hoisted(emitter, root, -1);
+    for (int i = 0; i < root->children.count; i++) {
+        Nest *child = root->children.items[i];
+        if (child->member)
+            emit_member(emitter, child->member);
+        else
+            emit_outermost(emitter, child);
+    }
+}

@@ -1,0 +1,217 @@
+/* emit_names: names, lines and literals of generated C. What a spec calls its tensors is kept where
+ * C allows it. */
+#include "codegen/emit.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <string.h>
+
+enum { COLUMNS = 110 };
+
+static const char *const reserved[] = {
+    "auto",        "break",    "case",     "char",      "const",    "continue",  "default",
+    "do",          "double",   "else",     "enum",      "extern",   "float",     "for",
+    "goto",        "if",       "inline",   "int",       "long",     "register",  "restrict",
+    "return",      "short",    "signed",   "sizeof",    "static",   "struct",    "switch",
+    "typedef",     "union",    "unsigned", "void",      "volatile", "while",     "asm",
+    "typeof",      "main",     "errno",    "assert",    "memset",   "memcpy",    "strlen",
+    "size_t",      "int32_t",  "uint64_t", "uint32_t",  "int64_t",  "NULL",      "EOF",
+    "NAN",         "INFINITY", "HUGE_VAL", "HUGE_VALF", "isnan",    "isinf",     "isfinite",
+    "signbit",     "unix",     "linux",    "i386",      "offsetof", "ptrdiff_t", "wchar_t",
+    "max_align_t", "run",      "turn",     "chunk",     "bool",     "true",      "false",
+    "complex",     "I",        "stdin",    "stdout",    "stderr",
+};
+
+/* What the functions of an update call their parameters. */
+static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
+                                                  "state",    "step",    "steps"};
+
+/* Words that CUDA has beyond those of C. */
+static const char *const reserved_on_devices[] = {
+    "alignas",   "alignof",   "and",       "and_eq",   "bitand",    "bitor",    "catch",
+    "class",     "compl",     "constexpr", "decltype", "delete",    "explicit", "export",
+    "friend",    "mutable",   "namespace", "new",      "noexcept",  "not",      "not_eq",
+    "nullptr",   "operator",  "or",        "or_eq",    "private",   "protected", "public",
+    "template",  "this",      "throw",     "try",      "typeid",    "typename", "using",
+    "virtual",   "wchar_t",   "xor",       "xor_eq",   "threadIdx", "blockIdx", "blockDim",
+    "gridDim",   "warpSize",
+};
+
+/* Names that begin so belong to C or to the kernels. */
+static const char *const reserved_starts[] = {"_",   "moec", "MOEC", "kernel_", "run_",
+                                              "FP_", "INT",  "UINT", "SIZE_",   "omp_"};
+
+static bool is_reserved(const char *name) {
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(name, reserved[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof reserved_starts / sizeof *reserved_starts; i++)
+        if (strncmp(name, reserved_starts[i], strlen(reserved_starts[i])) == 0) return true;
+    return isdigit((unsigned char)name[0]) || !name[0];
+}
+
+static bool is_taken(const Emitter *emitter, const char *name) {
+    bool update = emitter->program->graph == GRAPH_UPDATE;
+    for (size_t i = 0; update && i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
+        if (strcmp(reserved_in_updates[i], name) == 0) return true;
+    bool device = emitter->program->device;
+    for (size_t i = 0; device && i < sizeof reserved_on_devices / sizeof *reserved_on_devices; i++)
+        if (strcmp(reserved_on_devices[i], name) == 0) return true;
+    for (int i = 0; i < emitter->program->tensors.count; i++)
+        if (emitter->names[i] && strcmp(emitter->names[i], name) == 0) return true;
+    for (int i = 0; i < emitter->binding_count; i++)
+        if (strcmp(emitter->bindings[i].name, name) == 0) return true;
+    return is_reserved(name);
+}
+
+/* A number may follow: "kernel_2" begins as what belongs to the kernels. */
+static const char *free_name(const Emitter *emitter, const char *wanted) {
+    Text text = {.arena = emitter->arena};
+    bool avoided = is_reserved(wanted) || is_reserved(arena_format(emitter->arena, "%s_", wanted));
+    text_add(&text, "%s", avoided ? "v_" : "");
+    for (const char *c = wanted; *c; c++)
+        text_add(&text, "%c", isalnum((unsigned char)*c) ? *c : '_');
+    const char *name = text.text;
+    for (int number = 2; is_taken(emitter, name); number++)
+        name = arena_format(emitter->arena, "%s_%d", text.text, number);
+    return name;
+}
+
+static void add_binding(Emitter *emitter, Binding binding) {
+    if (emitter->binding_count == emitter->binding_capacity) {
+        int capacity = emitter->binding_capacity ? 2 * emitter->binding_capacity : 32;
+        Binding *bindings = arena_alloc(emitter->arena, (size_t)capacity * sizeof *bindings);
+        if (emitter->binding_count)
+            memcpy(bindings, emitter->bindings, (size_t)emitter->binding_count * sizeof *bindings);
+        emitter->bindings = bindings;
+        emitter->binding_capacity = capacity;
+    }
+    emitter->bindings[emitter->binding_count++] = binding;
+}
+
+const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted) {
+    const char *name = free_name(emitter, wanted);
+    add_binding(emitter, (Binding){index, text, name});
+    return name;
+}
+
+/* What scatters and products of a device call their variables: no index in them has such a name,
+ * and no tensor. */
+void bind_scatter_names(Emitter *emitter) {
+    static const char *const names[] = {
+        "row", "own",    "earlier", "from", "end",    "part", "hit",         "hits",   "found",
+        "of",  "before", "n",       "sum",  "column", "more", "more_gather", "more_a", "more_b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        bind_name(emitter, NULL, NULL, names[i]);
+}
+
+/* Before anything else has a name. */
+void name_tensors(Emitter *emitter) {
+    int bindings = emitter->binding_count;
+    if (emitter->program->device) bind_scatter_names(emitter);
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        emitter->names[i] = free_name(emitter, tensor->name);
+    }
+    emitter->binding_count = bindings;
+}
+
+void bind_alias(Emitter *emitter, const Index *index, const char *name) {
+    const char *bound = bound_index(emitter, index);
+    if (!bound || strcmp(bound, name) != 0) add_binding(emitter, (Binding){index, NULL, name});
+}
+
+const char *bound_index(const Emitter *emitter, const Index *index) {
+    for (int i = emitter->binding_count - 1; i >= 0; i--)
+        if (emitter->bindings[i].index == index) return emitter->bindings[i].name;
+    return NULL;
+}
+
+const char *bound_text(const Emitter *emitter, const char *text) {
+    for (int i = emitter->binding_count - 1; i >= 0; i--)
+        if (emitter->bindings[i].text && strcmp(emitter->bindings[i].text, text) == 0)
+            return emitter->bindings[i].name;
+    return NULL;
+}
+
+/* Where a long line may be broken: after the last comma that fits, else before the last operator.
+ */
+static size_t break_at(const char *line, size_t room) {
+    size_t comma = 0, sign = 0;
+    bool quote = false;
+    for (size_t i = 1; line[i] && i < room; i++) {
+        if (line[i] == '"') quote = !quote;
+        if (quote || line[i] != ' ') continue;
+        if (line[i - 1] == ',') comma = i;
+        if (line[i + 1] && line[i + 2] == ' ') sign = i;
+    }
+    return comma > room / 2 || !sign ? comma : sign;
+}
+
+void emit_line(Emitter *emitter, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *line = arena_vformat(emitter->arena, format, arguments);
+    va_end(arguments);
+    int indent = *line ? 4 * emitter->indent : 0;
+    while (strlen(line) + (size_t)indent > COLUMNS) {
+        size_t at = break_at(line, (size_t)(COLUMNS - indent));
+        if (!at) break;
+        text_add(emitter->out, "%*s%.*s\n", indent, "", (int)at, line);
+        line += at + 1;
+        indent = 4 * emitter->indent + 8;
+    }
+    text_add(emitter->out, "%*s%s\n", indent, "", line);
+}
+
+const char *bare(Arena *arena, const char *text) {
+    size_t length = strlen(text);
+    int depth = 0;
+    if (length < 2 || text[0] != '(' || text[length - 1] != ')') return text;
+    for (size_t i = 0; i + 1 < length; i++) {
+        depth += (text[i] == '(') - (text[i] == ')');
+        if (depth == 0) return text;
+    }
+    return arena_copy(arena, text + 1, length - 2);
+}
+
+const char *quoted(Arena *arena, const char *text) {
+    Text result = {.arena = arena};
+    text_add(&result, "\"");
+    for (const char *c = text; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte == '"' || byte == '\\')
+            text_add(&result, "\\%c", byte);
+        else if (byte >= ' ' && byte < 127 && byte != '?')
+            text_add(&result, "%c", byte);
+        else
+            text_add(&result, "\\%03o", byte);
+    }
+    text_add(&result, "\"");
+    return result.text;
+}
+
+const char *line_of(Arena *arena, Span span) {
+    if (!span.source) return "";
+    const char *path = span.source->path, *slash = strrchr(path, '/');
+    bool embedded = strncmp(path, "std/", 4) == 0;
+    Text text = {.arena = arena};
+    for (const char *c = slash && !embedded ? slash + 1 : path; *c; c++)
+        text_add(&text, "%c", isalnum((unsigned char)*c) || strchr("._-/", *c) ? *c : '_');
+    text_add(&text, ":%d", span_line(span));
+    return text.text;
+}
+
+const char *type_name(const Tensor *tensor) {
+    return tensor->type == TYPE_INT    ? "int32_t"
+           : tensor->type == TYPE_BF16 ? "MoecBf16"
+                                       : "float";
+}
+
+const char *axes_of(Arena *arena, const Tensor *tensor) {
+    Text text = {.arena = arena};
+    text_add(&text, "[");
+    for (int i = 0; i < tensor->rank; i++)
+        text_add(&text, "%s%s", i ? ", " : "", tensor->axes[i]->name);
+    text_add(&text, "]");
+    return text.text;
+}

@@ -1,0 +1,163 @@
+/* emit_program: one program as functions: its kernels, then run_NAME, which finds every tensor's
+ * memory and does the work. */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+size_t layout_offset(const Layout *layout, const Tensor *tensor) {
+    for (int i = 0; i < layout->tensors.count; i++)
+        if (strcmp(((Tensor *)layout->tensors.items[i])->path, tensor->path) == 0)
+            return layout->offsets[i];
+    return 0;
+}
+
+static bool has_path(const Layout *layout, const char *path) {
+    for (int i = 0; i < layout->tensors.count; i++)
+        if (strcmp(((Tensor *)layout->tensors.items[i])->path, path) == 0) return true;
+    return false;
+}
+
+Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
+    Layout layout = {.bytes = 0};
+    for (int i = 0; i < count; i++) {
+        if (programs[i]->graph == GRAPH_UPDATE) continue;
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == role && !has_path(&layout, tensor->path))
+                list_push(arena, &layout.tensors, tensor);
+        }
+    }
+    layout.offsets =
+        arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
+    for (int i = 0; i < layout.tensors.count; i++) {
+        layout.offsets[i] = layout.bytes;
+        const Tensor *tensor = layout.tensors.items[i];
+        size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+        layout.bytes += (bytes + 63) / 64 * 64;
+    }
+    return layout;
+}
+
+Emitter *emitter_new(Module *module, Program *program, const char *prefix) {
+    Arena *arena = module->arena;
+    Emitter *emitter = arena_alloc(arena, sizeof *emitter);
+    size_t tensors = (size_t)program->tensors.count + 1;
+    emitter->arena = arena;
+    emitter->program = program;
+    emitter->prefix = prefix;
+    emitter->target = module->target;
+    emitter->products = &module->products;
+    emitter->device_kernels = &module->device_kernels;
+    emitter->own_products = &module->own_products;
+    emitter->turns = 1;
+    emitter->functions.arena = arena;
+    emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);
+    emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
+    emitter->schedule = fuse(program);
+    plan(emitter->schedule);
+    name_tensors(emitter);
+    return emitter;
+}
+
+/* The place of a tensor among those of its role: its slot. */
+static int slot_of(const Program *program, const Tensor *tensor) {
+    int slot = 0;
+    if (tensor->role == ROLE_OUTPUT) {
+        while (program->outputs.items[slot] != tensor) slot++;
+        return slot;
+    }
+    for (int i = 0; i < tensor->id; i++)
+        slot += ((Tensor *)program->tensors.items[i])->role == tensor->role;
+    return slot;
+}
+
+static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layout *weights,
+                             const Layout *states, const Layout *caches) {
+    Arena *arena = emitter->arena;
+    switch (tensor->role) {
+    case ROLE_PARAMETER:
+        return arena_format(arena, "run->weights + %zu", layout_offset(weights, tensor) / 4);
+    case ROLE_GRADIENT:
+        return arena_format(arena, "run->gradients + %zu", layout_offset(weights, tensor->of) / 4);
+    case ROLE_STATE:
+        return arena_format(arena, "run->states + %zu", layout_offset(states, tensor) / 4);
+    case ROLE_INPUT:
+        return arena_format(arena, "run->inputs[%d]", slot_of(emitter->program, tensor));
+    case ROLE_OUTPUT:
+        return arena_format(arena, "run->outputs[%d]", slot_of(emitter->program, tensor));
+    case ROLE_CACHE:
+        if (tensor->type == TYPE_REAL)
+            return arena_format(arena, "run->cache + %zu", layout_offset(caches, tensor) / 4);
+        return arena_format(arena, "(%s *)(void *)(run->cache + %zu)", type_name(tensor),
+                            layout_offset(caches, tensor) / 4);
+    case ROLE_ROUNDED:
+        return arena_format(arena, "(const MoecBf16 *)run->rounded + %zu",
+                            layout_offset(weights, tensor->of) / 4);
+    case ROLE_TEMP:
+        break;
+    }
+    return arena_format(arena, "(void *)(run->arena + %zu)",
+                        emitter->schedule->places[tensor->id].offset);
+}
+
+static void emit_clear(Emitter *emitter, const char *name, size_t bytes) {
+    if (emitter->program->device)
+        emit_line(emitter, "run->host->zero(run->host->self, %s, %zu);", name, bytes);
+    else
+        emit_line(emitter, "memset(%s, 0, %zu);", name, bytes);
+}
+
+static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
+    const Layout caches = layout_of(emitter->arena, &emitter->program, 1, ROLE_CACHE);
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        const Tensor *tensor = emitter->program->tensors.items[i];
+        const Place *place = &emitter->schedule->places[i];
+        bool fixed = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT ||
+                     tensor->role == ROLE_ROUNDED;
+        if (emitter->declared[i] || place->cleared)
+            emit_line(emitter, "%s%s *const %s = %s; /* %s%s */", fixed ? "const " : "",
+                      type_name(tensor), emitter->names[i],
+                      memory_of(emitter, tensor, weights, states, &caches),
+                      axes_of(emitter->arena, tensor), place->slots ? ", two slots" : "");
+    }
+    for (int i = 0; i < emitter->program->tensors.count; i++) {
+        const Place *place = &emitter->schedule->places[i];
+        if (place->cleared)
+            emit_clear(emitter, emitter->names[i], place->bytes);
+    }
+}
+
+void emit_program(Module *module, Program *program, const char *prefix) {
+    Arena *arena = module->arena;
+    Emitter *emitter = emitter_new(module, program, prefix);
+    Emitted *emitted = arena_alloc(arena, sizeof *emitted);
+    Text body = {.arena = arena}, head = {.arena = arena};
+    Text *text = &module->functions, *kernels = program->device ? &module->device : text;
+    emitted->first_product = module->products.count;
+    emitter->used = emitter->declared;
+    emitter->out = &body;
+    emitter->indent = 1;
+    emit_units(emitter, &emitter->schedule->units);
+
+    emitter->out = &head;
+    declare_tensors(emitter, &module->weights, &module->states);
+    if (emitter->functions.length)
+        text_add_bytes(kernels, emitter->functions.text, emitter->functions.length);
+    text_add(text, "static void run_%s(const MoecRun *run)\n{\n", prefix);
+    if (head.length)
+        text_add_bytes(text, head.text, head.length);
+    else
+        text_add(text, "    (void)run;\n");
+    text_add(text, "\n");
+    if (body.length) text_add_bytes(text, body.text, body.length);
+    text_add(text, "}\n\n");
+
+    emitted->program = program;
+    emitted->schedule = emitter->schedule;
+    emitted->schedule->arena_bytes += emitter->scratch_bytes;
+    emitted->prefix = prefix;
+    emitted->product_count = module->products.count - emitted->first_product;
+    emitted->flops = emitter->flops;
+    emitted->product_flops = emitter->product_flops;
+    list_push(arena, &module->emitted, emitted);
+}

@@ -1,0 +1,131 @@
+/* emit_table: the one constant that a generated file exports: what there is, how it is called and
+ * where it lies. */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+/* In the order of InputKind and InitKind, and of the enumerations of abi.h. */
+static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
+static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
+
+static const char *block_of(const Tensor *tensor) {
+    switch (tensor->role) {
+    case ROLE_PARAMETER:
+        return "MOEC_WEIGHTS";
+    case ROLE_STATE:
+        return "MOEC_STATES";
+    case ROLE_INPUT:
+        return "MOEC_INPUTS";
+    case ROLE_OUTPUT:
+        return "MOEC_OUTPUTS";
+    case ROLE_CACHE:
+        return "MOEC_CACHE";
+    case ROLE_GRADIENT:
+    case ROLE_ROUNDED:
+    case ROLE_TEMP:
+        break;
+    }
+    return "MOEC_ARENA";
+}
+
+static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset) {
+    MoecTensorInfo info = tensor_info(arena, tensor, offset);
+    Text shape = {.arena = arena};
+    for (int i = 0; i < info.rank; i++) text_add(&shape, "%s%ld", i ? ", " : "", info.shape[i]);
+    text_add(
+        text,
+        "    {.name = %s, .axes = %s, .block = %s, .offset = %zu,\n     .rank = %d, .shape = {%s}",
+        quoted(arena, info.name), quoted(arena, info.axes), block_of(tensor), info.offset,
+        info.rank, info.rank ? shape.text : "0");
+    if (info.is_int) text_add(text, ", .is_int = 1");
+    if (tensor->type == TYPE_BF16) text_add(text, ", .type = MOEC_BF16");
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
+        text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
+                 init_kinds[info.init], info.a, info.b, info.matrix);
+    if (tensor->role == ROLE_INPUT)
+        text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
+                 info.vocabulary);
+    text_add(text, "},\n");
+}
+
+static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors,
+                        const size_t *offsets) {
+    if (!tensors->count) return;
+    text_add(text, "static const MoecTensor %s[] = {\n", name);
+    for (int i = 0; i < tensors->count; i++)
+        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i);
+    text_add(text, "};\n\n");
+}
+
+/* Inputs, outputs and caches of one graph; returns the entry of the graph table. */
+static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
+    static const char *const kinds[] = {[GRAPH_FORWARD] = "FORWARD",
+                                        [GRAPH_TRAIN] = "TRAIN",
+                                        [GRAPH_DECODE] = "DECODE",
+                                        [GRAPH_MEASURE] = "MEASURE"};
+    Program *program = emitted->program;
+    const List inputs = tensors_with(arena, program, ROLE_INPUT);
+    const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);
+    const char *prefix = emitted->prefix;
+    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches.tensors,
+                caches.offsets);
+
+    bool decodes = program->graph == GRAPH_DECODE;
+    long sequence = program->sequence ? program->sequence->size : 1;
+    Text entry = {.arena = arena};
+    text_add(
+        &entry,
+        "    {.kind = MOEC_GRAPH_%s, .run = run_%s, .batch = %ld, .context = %ld, .tokens = %ld,\n",
+        kinds[program->graph], prefix, program->batch ? program->batch->size : 1,
+        decodes ? program->context : sequence, sequence);
+    text_add(&entry, "     .arena_bytes = %zu, .cache_bytes = %zu,\n",
+             emitted->schedule->arena_bytes, caches.bytes);
+    const char *const lists[] = {"inputs", "outputs", "caches"}, *const counts[] = {
+                                                                     "input", "output", "cache"};
+    const int sizes[] = {inputs.count, program->outputs.count, caches.tensors.count};
+    for (int i = 0; i < 3; i++)
+        if (sizes[i])
+            text_add(&entry, "     .%s = %s_%s, .%s_count = %d,\n", lists[i], prefix, lists[i],
+                     counts[i], sizes[i]);
+    text_add(
+        &entry,
+        "     .first_product = %d, .product_count = %d, .flops = %.17g, .product_flops = %.17g},\n",
+        emitted->first_product, emitted->product_count, emitted->flops, emitted->product_flops);
+    return entry.text;
+}
+
+void emit_table(Module *module, Text *text, const char *model) {
+    Arena *arena = module->arena;
+    const List *emitted = &module->emitted;
+    const Layout *weights = &module->weights, *states = &module->states;
+    Text graphs = {.arena = arena};
+    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets);
+    add_tensors(arena, text, "states", &states->tensors, states->offsets);
+    for (int i = 0; i < emitted->count; i++)
+        text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
+    if (emitted->count)
+        text_add(text, "static const MoecGraphEntry graphs[] = {\n%s};\n\n", graphs.text);
+
+    text_add(text, "const MoecTable moec_table = {\n    .abi = MOEC_ABI,\n    .model = %s,\n",
+             quoted(arena, model));
+    if (weights->tensors.count)
+        text_add(text, "    .parameters = parameters, .parameter_count = %d,\n",
+                 weights->tensors.count);
+    if (states->tensors.count)
+        text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
+    text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
+    if (emitted->count)
+        text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
+    if (module->update) text_add(text, "    .update = &update,\n");
+    if (module->rounded) text_add(text, "    .round = round_weights,\n");
+    if (module->products.count)
+        text_add(text, "    .products = moec_products, .product_count = %d,\n",
+                 module->products.count);
+    if (module->device_kernels.count)
+        text_add(text, "    .kernels = moec_kernel_names, .kernel_count = %d,\n",
+                 module->device_kernels.count);
+    if (module->own_products.count) text_add(text, "    .own_products = moec_own_products,\n");
+    text_add(text, "};\n");
+}

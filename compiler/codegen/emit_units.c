@@ -1,0 +1,181 @@
+/* emit_units: the order of work of one program: kernels, products, calls and repeats. */
+#include "codegen/emit.h"
+
+#include <string.h>
+
+static int add_product(Emitter *emitter, const Product *product, bool accumulate) {
+    Product *copy = arena_alloc(emitter->arena, sizeof *copy);
+    *copy = *product;
+    copy->accumulate = accumulate;
+    list_push(emitter->arena, emitter->products, copy);
+    return emitter->products->count - 1;
+}
+
+/* The condition under which the loops around a product stand at their first turn of what they sum.
+ */
+static const char *first_turn(Emitter *emitter, const Contraction *contraction) {
+    Text text = {.arena = emitter->arena};
+    for (int i = 0; i < contraction->outer_count; i++) {
+        const OuterLoop *loop = &contraction->outer[i];
+        if (!loop->summed) continue;
+        text_add(&text, "%s%s == 0", text.length ? " && " : "", bound_index(emitter, loop->index));
+    }
+    return text.text;
+}
+
+void emit_equation(Emitter *emitter, const Statement *statement) {
+    const char *place = line_of(emitter->arena, statement->span);
+    const char *text = print_statement(emitter->arena, statement);
+    emit_line(emitter, "/* %.*s%s%s */", (int)strcspn(text, "\n"), text, *place ? "   -- " : "",
+              place);
+}
+
+static void add_dense(Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
+    const char *number =
+        arena_format(emitter->arena, "%d", add_product(emitter, product, product->accumulate));
+    if (first)
+        number = arena_format(emitter->arena, "%s ? %s : %d", first, number,
+                              add_product(emitter, product, true));
+    emitter->target->product(emitter, contraction, number);
+}
+
+/* The processor's own product, or that of the host. */
+void emit_dense(Emitter *emitter, const Contraction *contraction, const char *number) {
+    emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s);", number, number,
+              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b),
+              pointer_text(emitter, contraction->c));
+}
+
+/* A processor has no epilogues: its result stays in the cache. */
+void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
+    (void)epilogue;
+    const Product *product = &contraction->product;
+    bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    const Tensor *tables[3] = {contraction->relation->group, contraction->gather,
+                               contraction->gather_b};
+    const char *names[3];
+    for (int i = 0; i < 3; i++) {
+        if (tables[i]) emitter->used[tables[i]->id] = true;
+        names[i] = tables[i] ? emitter->names[tables[i]->id] : "NULL";
+    }
+    emit_line(emitter, "moec_grouped_product(");
+    emitter->indent += 2;
+    emit_line(emitter,
+              "&(const MoecGrouped){.kind = %s, .groups = %ld, .n = %ld, .k = %ld, .a_row = %ld,",
+              weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
+              product->k, product->a_m);
+    emit_line(emitter,
+              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d},",
+              weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
+              product->c_m, product->accumulate);
+    emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
+              names[1], names[2]);
+    emit_line(emitter, "%s, %s, %s);", pointer_text(emitter, contraction->a),
+              pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c));
+    emitter->indent -= 2;
+}
+
+/* Without those of its batch and of the loops around it. */
+static double flops_of(const Emitter *emitter, const Contraction *contraction) {
+    const Product *product = &contraction->product;
+    double depth =
+        (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
+    return 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
+}
+
+void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
+    const Contraction *contraction = unit->contraction;
+    const Product *product = &contraction->product;
+    if (contraction->second) emit_equation(emitter, contraction->second->statement);
+    emit_equation(emitter, unit->statement);
+    for (int i = 1; contraction->product.endings && i < unit->epilogue->members.count; i++)
+        emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
+    double flops = flops_of(emitter, contraction);
+    if (contraction->kind != CONTRACTION_PRODUCT) {
+        emitter->target->grouped(emitter, contraction, unit->epilogue);
+    } else {
+        int bindings = emitter->binding_count;
+        flops *= (double)(product->batch[0] * product->batch[1]);
+        for (int i = 0; i < contraction->outer_count; i++) {
+            const Index *index = contraction->outer[i].index;
+            const char *name = bind_name(emitter, index, NULL, index->name);
+            flops *= (double)index->axis->size;
+            emit_line(emitter, "for (long %s = 0; %s < %ld; %s++)%s", name, name, index->axis->size,
+                      name, i < contraction->outer_count - 1 ? "" : " {");
+        }
+        emitter->indent += contraction->outer_count > 0;
+        add_dense(emitter, contraction);
+        emitter->indent -= contraction->outer_count > 0;
+        if (contraction->outer_count) emit_line(emitter, "}");
+        emitter->binding_count = bindings;
+    }
+    emitter->flops += flops;
+    emitter->product_flops += flops;
+}
+
+/* Rows that share a launch, the first of which is given. Returns the place of the last. */
+static int emit_beside(Emitter *emitter, const List *units, int first) {
+    int end = first;
+    do {
+        const ScheduleUnit *unit = units->items[end++];
+        const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
+        double flops = flops_of(emitter, contraction) * (fellow ? 2 : 1);
+        if (fellow) emit_equation(emitter, fellow->statement);
+        emit_equation(emitter, unit->statement);
+        emitter->flops += flops;
+        emitter->product_flops += flops;
+    } while (end < units->count && ((const ScheduleUnit *)units->items[end])->beside);
+    emitter->target->rows(emitter, units, first, end - first);
+    return end - 1;
+}
+
+static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
+    const Statement *statement = unit->statement;
+    int bindings = emitter->binding_count;
+    double turns = emitter->turns;
+    long size = statement->index->axis->size;
+    const char *name = bind_name(emitter, statement->index, NULL, statement->index->name);
+    if (statement->reverse)
+        emit_line(emitter, "for (long %s = %ld; %s >= 0; %s--) {", name, size - 1, name, name);
+    else
+        emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, size, name);
+    emitter->indent++;
+    emitter->turns *= (double)size;
+    emit_units(emitter, &unit->body);
+    emitter->turns = turns;
+    emitter->indent--;
+    emit_line(emitter, "}");
+    emitter->binding_count = bindings;
+}
+
+void emit_units(Emitter *emitter, const List *units) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->once) {
+            emit_line(emitter, "if (run->last_micro_batch) {");
+            emitter->indent++;
+        }
+        switch (unit->kind) {
+        case UNIT_KERNEL:
+            emitter->target->kernel(emitter, unit->kernel);
+            break;
+        case UNIT_CONTRACTION:
+            if (unit->contraction->row)
+                i = emit_beside(emitter, units, i);
+            else
+                emit_contraction(emitter, unit);
+            break;
+        case UNIT_CALL:
+            emitter->target->call(emitter, unit->statement, unit->epilogue);
+            break;
+        case UNIT_REPEAT:
+            emit_repeat(emitter, unit);
+            break;
+        }
+        if (!unit->once) continue;
+        emitter->indent--;
+        emit_line(emitter, "}");
+    }
+}

@@ -1,0 +1,518 @@
+/* builtin: the functions that are neither pointwise nor layers.
+ *
+ *     sum[d] e  mean[d] e  max[d] e  min[d] e  logsumexp[d] e
+ *                       reductions, each a statement of its own
+ *     softmax[n](e)     exp(e - max e) / sum exp(e - max e) along n, or along several indices
+ *     top[n](p, k)      1 for the k largest of p along n, ties to the lowest index, else 0
+ *     attend(q, k, v; mask, window, scale, cap, sink, documents, best)
+ *     size(axis)  uniform()  normal()
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_BEST = 4096 }; /* what the kernels keep in order for one query */
+
+static Index *fresh(Elaborator *e, const Index *index) {
+    return index_new(e->program, index->name, index->axis);
+}
+
+static bool holds(Index *const *indices, int count, const Index *index) {
+    for (int i = 0; i < count; i++)
+        if (indices[i] == index) return true;
+    return false;
+}
+
+static Value *without(Elaborator *e, const Value *value, Index *const *indices, int count) {
+    Value *result = value_new(e, KIND_TENSOR, value->span);
+    for (int i = 0; i < value->rank; i++)
+        if (!holds(indices, count, value->dims[i])) result->dims[result->rank++] = value->dims[i];
+    return result;
+}
+
+/* The dimensions a hoisted statement needs: those of the value, and before them indices bound
+ * further out. */
+static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *const *reduced,
+                        int reduced_count, Index **dims) {
+    Index *all[MAX_LOOPS];
+    int found = free_indices(e, expr, all), count = 0;
+    for (int i = 0; i < found && count < MAX_RANK; i++)
+        if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i]))
+            dims[count++] = all[i];
+    for (int i = 0; i < value->rank && count < MAX_RANK; i++)
+        if (expr_uses_index(expr, value->dims[i]) && !holds(reduced, reduced_count, value->dims[i]))
+            dims[count++] = value->dims[i];
+    return count;
+}
+
+static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, int count,
+                    Value *value, Span span) {
+    Index *dims[MAX_RANK];
+    int rank = hoisted_dims(e, value, value->expr, reduced, count, dims);
+    Value *defined = define(e, "hidden", dims, rank, reduction, reduced, count, value->expr, span);
+    if (defined->kind == KIND_ERROR) return defined;
+    Value *result = without(e, value, reduced, count);
+    result->expr = defined->expr;
+    result->span = span;
+    return result;
+}
+
+/* The value as a tensor over every index it depends on, so that it may be read again. */
+static Value *held(Elaborator *e, Value *value) {
+    if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
+    Value *result = hoist(e, REDUCE_NONE, NULL, 0, value, value->span);
+    return result;
+}
+
+static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {
+    value = held(e, value);
+    Value *largest = hoist(e, REDUCE_MAX, indices, count, value, span);
+    Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
+    Value *shifted = apply_op(e, OP_SUB, value, stopped, NULL, span);
+    Value *total =
+        hoist(e, REDUCE_SUM, indices, count, apply_op(e, OP_EXP, shifted, NULL, NULL, span), span);
+    return apply_op(e, OP_ADD, stopped, apply_op(e, OP_LOG, total, NULL, NULL, span), NULL, span);
+}
+
+Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
+              Span span) {
+    if (value->kind != KIND_TENSOR) {
+        Expr *expr = value_expr(e, value);
+        if (!expr) return value_error(e, span);
+        value = value_tensor(e, expr, NULL, 0, span);
+    }
+    Index *used[MAX_LOOPS];
+    int used_count = 0;
+    double all = 1, absent = 1;
+    for (int i = 0; i < count; i++) {
+        all *= (double)indices[i]->axis->size;
+        if (expr_uses_index(value->expr, indices[i]))
+            used[used_count++] = indices[i];
+        else if (indices[i] == e->batch)
+            absent *= (double)indices[i]->axis->size;
+        else {
+            report_error(e->reports, span, "what is reduced does not depend on index '%s'",
+                         indices[i]->name);
+            report_help(e->reports, "leave '%s' out, or multiply by size(%s)", indices[i]->name,
+                        indices[i]->axis->name);
+            return value_error(e, span);
+        }
+    }
+    if (!strcmp(kind, "logsumexp") && used_count == count)
+        return logsumexp(e, indices, count, value, span);
+    bool sum = !strcmp(kind, "sum"), mean = !strcmp(kind, "mean");
+    if (!sum && !mean && strcmp(kind, "max") && strcmp(kind, "min")) {
+        report_error(e->reports, span, "what is reduced does not depend on every index named");
+        return value_error(e, span);
+    }
+    Reduction reduction = sum || mean ? REDUCE_SUM : !strcmp(kind, "max") ? REDUCE_MAX : REDUCE_MIN;
+    Value *result = used_count ? hoist(e, reduction, used, used_count, value, span) : value;
+    double factor = sum ? absent : mean ? absent / all : 1;
+    if (result->kind == KIND_ERROR || factor == 1) return result;
+    return apply_op(e, OP_MUL, result, value_number(e, factor, span), NULL, span);
+}
+
+static Index *along(Elaborator *e, const Node *subs, const Value *value, Span span,
+                    const char *name) {
+    if (!subs || subs->count != 1 || subs->kids[0]->kind != NODE_NAME) {
+        report_error(e->reports, span, "'%s' needs the index it works along: %s[n](...)", name,
+                     name);
+        return NULL;
+    }
+    const Node *sub = subs->kids[0];
+    Index *index = equation_index(e, sub->name, NULL, sub->span);
+    if (!index) return NULL;
+    for (int i = 0; value->kind == KIND_TENSOR && i < value->rank; i++)
+        if (value->dims[i] == index) return index;
+    report_error(e->reports, sub->span, "the argument of '%s' has no index '%s'", name, sub->name);
+    return NULL;
+}
+
+/* The indices that softmax keeps: names of indices of the value, and axis lists. */
+static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Span span,
+                        Index **kept) {
+    int count = 0;
+    for (int i = 0; subs && i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
+            for (int j = 0; j < binding->value->list.count && count < MAX_RANK; j++)
+                kept[count++] = equation_canonical(
+                    e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+            continue;
+        }
+        Node one = *subs;
+        one.kids = subs->kids + i;
+        one.count = 1;
+        Index *index = count < MAX_RANK ? along(e, &one, value, span, "softmax") : NULL;
+        if (!index) return 0;
+        kept[count++] = index;
+    }
+    return count ? count : along(e, subs, value, span, "softmax") != NULL;
+}
+
+static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
+    if (node->kids[1]->count != 1) {
+        report_error(e->reports, node->span, "softmax[n](e) takes one argument");
+        return value_error(e, node->span);
+    }
+    Value *value = evaluate(e, node->kids[1]->kids[0]);
+    if (value->kind == KIND_ERROR) return value;
+    Index *kept[MAX_RANK], *inner[MAX_RANK];
+    int count = kept_indices(e, subs, value, node->span, kept);
+    if (!count) return value_error(e, node->span);
+    Span span = node->span;
+    value = held(e, value);
+    /* the reductions run over indices of their own: the result keeps those named */
+    Expr *to[MAX_RANK];
+    for (int i = 0; i < count; i++) {
+        inner[i] = fresh(e, kept[i]);
+        to[i] = expr_index(e->program, inner[i]);
+    }
+    Value *again = value_tensor(e, expr_substitute(e->program, value->expr, kept, to, count),
+                                value->dims, value->rank, span);
+    for (int i = 0; i < again->rank; i++)
+        for (int j = 0; j < count; j++)
+            if (again->dims[i] == kept[j]) again->dims[i] = inner[j];
+    Value *largest = hoist(e, REDUCE_MAX, inner, count, again, span);
+    Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
+    Value *powers = held(
+        e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
+    Value *inner_powers =
+        value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims,
+                     again->rank, span);
+    Value *total = hoist(e, REDUCE_SUM, inner, count, inner_powers, span);
+    return apply_op(e, OP_DIV, powers, total, NULL, span);
+}
+
+static Value *top(Elaborator *e, const Node *node, const Node *subs) {
+    const Node *args = node->kids[1];
+    if (args->count != 2) {
+        report_error(e->reports, node->span, "top[n](p, k) takes two arguments");
+        return value_error(e, node->span);
+    }
+    double k;
+    Value *value = evaluate(e, args->kids[0]);
+    if (value->kind == KIND_ERROR || !evaluate_number(e, args->kids[1], "how many to choose", &k))
+        return value_error(e, node->span);
+    Index *index = along(e, subs, value, node->span, "top");
+    if (!index) return value_error(e, node->span);
+    if (k != floor(k) || k < 1 || k > (double)index->axis->size) {
+        report_error(e->reports, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld",
+                     k, index->axis->name, index->axis->size);
+        report_help(e->reports, "choose from 1 to %ld", index->axis->size);
+        return value_error(e, node->span);
+    }
+    value = held(e, value);
+    Expr *read = value->expr;
+    Axis *axes[MAX_RANK];
+    Expr *out_subs[MAX_RANK];
+    int rank = 0, dimension = -1;
+    for (int i = 0; i < read->count; i++) {
+        Index *sub = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
+        if (!sub || sub->turn) continue; /* a fixed place of a stacked tensor */
+        if (sub == index) dimension = rank;
+        axes[rank] = sub->axis;
+        out_subs[rank++] = read->args[i];
+    }
+    Tensor *mask = tensor_new(e->program, "chosen", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
+    Statement *statement = statement_call(e->program, e->block, CALL_TOP, node->span);
+    Expr *out = expr_read(e->program, mask, out_subs);
+    list_push(e->arena, &statement->inputs, read);
+    list_push(e->arena, &statement->outputs, out);
+    statement->top.k = (long)k;
+    statement->top.dimension = dimension;
+    return value_tensor(e, out, value->dims, value->rank, node->span);
+}
+
+/* One operand of attend as a tensor of its own over [leading..., place, heads, width]. */
+static Expr *operand(Elaborator *e, Value *value, Index *const *leading, int count, Index *place,
+                     const char *name) {
+    Index *dims[MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < count; i++) dims[rank++] = leading[i];
+    for (int i = 0; i < value->rank; i++) dims[rank++] = value->dims[i];
+    Expr *expr = value->expr;
+    bool in_order =
+        expr->kind == EXPR_READ && expr->count == rank && expr->tensor->type == TYPE_REAL;
+    for (int i = 0; in_order && i < rank; i++)
+        if (expr->args[i]->kind != EXPR_INDEX || expr->args[i]->index != dims[i]) in_order = false;
+    if (!in_order) {
+        Axis *axes[MAX_RANK];
+        for (int i = 0; i < rank; i++) axes[i] = dims[i]->axis;
+        Tensor *tensor =
+            tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, value->span);
+        Expr *target = expr_read_indices(e->program, tensor, dims);
+        statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr,
+                       value->span);
+        expr = target;
+    }
+    if (!place) return expr;
+    Expr *to = expr_index(e->program, place);
+    return expr_substitute(e->program, expr, &value->dims[0], &to, 1);
+}
+
+/* The tensors among the options of attend, NULL where there is none. */
+typedef struct Given {
+    Value *sink, *documents;
+} Given;
+
+/* An option that is a tensor or none. */
+static bool given_tensor(Elaborator *e, const Node *entry, Value **given) {
+    Value *value = evaluate(e, entry->kids[0]);
+    if (value->kind == KIND_TENSOR)
+        *given = value;
+    else if (value->kind != KIND_NONE && value->kind != KIND_ERROR)
+        report_error(e->reports, entry->kids[0]->span, "'%s' takes a tensor or none, not %s",
+                     entry->name, value_kind_text(value));
+    return value->kind == KIND_TENSOR || value->kind == KIND_NONE;
+}
+
+static bool attend_options(Elaborator *e, const Node *node, AttendOptions *options, double width,
+                           Given *given) {
+    *options = (AttendOptions){.mask = MASK_CAUSAL, .scale = 1 / sqrt(width)};
+    const Node *record = node->kids[2];
+    bool fine = true;
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *entry = record->kids[i];
+        double number = 0;
+        Value *value;
+        if (!strcmp(entry->name, "mask")) {
+            value = evaluate(e, entry->kids[0]);
+            if (value->kind == KIND_WORD && !strcmp(value->word, "causal"))
+                options->mask = MASK_CAUSAL;
+            else if (value->kind == KIND_NONE)
+                options->mask = MASK_NONE;
+            else if (value->kind == KIND_WORD && !strcmp(value->word, "window"))
+                options->mask = MASK_WINDOW;
+            else if (value->kind != KIND_ERROR) {
+                report_error(e->reports, entry->kids[0]->span,
+                             "a mask is one of causal, window, none");
+                fine = false;
+            }
+        } else if (!strcmp(entry->name, "sink")) {
+            fine = given_tensor(e, entry, &given->sink) && fine;
+        } else if (!strcmp(entry->name, "documents")) {
+            fine = given_tensor(e, entry, &given->documents) && fine;
+        } else if (!strcmp(entry->name, "window") || !strcmp(entry->name, "scale") ||
+                   !strcmp(entry->name, "cap") || !strcmp(entry->name, "best")) {
+            fine = evaluate_number(e, entry->kids[0], entry->name, &number) && fine;
+            if (entry->name[0] == 'w') options->window = (long)number;
+            if (entry->name[0] == 's') options->scale = number;
+            if (entry->name[0] == 'c') options->cap = number;
+            if (entry->name[0] == 'b') options->best = (long)number;
+        } else {
+            report_error(e->reports, entry->name_span, "attend has no option '%s'", entry->name);
+            report_help(e->reports,
+                        "its options are mask, window, scale, cap, sink, documents, best");
+            fine = false;
+        }
+    }
+    if (options->best < 0 || options->best > MOST_BEST) {
+        report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best,
+                     (int)MOST_BEST);
+        fine = false;
+    }
+    if (options->mask == MASK_WINDOW && options->window < 1) {
+        report_error(e->reports, node->span, "a window mask needs window = 1 or more");
+        fine = false;
+    }
+    return fine;
+}
+
+static bool check_attend(Elaborator *e, const Node *node, Value **values) {
+    static const char *const names[] = {"the query", "the key", "the value"};
+    const Node *args = node->kids[1];
+    if (args->count != 3) {
+        report_error(e->reports, node->span, "attend(q, k, v) takes three tensors");
+        return false;
+    }
+    for (int i = 0; i < 3; i++) {
+        values[i] = evaluate(e, args->kids[i]);
+        if (values[i]->kind == KIND_ERROR) return false;
+        if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
+        report_error(e->reports, args->kids[i]->span,
+                     "%s must have three dimensions: place, heads, width", names[i]);
+        return false;
+    }
+    Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
+    if (q->size != k->size) {
+        report_error(e->reports, args->kids[1]->span,
+                     "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size, k->name,
+                     q->size, q->name);
+        report_help(e->reports, "queries and keys must have the same width");
+        return false;
+    }
+    for (int i = 1; i < 3; i++) {
+        Axis *heads = values[i]->dims[1]->axis, *queries = values[0]->dims[1]->axis;
+        if (heads->size <= queries->size && queries->size % heads->size == 0) continue;
+        report_error(e->reports, args->kids[i]->span,
+                     "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
+                     queries->size, queries->name, heads->size, names[i] + 4, heads->name);
+        long below = heads->size < queries->size ? heads->size : queries->size;
+        while (queries->size % below) below--;
+        report_help(e->reports, "the number of query heads must be a multiple: %ld would do",
+                    below);
+        return false;
+    }
+    for (int i = 1; i < 3; i++)
+        if (values[i]->dims[0]->axis->size != values[0]->dims[0]->axis->size) {
+            report_error(e->reports, args->kids[i]->span,
+                         "%s runs over axis '%s', the query over axis '%s'", names[i],
+                         values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
+            return false;
+        }
+    return true;
+}
+
+/* A number for each place of the queries. */
+static bool check_documents(Elaborator *e, const Value *documents, const Index *place) {
+    if (!documents || (documents->rank == 1 && documents->dims[0] == place)) return true;
+    report_error(e->reports, documents->span,
+                 "'documents' must have one dimension, the places of the query: axis '%s'",
+                 place->axis->name);
+    return false;
+}
+
+static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading) {
+    int count = 0;
+    for (int a = 0; a < e->frame->ambient_count; a++) {
+        bool used = false;
+        for (int i = 0; i < value_count; i++)
+            if (expr_uses_index(values[i]->expr, e->frame->ambient[a])) used = true;
+        if (used) leading[count++] = e->frame->ambient[a];
+    }
+    return count;
+}
+
+static Value *attend(Elaborator *e, const Node *node) {
+    Value *v[4];
+    if (!check_attend(e, node, v)) return value_error(e, node->span);
+    AttendOptions options;
+    Given given = {0};
+    if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given))
+        return value_error(e, node->span);
+    if (!check_documents(e, given.documents, v[0]->dims[0])) return value_error(e, node->span);
+    v[3] = given.documents;
+    options.documents = given.documents != NULL;
+    Index *leading[MAX_RANK];
+    int count = leading_indices(e, v, 3 + options.documents, leading);
+    Index *place = fresh(e, v[0]->dims[0]);
+    Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
+                       operand(e, v[1], leading, count, place, "key"),
+                       operand(e, v[2], leading, count, place, "value"), NULL, NULL};
+    if (given.sink) {
+        Value *logit = materialise(e, "sink", given.sink);
+        inputs[3] = logit->expr;
+        options.sink = true;
+    }
+    if (given.documents) inputs[4] = operand(e, v[3], leading, count, place, "document");
+    Index *out[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < count; i++) out[rank++] = leading[i];
+    out[rank++] = v[0]->dims[0];
+    out[rank++] = v[0]->dims[1];
+    out[rank++] = v[2]->dims[2];
+    for (int i = 0; i < rank; i++) axes[i] = out[i]->axis;
+    Tensor *o = tensor_new(e->program, "attended", ROLE_TEMP, TYPE_REAL, rank, axes, node->span);
+    Tensor *lse =
+        tensor_new(e->program, "attended_lse", ROLE_TEMP, TYPE_REAL, rank - 1, axes, node->span);
+    Statement *statement = statement_call(e->program, e->block, CALL_ATTEND, node->span);
+    for (int i = 0; i < 5; i++)
+        if (inputs[i]) list_push(e->arena, &statement->inputs, inputs[i]);
+    Expr *read = expr_read_indices(e->program, o, out),
+         *normaliser = expr_read_indices(e->program, lse, out);
+    list_push(e->arena, &statement->outputs, read);
+    list_push(e->arena, &statement->outputs, normaliser);
+    statement->attention = options;
+    Value *result = value_tensor(e, read, out + count, 3, node->span);
+    result->lse = value_tensor(e, normaliser, out + count, 2, node->span);
+    return result;
+}
+
+static Value *size(Elaborator *e, const Node *node) {
+    const Node *args = node->kids[1];
+    double product = 1;
+    for (int i = 0; i < args->count; i++) {
+        const Node *arg = args->kids[i];
+        Binding *binding = arg->kind == NODE_NAME ? scope_find(e->scope, arg->name) : NULL;
+        if (binding && binding->value->kind == KIND_AXIS) {
+            product *= (double)binding->value->axis->size;
+            continue;
+        }
+        bool list = binding && binding->value->kind == KIND_LIST;
+        for (int j = 0; list && j < binding->value->list.count; j++)
+            product *= (double)((Value *)binding->value->list.items[j])->axis->size;
+        if (list) continue;
+        report_error(e->reports, arg->span, "size(...) takes the name of an axis");
+        return value_error(e, node->span);
+    }
+    return value_number(e, product, node->span);
+}
+
+/* The row-major number of the element on the left: turn, mapped indices, then the left side. */
+static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
+    if (!e->equation || !e->equation->has_left) {
+        report_error(e->reports, node->span,
+                     "random numbers are drawn in an equation with subscripts on the left");
+        return value_error(e, node->span);
+    }
+    Expr *place = expr_number(e->program, 0);
+    Index *order[MAX_RANK * 2];
+    int count = 0;
+    if (e->region && e->region->index) order[count++] = e->region->index;
+    for (int i = 0; i < e->frame->ambient_count; i++) order[count++] = e->frame->ambient[i];
+    for (int i = 0; i < e->equation->left_count; i++) order[count++] = e->equation->left[i];
+    for (int i = 0; i < count; i++) {
+        if (!order[i]->axis) {
+            report_error(e->reports, node->span, "nothing tells which axis index '%s' runs over",
+                         order[i]->name);
+            return value_error(e, node->span);
+        }
+        place = expr_apply(e->program, OP_MUL, place,
+                           expr_number(e->program, (double)order[i]->axis->size), NULL);
+        place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, order[i]), NULL);
+    }
+    Expr *number = expr_number(e->program, ++e->random_places);
+    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), e->equation->left,
+                        e->equation->left_count, node->span);
+}
+
+Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
+    if (!strcmp(name, "size")) return size(e, node);
+    bool tensor = !strcmp(name, "softmax") || !strcmp(name, "top") || !strcmp(name, "attend");
+    if (tensor && !e->equation) {
+        report_error(e->reports, node->span, "'%s' stands only in an equation", name);
+        return value_error(e, node->span);
+    }
+    if (!strcmp(name, "softmax")) return softmax(e, node, subs);
+    if (!strcmp(name, "top")) return top(e, node, subs);
+    if (!strcmp(name, "attend")) return attend(e, node);
+    if (!strcmp(name, "uniform") && !node->kids[1]->count)
+        return random_number(e, node, OP_UNIFORM);
+    if (!strcmp(name, "normal") && !node->kids[1]->count) return random_number(e, node, OP_NORMAL);
+    const Node *args = node->kids[1];
+    int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
+    bool word = name[0] >= 'a' && name[0] <= 'z';
+    if (op < 0 || op == OP_UNIFORM || op == OP_NORMAL || !word) {
+        for (int arity = 1; word && arity <= 3; arity++)
+            if (op_find(name, arity) >= 0 && arity != args->count) {
+                report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name,
+                             arity, arity == 1 ? "" : "s", args->count);
+                return value_error(e, node->span);
+            }
+        return NULL;
+    }
+    if (node->kids[2]) {
+        report_error(e->reports, node->kids[2]->span, "'%s' takes no options", name);
+        return value_error(e, node->span);
+    }
+    Value *values[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < args->count; i++) {
+        values[i] = evaluate(e, args->kids[i]);
+        if (values[i]->kind == KIND_ERROR) return values[i];
+    }
+    return apply_op(e, (OpCode)op, values[0], values[1], values[2], node->span);
+}

@@ -1,0 +1,133 @@
+/* call: e(arguments; options) and e[n](arguments): a function of the language, or a layer applied.
+ *
+ *     norm(x)   norm@attention_norm(x)   part[n](x)   g(t, x; axes = [h, c])
+ */
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+/* What stands before the parentheses. */
+typedef struct Callee {
+    const Node *node;
+    const Node *subs;  /* of e[n](...), or NULL */
+    const char *label; /* of what the layer defines */
+    Binding *binding;  /* when it is a name that is bound */
+} Callee;
+
+static Callee read_callee(Elaborator *e, const Node *call) {
+    Callee callee = {.node = call->kids[0]};
+    if (callee.node->kind == NODE_INDEXED) {
+        callee.subs = callee.node->kids[1];
+        callee.node = callee.node->kids[0];
+    }
+    bool labelled = callee.node->kind == NODE_LABELLED,
+         named = labelled || callee.node->kind == NODE_NAME;
+    callee.label = labelled ? callee.node->kids[0]->name : named ? callee.node->name : NULL;
+    callee.binding = named ? scope_find(e->scope, callee.node->name) : NULL;
+    return callee;
+}
+
+static Value *unknown_callee(Elaborator *e, const Node *node) {
+    report_error(e->reports, node->span, "there is no layer or function '%s'", node->name);
+    if (help_with_use(e->reports, node->name)) return value_error(e, node->span);
+    const char *names[512];
+    int count = 0;
+    for (int i = 0; i < e->unit->layers.count && count < 400; i++)
+        names[count++] = ((Node *)e->unit->layers.items[i])->name;
+    for (int i = 0; i < OP_COUNT; i++) names[count++] = op_table[i].text;
+    const char *near = did_you_mean(node->name, names, count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    return value_error(e, node->span);
+}
+
+/* A name that nothing is bound to: an operator keeps its meaning where a layer of its name exists,
+ * which lets an option name it (act = sigmoid). */
+static Value *global_layer(Elaborator *e, const Node *node, int arguments) {
+    const Node *found = op_find(node->name, arguments) >= 0 ? NULL : find_layer(e, node->name);
+    if (!found) return NULL;
+    Value *layer = value_new(e, KIND_LAYER, node->span);
+    layer->layer = found;
+    layer->record = record_new(e);
+    return layer;
+}
+
+static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *layer, Span span) {
+    if (layer->kind != KIND_LAYER || layer->layer->kind != NODE_LAYER) {
+        report_error(e->reports, callee->node->span, "%s cannot be applied",
+                     value_kind_text(layer));
+        if (callee->binding) report_note(e->reports, callee->binding->span, "declared here");
+        if (layer->kind == KIND_NONE)
+            report_help(e->reports, "test it first: if %s != none { ... }",
+                        callee->label ? callee->label : "it");
+        return false;
+    }
+    if (!e->equation) report_error(e->reports, span, "a layer is applied only in an equation");
+    return e->equation != NULL;
+}
+
+/* The indices a layer is applied under: names of indices, and axis lists. */
+static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count) {
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        bool list = binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name);
+        int more = list ? binding->value->list.count : 1;
+        if (sub->kind != NODE_NAME || *count + more > MAX_RANK) {
+            report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
+            return false;
+        }
+        for (int j = 0; list && j < more; j++)
+            under[(*count)++] =
+                equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+        if (list) continue;
+        Index *index = equation_index(e, sub->name, NULL, sub->span);
+        if (!index) return false;
+        if (!index->axis) {
+            report_error(e->reports, sub->span, "nothing tells which axis index '%s' runs over",
+                         sub->name);
+            report_help(e->reports, "declare it: axis %s = ...", sub->name);
+            return false;
+        }
+        under[(*count)++] = index;
+    }
+    return true;
+}
+
+static bool read_arguments(Elaborator *e, const Node *args, Value **arguments) {
+    if (args->count > MAX_RANK) {
+        report_error(e->reports, args->span, "more than %d arguments", MAX_RANK);
+        return false;
+    }
+    for (int i = 0; i < args->count; i++) {
+        arguments[i] = evaluate(e, args->kids[i]);
+        if (arguments[i]->kind == KIND_WORD) report_unknown_name(e, arguments[i]);
+        if (arguments[i]->kind == KIND_WORD || arguments[i]->kind == KIND_ERROR) return false;
+    }
+    return true;
+}
+
+Value *call_expression(Elaborator *e, const Node *node) {
+    Callee callee = read_callee(e, node);
+    Value *layer = callee.binding ? callee.binding->value : NULL;
+    bool bound = layer && (layer->kind == KIND_LAYER || layer->kind == KIND_ERROR);
+    if (callee.label && !layer) layer = global_layer(e, callee.node, node->kids[1]->count);
+    if (callee.label &&
+        (!layer || (callee.binding && !bound))) { /* an option may have the name of a function */
+        Value *result = builtin_call(e, node, callee.node->name, callee.subs);
+        if (result) return result;
+        if (!layer) return unknown_callee(e, callee.node);
+    }
+    if (!layer) layer = evaluate(e, callee.node);
+    if (layer->kind == KIND_ERROR) return layer;
+    Index *under[MAX_RANK];
+    Value *arguments[MAX_RANK];
+    int count = 0;
+    if (!can_be_applied(e, &callee, layer, node->span) ||
+        (callee.subs && !under_indices(e, callee.subs, under, &count)) ||
+        !read_arguments(e, node->kids[1], arguments))
+        return value_error(e, node->span);
+    Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;
+    const char *label = callee.label ? callee.label : layer->layer->name;
+    return apply_layer(e, layer, label, under, count, arguments, node->kids[1]->count, options,
+                       node->span);
+}

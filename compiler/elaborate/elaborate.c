@@ -1,0 +1,402 @@
+/* elaborate: a model as a program.
+ *
+ * Needs: a unit whose files were read without errors. Leaves: statements in index notation with at
+ * most one reduction each; tensors for parameters, states, inputs, outputs; the loss.
+ *
+ *     model tiny = decoder { dim = 64, ... } --> embedding[v,d] ... logits[b,s,v] = sum[d] ...
+ *     loss[] = ...
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+static const Node *find_model(Unit *unit, const char *name) {
+    for (int i = 0; i < unit->models.count; i++) {
+        const Node *model = unit->models.items[i];
+        if (!name || !strcmp(model->name, name)) {
+            if (name || i == unit->models.count - 1) return model;
+        }
+    }
+    return NULL;
+}
+
+static void report_unknown_model(Unit *unit, Span span, const char *name) {
+    const char *names[256];
+    int count = 0;
+    for (int i = 0; i < unit->models.count && count < 256; i++)
+        names[count++] = ((Node *)unit->models.items[i])->name;
+    report_error(unit->reports, span, "there is no model or layer '%s'", name);
+    const char *near = did_you_mean(name, names, count);
+    Text text = {.arena = unit->arena};
+    for (int i = 0; i < count && i < 16; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
+    if (help_with_use(unit->reports, name)) return;
+    if (near)
+        report_help(unit->reports, "did you mean '%s'?", near);
+    else if (count)
+        report_help(unit->reports, "the models are %s%s", text.text, count > 16 ? ", ..." : "");
+}
+
+/* The layer of a model and the options it was given, base first. */
+static const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
+    const Node *base = model->kids[0], *layer = NULL;
+    if (depth > MAX_APPLICATIONS) {
+        report_error(e->reports, model->name_span, "model '%s' is based on itself", model->name);
+        return NULL;
+    }
+    const Node *other = find_model(e->unit, base->name);
+    if (other && other != model)
+        layer = model_options(e, other, record, depth + 1);
+    else
+        layer = find_layer(e, base->name);
+    if (!layer && !e->reports->errors) report_unknown_model(e->unit, base->span, base->name);
+    if (!layer) return NULL;
+    Record *own = record_evaluate(e, model->kids[1]);
+    for (int i = 0; i < own->entries.count; i++) {
+        Entry *entry = own->entries.items[i];
+        record_set(e, record, entry->name, entry->value, entry->span);
+    }
+    return layer;
+}
+
+static void override(Elaborator *e, Record *record, const char *path, double number) {
+    if (number > 0) record_set(e, record, path, value_number(e, number, (Span){0}), (Span){0});
+}
+
+static double group_number(Elaborator *e, const Value *group, const char *name, double otherwise) {
+    if (!group || group->kind != KIND_LAYER) return otherwise;
+    const Node *body = layer_body(group->layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
+        Value *value = layer_option(e, group, name, group->span);
+        return value->kind == KIND_NUMBER ? value->number : otherwise;
+    }
+    return otherwise;
+}
+
+/* The value that option `train` of the outermost layer will have. */
+static Value *train_group(Elaborator *e, const Node *layer, Record *record) {
+    const Node *body = layer_body(layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strcmp(option->name, "train")) continue;
+        Scope scope = {0}, *outer = e->scope;
+        e->scope = &scope;
+        bind_option(e, option, record, NULL);
+        e->scope = outer;
+        return scope.bindings.count ? ((Binding *)scope.bindings.items[0])->value : NULL;
+    }
+    return NULL;
+}
+
+static bool reads_at(const Stored *stored, Expr *expr, Expr **found) {
+    if (expr->kind == EXPR_READ && expr->tensor == stored->tensor) {
+        *found = expr;
+        return true;
+    }
+    for (int i = 0; i < expr->count; i++)
+        if (reads_at(stored, expr->args[i], found)) return true;
+    return false;
+}
+
+static bool contracts(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && expr->op == OP_MUL;
+}
+
+/* Fan-in: the own dimensions that the first product over this parameter sums over; fan-out: the
+ * others. */
+static bool fans_in(const Stored *stored, Block *block, double *in, double *out) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT && fans_in(stored, &statement->body, in, out))
+            return true;
+        Expr *read = NULL;
+        if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM) continue;
+        if (!contracts(statement->value) || !reads_at(stored, statement->value, &read)) continue;
+        *in = *out = 1;
+        for (int j = stored->lead; j < read->count; j++) {
+            bool reduced = !expr_uses_index(statement->target, read->args[j]->index);
+            if (read->args[j]->kind != EXPR_INDEX) reduced = false;
+            *(reduced ? in : out) *= (double)stored->tensor->axes[j]->size;
+        }
+        if (*in > 1) return true;
+    }
+    return false;
+}
+
+static void initialise(Elaborator *e) {
+    for (int i = 0; i < e->stored.count; i++) {
+        const Stored *stored = e->stored.items[i];
+        double in = 1, out = 1;
+        fans_in(stored, &e->program->body, &in, &out);
+        stored->tensor->fan_in = (int)in;
+        stored->tensor->fan_out = (int)out;
+        if (stored->tensor->role == ROLE_PARAMETER || stored->init)
+            evaluate_init(e, stored, in, out, &stored->tensor->init);
+    }
+}
+
+static Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
+    Tensor *tensor = tensor_new(e->program, name, ROLE_OUTPUT, TYPE_REAL, 0, NULL, span);
+    tensor->path = name;
+    statement_loop(e->program, e->block, expr_read(e->program, tensor, NULL), false, REDUCE_NONE,
+                   NULL, 0, value, span);
+    list_push(e->arena, &e->program->outputs, tensor);
+    return tensor;
+}
+
+static void output_tensor(Elaborator *e, const Binding *named) {
+    const Value *value = named->value;
+    Index *all[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = ambient_used(e, value->expr, all);
+    for (int i = 0; i < value->rank && rank < MAX_RANK; i++) all[rank++] = value->dims[i];
+    for (int i = 0; i < rank; i++) axes[i] = all[i]->axis;
+    Expr *read = value->expr;
+    bool whole = read->kind == EXPR_READ && read->tensor->role == ROLE_TEMP && read->count == rank;
+    for (int i = 0; whole && i < rank; i++)
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index != all[i]) whole = false;
+    if (whole) {
+        read->tensor->role = ROLE_OUTPUT;
+        read->tensor->path = named->name;
+        list_push(e->arena, &e->program->outputs, read->tensor);
+        return;
+    }
+    Tensor *tensor =
+        tensor_new(e->program, named->name, ROLE_OUTPUT, TYPE_REAL, rank, axes, named->span);
+    tensor->path = named->name;
+    statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
+                   REDUCE_NONE, NULL, 0, value->expr, named->span);
+    list_push(e->arena, &e->program->outputs, tensor);
+}
+
+/* The order of abi.h: named outputs, loss, aux terms and their total with the loss, probes. */
+static void outputs(Elaborator *e) {
+    Program *program = e->program;
+    if (program->graph != GRAPH_TRAIN)
+        for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
+    if (program->graph == GRAPH_DECODE || !e->loss) return;
+    Expr *total = e->loss->expr;
+    program->loss = output_scalar(e, "loss", total, e->loss->span);
+    bool terms = false;
+    for (int i = 0; i < e->metrics.count; i++) {
+        const Metric *metric = e->metrics.items[i];
+        if (!metric->aux) continue;
+        Tensor *term = output_scalar(e, metric->name, metric->sum, metric->span);
+        total = expr_apply(e->program, OP_ADD, total, expr_read(program, term, NULL), NULL);
+        terms = true;
+    }
+    if (terms) program->loss = output_scalar(e, "total", total, e->loss->span);
+    for (int i = 0; i < e->metrics.count; i++) {
+        const Metric *metric = e->metrics.items[i];
+        if (metric->aux) continue;
+        Expr *mean =
+            expr_apply(program, OP_MUL, metric->sum, expr_number(program, 1 / metric->count), NULL);
+        output_scalar(e, metric->name, mean, metric->span);
+    }
+}
+
+static void model_program(Elaborator *e, const Node *layer, Record *record) {
+    if (layer->kids[0] && layer->kids[0]->count) {
+        report_error(e->reports, layer->name_span, "layer '%s' takes arguments: it is no model",
+                     layer->name);
+        report_help(e->reports,
+                    "base the model on a layer that declares its inputs, such as decoder");
+        return;
+    }
+    Value *train = train_group(e, layer, record);
+    double sequences = group_number(e, train, "batch", 1);
+    e->program->batch = axis_new(e->program, "batch", (long)sequences, AXIS_BATCH, layer->span);
+    e->batch = index_new(e->program, "b", e->program->batch);
+    Frame frame = {.layer = layer,
+                   .path = "",
+                   .call = layer->name_span,
+                   .ambient_count = 1,
+                   .ambient = {e->batch}};
+    Scope scope = {0};
+    e->frame = &frame;
+    e->scope = &scope;
+    Value *options = value_new(e, KIND_RECORD, layer->span);
+    options->record = record;
+    scope_bind(e, &scope, "(options)", options, layer->span);
+    check_unknown_options(e, layer, record);
+    block_statements(e, layer_body(layer));
+    if (!e->loss && !e->named.count && !e->reports->errors) {
+        report_error(e->reports, layer->name_span,
+                     "layer '%s' has neither a loss nor an output: it is no model", layer->name);
+        report_help(e->reports,
+                    "add 'loss = ...' or 'output NAME', or base the model on another layer");
+    }
+    if (e->reports->errors) return;
+    outputs(e);
+    initialise(e);
+    for (int i = 0; i < e->once.count; i++)
+        list_push(e->arena, &e->program->body.statements, e->once.items[i]);
+}
+
+/* ---- the optimizer ---- */
+
+static Value *scalar_input(Elaborator *e, Scope *scope, const char *name) {
+    Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
+    tensor->path = name;
+    tensor->input = INPUT_SCALAR;
+    Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
+    scope_bind(e, scope, name, value, (Span){0});
+    return value;
+}
+
+static Tensor *element_tensor(Elaborator *e, Scope *scope, const char *name, Role role,
+                              Index *index, Span span) {
+    Tensor *tensor = tensor_new(e->program, name, role, TYPE_REAL, 1, &index->axis, span);
+    tensor->path = name;
+    scope_bind(e, scope, name,
+               value_tensor(e, expr_read_indices(e->program, tensor, &index), &index, 1, span),
+               span);
+    return tensor;
+}
+
+static void element_update(Elaborator *e, const Node *node, Index *index) {
+    Binding *binding = scope_find(e->scope, node->name);
+    Tensor *tensor =
+        binding && binding->value->kind == KIND_TENSOR && binding->value->expr->kind == EXPR_READ
+            ? binding->value->expr->tensor
+            : NULL;
+    if (!tensor || (tensor->role != ROLE_STATE && tensor->role != ROLE_PARAMETER)) {
+        report_error(e->reports, node->name_span,
+                     "'%s' is neither 'weight' nor a state of the optimizer", node->name);
+        return;
+    }
+    Equation own = {0};
+    EquationIndex entry = {.name = index->name, .index = index};
+    list_push(e->arena, &own.indices, &entry);
+    e->equation = &own;
+    Value *value = evaluate(e, node->kids[1]);
+    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
+    e->equation = NULL;
+    if (!expr) return;
+    Expr *target = expr_read_indices(e->program, tensor, &index);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+}
+
+static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
+    for (int i = 0; i < body->count; i++) {
+        const Node *node = body->kids[i];
+        if (node->kind == NODE_STATE) {
+            double start = 0;
+            if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) continue;
+            element_tensor(e, e->scope, node->name, ROLE_STATE, index, node->name_span)->init =
+                (Init){INIT_CONSTANT, start, 0};
+        } else if (node->kind == NODE_UPDATE)
+            element_update(e, node, index);
+        else if (node->kind == NODE_EQUATION || node->kind == NODE_OPTION ||
+                 node->kind == NODE_REQUIRE) {
+            Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&body->kids[i], .count = 1};
+            block_statements(e, &wrapper);
+        } else if (node->kind == NODE_IF) {
+            bool yes;
+            if (!evaluate_flag(e, node->kids[0], &yes)) continue;
+            const Node *branch = yes ? node->kids[1] : node->kids[2];
+            if (branch) optimizer_body(e, branch, index);
+        } else
+            report_error(e->reports, node->span, "this cannot stand in an optimizer");
+    }
+}
+
+static void enter(Elaborator *e, Frame *frame, Scope *scope, const Node *layer, Record *given) {
+    *frame = (Frame){.layer = layer, .path = "", .call = layer->name_span, .caller = frame};
+    e->frame = frame;
+    e->scope = scope;
+    Value *options = value_new(e, KIND_RECORD, layer->span);
+    options->record = given;
+    scope_bind(e, scope, "(options)", options, layer->span);
+    check_unknown_options(e, layer, given);
+}
+
+static void schedule_program(Elaborator *e, const Value *schedule) {
+    Scope scope = {0};
+    Frame frame;
+    scalar_input(e, &scope, "schedule_step");
+    ((Binding *)scope.bindings.items[0])->name = "step";
+    scalar_input(e, &scope, "steps");
+    enter(e, &frame, &scope, schedule->layer, schedule->record);
+    block_statements(e, layer_body(schedule->layer));
+    Binding *rate = scope_find(&scope, "rate");
+    Expr *expr = rate ? value_expr(e, rate->value) : NULL;
+    if (!rate)
+        report_error(e->reports, schedule->layer->name_span, "schedule '%s' never defines 'rate'",
+                     schedule->layer->name);
+    if (expr) output_scalar(e, "rate", expr, rate->span);
+}
+
+static Value *group_layer(Elaborator *e, const Value *train, const char *name) {
+    Value *value =
+        train && train->kind == KIND_LAYER ? layer_option(e, train, name, train->span) : NULL;
+    return value && value->kind == KIND_LAYER ? value : NULL;
+}
+
+static void update_program(Elaborator *e, const Node *layer, Record *record) {
+    Value *train = train_group(e, layer, record);
+    if (!train || train->kind != KIND_LAYER) {
+        if (!e->reports->errors)
+            report_error(e->reports, layer->name_span,
+                         "layer '%s' has no option 'train': it cannot be trained", layer->name);
+        return;
+    }
+    Value *schedule = group_layer(e, train, "schedule"),
+          *optimizer = group_layer(e, train, "optimizer");
+    if (e->reports->errors || !optimizer) return;
+    if (schedule) schedule_program(e, schedule);
+    Scope scope = {0};
+    Frame frame;
+    Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, layer->span);
+    Index *index = index_new(e->program, "i", axis);
+    static const char *const scalars[] = {"lr", "step", "matrix", "clip"};
+    for (int i = 0; i < 4; i++) scalar_input(e, &scope, scalars[i]);
+    element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, optimizer->layer->span);
+    element_tensor(e, &scope, "grad", ROLE_INPUT, index, optimizer->layer->span)->input =
+        INPUT_REAL;
+    enter(e, &frame, &scope, optimizer->layer, optimizer->record);
+    optimizer_body(e, layer_body(optimizer->layer), index);
+}
+
+/* elaborate: the model's program for a graph. */
+Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
+                   List *settings) {
+    Elaborator *e = arena_alloc(unit->arena, sizeof *e);
+    e->arena = unit->arena;
+    e->reports = unit->reports;
+    e->unit = unit;
+    e->settings = settings;
+    const Node *model = find_model(unit, model_name);
+    if (!model) {
+        if (model_name)
+            report_unknown_model(unit, (Span){0}, model_name);
+        else {
+            const Source *file = unit->sources.count ? unit->sources.items[0] : NULL;
+            report_error(unit->reports, (Span){0}, "%s declares no model",
+                         file ? file->path : "the file");
+            report_help(unit->reports, "add one: model NAME = decoder { ... }");
+        }
+        return NULL;
+    }
+    e->program = program_new(unit->arena, unit->reports, model->name, graph);
+    e->block = &e->program->body;
+    Scope scope = {0};
+    e->scope = &scope;
+    Record *record = record_new(e);
+    const Node *layer = model_options(e, model, record, 0);
+    for (int i = 0; layer && i < unit->overrides.count; i++) {
+        const Node *entry = unit->overrides.items[i];
+        Value *value = evaluate(e, entry->kids[0]);
+        if (value->kind != KIND_ERROR) record_set(e, record, entry->name, value, entry->name_span);
+    }
+    if (!layer) return NULL;
+    override(e, record, "train.batch", (double)batch);
+    override(e, record, "train.context", (double)context);
+    if (graph == GRAPH_UPDATE)
+        update_program(e, layer, record);
+    else
+        model_program(e, layer, record);
+    return unit->reports->errors ? NULL : e->program;
+}

@@ -1,0 +1,392 @@
+/* equation: the indices of one equation, and the tensors it defines.
+ *
+ *     y[s,j] = t[s,j] * act(sum[d] x[s,d] * w[d,j])
+ *
+ * An index is known by name while its equation is read. Written with the name of an axis it runs
+ * over that axis; any other name takes its axis from the first dimension it subscripts.
+ */
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+/* An axis under another name stands for the axis it was made from. */
+Axis *axis_root(Elaborator *e, Axis *axis) {
+    for (int i = 0; i + 1 < e->aliases.count; i += 2)
+        if (e->aliases.items[i] == axis) return axis_root(e, e->aliases.items[i + 1]);
+    return axis;
+}
+
+bool axes_match(Elaborator *e, Axis *a, Axis *b) {
+    return a == b || axis_root(e, a) == axis_root(e, b);
+}
+
+EquationIndex *equation_find(Elaborator *e, const char *name) {
+    if (!e->equation) return NULL;
+    for (int i = e->equation->indices.count - 1; i >= 0; i--) {
+        EquationIndex *index = e->equation->indices.items[i];
+        if (index->name && !strcmp(index->name, name)) return index;
+    }
+    return NULL;
+}
+
+static EquationIndex *add_index(Elaborator *e, const char *name, Axis *axis, Span span) {
+    EquationIndex *entry = arena_alloc(e->arena, sizeof *entry);
+    entry->name = name;
+    entry->index = index_new(e->program, name, axis);
+    entry->span = span;
+    list_push(e->arena, &e->equation->indices, entry);
+    return entry;
+}
+
+static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, const char *name,
+                                 Axis *axis, Span span) {
+    report_error(
+        e->reports, span,
+        "index '%s' runs over axis '%s' (size %ld), but this dimension is axis '%s' (size %ld)",
+        name, entry->index->axis->name, entry->index->axis->size, axis->name, axis->size);
+    report_note(e->reports, entry->span, "'%s' runs over '%s' because of this", name,
+                entry->index->axis->name);
+}
+
+/* The index called `name`, over `axis` when that is not NULL. */
+Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
+    EquationIndex *entry = equation_find(e, name);
+    Binding *binding = scope_find(e->scope, name);
+    if (!entry && !strcmp(name, "batch") && !binding) return e->batch;
+    if (!entry) {
+        Axis *own = binding && binding->value->kind == KIND_AXIS ? binding->value->axis : NULL;
+        if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
+            report_error(e->reports, span, "'%s' is %s, not an index", name,
+                         value_kind_text(binding->value));
+            report_note(e->reports, binding->span, "declared here");
+            return NULL;
+        }
+        entry = add_index(e, name, own ? own : axis, span);
+    }
+    if (!axis) return entry->index;
+    if (!entry->index->axis) {
+        entry->index->axis = axis;
+        entry->span = span;
+    }
+    if (axes_match(e, entry->index->axis, axis)) return entry->index;
+    report_axis_conflict(e, entry, name, axis, span);
+    if (binding && binding->value->kind == KIND_AXIS)
+        report_note(e->reports, binding->span, "axis '%s' is declared here", name);
+    return NULL;
+}
+
+/* What the layer at hand calls an axis: its formals may have other names for those of the
+ * arguments. */
+static const char *name_here(const Elaborator *e, const Axis *axis) {
+    const Binding *own = scope_find(e->scope, axis->name);
+    if (own && own->value->kind == KIND_AXIS && own->value->axis == axis) return axis->name;
+    for (const Scope *scope = e->scope; scope; scope = scope->parent)
+        for (int i = 0; i < scope->bindings.count; i++) {
+            const Binding *binding = scope->bindings.items[i];
+            if (binding->value->kind == KIND_AXIS && binding->value->axis == axis)
+                return binding->name;
+        }
+    return axis->name;
+}
+
+Index *equation_canonical(Elaborator *e, Axis *axis, Span span) {
+    for (int pass = 0; pass < 3; pass++)
+        for (int i = e->equation->indices.count - 1; i >= 0; i--) {
+            EquationIndex *entry = e->equation->indices.items[i];
+            if (!entry->index->axis) continue;
+            bool same = entry->index->axis == axis,
+                 named = entry->name && !strcmp(entry->name, axis->name);
+            if (pass == 0 && same && named) return entry->index;
+            if (pass == 1 && same) return entry->index;
+            if (pass == 2 && axes_match(e, entry->index->axis, axis)) return entry->index;
+        }
+    return add_index(e, name_here(e, axis), axis, span)->index;
+}
+
+typedef struct Found {
+    Elaborator *e;
+    Index **indices;
+    int count;
+    bool ambient;
+} Found;
+
+static bool is_ambient(const Elaborator *e, const Index *index) {
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (e->frame->ambient[i] == index) return true;
+    return false;
+}
+
+static bool is_turn(const Elaborator *e, const Index *index) {
+    for (const Region *region = e->region; region; region = region->outer)
+        if (region->index == index) return true;
+    return false;
+}
+
+static void find_index(Expr *expr, void *data) {
+    Found *found = data;
+    if (expr->kind != EXPR_INDEX || is_turn(found->e, expr->index)) return;
+    if (is_ambient(found->e, expr->index) != found->ambient) return;
+    for (int i = 0; i < found->count; i++)
+        if (found->indices[i] == expr->index) return;
+    if (found->count < MAX_LOOPS) found->indices[found->count++] = expr->index;
+}
+
+int free_indices(Elaborator *e, Expr *expr, Index **indices) {
+    Found found = {e, indices, 0, false};
+    expr_walk(expr, find_index, &found);
+    return found.count;
+}
+
+/* The ambient indices that expr depends on, outermost first. */
+int ambient_used(Elaborator *e, Expr *expr, Index **indices) {
+    int count = 0;
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (expr_uses_index(expr, e->frame->ambient[i])) indices[count++] = e->frame->ambient[i];
+    return count;
+}
+
+static const char *temporary_name(Elaborator *e, const char *name) {
+    const char *path = e->frame->path, *dot = strrchr(path, '.');
+    const char *last = dot ? dot + 1 : path;
+    if (!*last || *last == '{' || (*last >= '0' && *last <= '9')) return name;
+    return arena_format(e->arena, "%s_%s", last, name);
+}
+
+static bool contains(Index *const *indices, int count, const Index *index) {
+    for (int i = 0; i < count; i++)
+        if (indices[i] == index) return true;
+    return false;
+}
+
+Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
+              Index *const *reduced, int reduced_count, Expr *value, Span span) {
+    Index *ambient[MAX_RANK], *indices[MAX_RANK * 2];
+    int ambient_count = ambient_used(e, value, ambient), count = 0;
+    for (int i = 0; i < ambient_count; i++)
+        if (!contains(reduced, reduced_count, ambient[i]) && !contains(dims, rank, ambient[i]))
+            indices[count++] = ambient[i];
+    for (int i = 0; i < rank; i++) indices[count++] = dims[i];
+    if (count > MAX_RANK || count + reduced_count > MAX_LOOPS) {
+        report_error(e->reports, span, "'%s' would have %d dimensions; at most %d are possible",
+                     name, count, MAX_RANK);
+        return value_error(e, span);
+    }
+    Axis *axes[MAX_RANK];
+    for (int i = 0; i < count; i++) axes[i] = indices[i]->axis;
+    Tensor *tensor =
+        tensor_new(e->program, temporary_name(e, name), ROLE_TEMP, TYPE_REAL, count, axes, span);
+    Expr *target = expr_read_indices(e->program, tensor, indices);
+    statement_loop(e->program, e->block, target, false, reduction, reduced, reduced_count, value,
+                   span);
+    return value_tensor(e, target, dims, rank, span);
+}
+
+static void find_index_of_data(Expr *expr, void *data) {
+    Found *found = data;
+    if (expr->kind == EXPR_READ) found->count++;
+    if (expr->kind == EXPR_INDEX && !is_turn(found->e, expr->index)) found->count++;
+}
+
+/* A tensor as it is: every subscript an index of its own. */
+bool is_plain_read(Elaborator *e, Expr *expr) {
+    if (expr->kind != EXPR_READ) return false;
+    for (int i = 0; i < expr->count; i++) {
+        Found found = {e, NULL, 0, false};
+        if (expr->args[i]->kind != EXPR_INDEX) expr_walk(expr->args[i], find_index_of_data, &found);
+        if (found.count) return false;
+        for (int j = 0; j < i; j++)
+            if (expr->args[i]->kind == EXPR_INDEX && expr_equal(expr->args[i], expr->args[j]))
+                return false;
+    }
+    return true;
+}
+
+/* The value as a tensor of its own, unless it is one already. */
+Value *materialise(Elaborator *e, const char *name, Value *value) {
+    if (value->kind != KIND_TENSOR || is_plain_read(e, value->expr)) return value;
+    return define(e, name, value->dims, value->rank, REDUCE_NONE, NULL, 0, value->expr,
+                  value->span);
+}
+
+static void report_unbound(Elaborator *e, const Node *node, Index *index) {
+    EquationIndex *entry = NULL;
+    for (int i = 0; i < e->equation->indices.count; i++) {
+        EquationIndex *candidate = e->equation->indices.items[i];
+        if (candidate->index == index) entry = candidate;
+    }
+    report_error(e->reports, entry ? entry->span : node->span,
+                 "index '%s' is on the right, but neither on the left nor reduced", index->name);
+    report_note(e->reports, node->kids[0] ? node->kids[0]->span : node->name_span, "the left side");
+    report_help(e->reports, "write it on the left, or remove it with sum[%s], mean[%s] or max[%s]",
+                index->name, index->name, index->name);
+}
+
+/* The indices on the left; NULL as axis until the right side tells. */
+static bool left_indices(Elaborator *e, const Node *subs) {
+    Equation *equation = e->equation;
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        if (binding && binding->value->kind == KIND_LIST) { /* an axis list stands for its axes */
+            for (int j = 0; j < binding->value->list.count; j++) {
+                Value *axis = binding->value->list.items[j];
+                if (equation->left_count < MAX_RANK)
+                    equation->left[equation->left_count++] =
+                        equation_canonical(e, axis->axis, sub->span);
+            }
+            continue;
+        }
+        if (sub->kind != NODE_NAME) {
+            report_error(e->reports, sub->span,
+                         "a subscript on the left must be the name of an index");
+            return false;
+        }
+        if (equation_find(e, sub->name)) {
+            report_error(e->reports, sub->span, "index '%s' stands twice on the left", sub->name);
+            report_help(e->reports,
+                        "a dimension over the same axis can be given an index of another name");
+            return false;
+        }
+        Index *index = equation_index(e, sub->name, NULL, sub->span);
+        if (!index) return false;
+        if (equation->left_count == MAX_RANK) {
+            report_error(e->reports, sub->span, "more than %d dimensions", MAX_RANK);
+            return false;
+        }
+        equation->left[equation->left_count++] = index;
+    }
+    return true;
+}
+
+static bool check_left(Elaborator *e, const Node *node, Expr *expr) {
+    Equation *equation = e->equation;
+    for (int i = 0; i < equation->left_count; i++)
+        if (!equation->left[i]->axis) {
+            report_error(e->reports, node->kids[0]->span,
+                         "nothing tells which axis index '%s' runs over", equation->left[i]->name);
+            report_help(e->reports, "use it on the right, or declare 'axis %s = ...'",
+                        equation->left[i]->name);
+            return false;
+        }
+    Index *used[MAX_LOOPS];
+    int count = free_indices(e, expr, used);
+    for (int i = 0; i < count; i++)
+        if (!contains(equation->left, equation->left_count, used[i])) {
+            report_unbound(e, node, used[i]);
+            return false;
+        }
+    return true;
+}
+
+/* The statement just made for a hidden temporary becomes the one that defines `name`. */
+static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const *dims, int rank,
+                    Span span) {
+    if (value->expr->kind != EXPR_READ || !e->block->statements.count) return NULL;
+    Statement *last = e->block->statements.items[e->block->statements.count - 1];
+    Tensor *tensor = value->expr->tensor;
+    if (last->kind != STATEMENT_LOOP || last->target->tensor != tensor || last->accumulate)
+        return NULL;
+    if (!strstr(tensor->name, "hidden") || last->reduction == REDUCE_NONE) return NULL;
+    int count = rank;
+    for (int i = 0; i < tensor->rank; i++) {
+        Expr *sub = value->expr->args[i];
+        if (sub->kind != EXPR_INDEX || last->target->args[i]->index != sub->index) return NULL;
+        if (!contains(dims, rank, sub->index)) count++;
+    }
+    if (count != tensor->rank) return NULL;
+    Index *reduced[MAX_LOOPS];
+    int reduced_count = 0;
+    for (int i = count; i < last->loop_count; i++) reduced[reduced_count++] = last->loops[i];
+    Expr *right = last->value;
+    Reduction reduction = last->reduction;
+    e->block->statements.count--;
+    return define(e, name, dims, rank, reduction, reduced, reduced_count, right, span);
+}
+
+/* The name in the nearest scope that has it, else a new one. The scope of the equation remembers
+ * that it was set here. */
+static void bind_equation(Elaborator *e, const Node *node, Value *value) {
+    Binding *before = scope_find(e->scope, node->name);
+    if (before) {
+        before->value = value;
+        before->span = node->name_span;
+    } else
+        before = scope_bind(e, e->scope, node->name, value, node->name_span);
+    for (int i = 0; i < e->scope->bindings.count; i++)
+        if (e->scope->bindings.items[i] == before) return;
+    list_push(e->arena, &e->scope->bindings, before);
+}
+
+/* A name may be given a new value from an inner block, or where the right side reads the old
+ * one. */
+static bool may_define(Elaborator *e, const Node *node) {
+    for (int i = 0; i < e->scope->bindings.count; i++) {
+        Binding *binding = e->scope->bindings.items[i];
+        if (strcmp(binding->name, node->name) || binding->value->kind == KIND_ERROR) continue;
+        bool data = binding->value->kind == KIND_TENSOR || binding->value->kind == KIND_NUMBER;
+        if (data && node_mentions(node->kids[1], node->name)) return true;
+        report_error(e->reports, node->name_span, "'%s' is defined twice", node->name);
+        report_note(e->reports, binding->span, "first here");
+        if (data)
+            report_help(e->reports,
+                        "choose another name, or let the right side read the old value");
+        return false;
+    }
+    return true;
+}
+
+/* A tensor as it is, with just the indices of the left side. */
+static bool is_whole(Elaborator *e, Expr *expr, const Equation *equation) {
+    Index *used[MAX_LOOPS];
+    return is_plain_read(e, expr) && expr->tensor->role != ROLE_STATE &&
+           free_indices(e, expr, used) == equation->left_count;
+}
+
+static Value *equation_value(Elaborator *e, const Node *node) {
+    Equation *equation = e->equation;
+    if (node->kids[0]) {
+        equation->has_left = true;
+        if (!left_indices(e, node->kids[0])) return value_error(e, node->span);
+    }
+    Value *value = evaluate(e, node->kids[1]);
+    if (value->kind == KIND_ERROR) return value;
+    const Node *right = node->kids[1];
+    if (value->kind == KIND_WORD && right->kind == NODE_NAME &&
+        !scope_find(e->scope, right->name)) {
+        report_unknown_name(e, value);
+        return value_error(e, node->span);
+    }
+    if (!node->kids[0] && value->kind != KIND_TENSOR) return value;
+    if (value->kind == KIND_WORD || (value->kind != KIND_TENSOR && value->kind != KIND_NUMBER)) {
+        value_expr(e, value); /* reports what it is */
+        return value_error(e, node->span);
+    }
+    Expr *expr = value_expr(e, value);
+    if (!expr) return value_error(e, node->span);
+    if (node->kids[0]) {
+        if (!check_left(e, node, expr)) return value_error(e, node->span);
+        Value *own = value_tensor(e, expr, equation->left, equation->left_count, node->span);
+        own->lse = value->lse;
+        Value *adopted =
+            adopt(e, node->name, own, equation->left, equation->left_count, node->span);
+        if (adopted) return adopted;
+        if (is_whole(e, expr, equation)) return own; /* another name for the same tensor */
+        return define(e, node->name, equation->left, equation->left_count, REDUCE_NONE, NULL, 0,
+                      expr, node->span);
+    }
+    Value *adopted = adopt(e, node->name, value, value->dims, value->rank, node->span);
+    if (adopted) return adopted;
+    if (is_plain_read(e, expr)) return value; /* another name for the same tensor */
+    Value *defined =
+        define(e, node->name, value->dims, value->rank, REDUCE_NONE, NULL, 0, expr, node->span);
+    return defined;
+}
+
+/* equation: NAME[subs] = expr. */
+void equation(Elaborator *e, const Node *node) {
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *value = may_define(e, node) ? equation_value(e, node) : value_error(e, node->span);
+    e->equation = outer;
+    bind_equation(e, node, value);
+}

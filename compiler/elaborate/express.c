@@ -1,0 +1,635 @@
+/* express: expressions to values. Numbers, words, records and layers are computed here and now;
+ * tensors become index expressions, where names of axes do the matching and every reduction is
+ * hoisted into a statement of its own.
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+Value *value_new(Elaborator *e, Kind kind, Span span) {
+    Value *value = arena_alloc(e->arena, sizeof *value);
+    value->kind = kind;
+    value->span = span;
+    return value;
+}
+
+Value *value_number(Elaborator *e, double number, Span span) {
+    Value *value = value_new(e, KIND_NUMBER, span);
+    value->number = number;
+    return value;
+}
+
+Value *value_error(Elaborator *e, Span span) {
+    return value_new(e, KIND_ERROR, span);
+}
+
+Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span) {
+    Value *value = value_new(e, KIND_TENSOR, span);
+    value->expr = expr;
+    value->rank = rank;
+    for (int i = 0; i < rank; i++) value->dims[i] = dims[i];
+    return value;
+}
+
+const char *value_kind_text(const Value *value) {
+    static const char *const texts[] = {
+        [KIND_ERROR] = "an error",  [KIND_NONE] = "none",     [KIND_NUMBER] = "a number",
+        [KIND_FLAG] = "a flag",     [KIND_WORD] = "a word",   [KIND_LIST] = "a list",
+        [KIND_RECORD] = "a record", [KIND_LAYER] = "a layer", [KIND_AXIS] = "an axis",
+        [KIND_TENSOR] = "a tensor",
+    };
+    return texts[value->kind];
+}
+
+static void add_record_text(Elaborator *e, Text *text, const Record *record) {
+    text_add(text, "{");
+    for (int i = 0; record && i < record->entries.count; i++) {
+        Entry *entry = record->entries.items[i];
+        text_add(text, "%s%s = %s", i ? ", " : " ", entry->name, value_text(e, entry->value));
+    }
+    text_add(text, " }");
+}
+
+char *value_text(Elaborator *e, const Value *value) {
+    Text text = {.arena = e->arena};
+    switch (value->kind) {
+    case KIND_NUMBER:
+        text_add(&text, "%.9g", value->number);
+        break;
+    case KIND_FLAG:
+        text_add(&text, "%s", value->number != 0 ? "true" : "false");
+        break;
+    case KIND_WORD:
+        text_add(&text, "%s", value->word);
+        break;
+    case KIND_LAYER:
+        text_add(&text, "%s", value->layer->name);
+        break;
+    case KIND_AXIS:
+        text_add(&text, "%s", value->axis->name);
+        break;
+    case KIND_RECORD:
+        break;
+    case KIND_LIST:
+        text_add(&text, "[");
+        for (int i = 0; i < value->list.count; i++)
+            text_add(&text, "%s%s", i ? ", " : "", value_text(e, value->list.items[i]));
+        text_add(&text, "]");
+        break;
+    default:
+        text_add(&text, "%s", value_kind_text(value));
+    }
+    bool named = value->kind == KIND_WORD || value->kind == KIND_LAYER;
+    if (value->record && (!named || value->record->entries.count)) {
+        if (named) text_add(&text, " ");
+        add_record_text(e, &text, value->record);
+    }
+    return text.text ? text.text : arena_copy(e->arena, "", 0);
+}
+
+bool value_equal(const Value *a, const Value *b) {
+    if (a->kind == KIND_LAYER && b->kind == KIND_WORD) return !strcmp(a->layer->name, b->word);
+    if (a->kind == KIND_WORD && b->kind == KIND_LAYER) return value_equal(b, a);
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case KIND_NUMBER:
+    case KIND_FLAG:
+        return a->number == b->number;
+    case KIND_WORD:
+        return !strcmp(a->word, b->word);
+    case KIND_LAYER:
+        return a->layer == b->layer;
+    case KIND_AXIS:
+        return a->axis == b->axis;
+    case KIND_NONE:
+        return true;
+    case KIND_LIST:
+        if (a->list.count != b->list.count) return false;
+        for (int i = 0; i < a->list.count; i++)
+            if (!value_equal(a->list.items[i], b->list.items[i])) return false;
+        return true;
+    default:
+        return false;
+    }
+}
+
+Binding *scope_find(const Scope *scope, const char *name) {
+    for (; scope; scope = scope->parent)
+        for (int i = scope->bindings.count - 1; i >= 0; i--) {
+            Binding *binding = scope->bindings.items[i];
+            if (!strcmp(binding->name, name)) return binding;
+        }
+    return NULL;
+}
+
+Scope *scope_opaque(Scope *scope) {
+    while (scope->transparent) scope = scope->parent;
+    return scope;
+}
+
+Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span) {
+    scope = scope_opaque(scope);
+    Binding *binding = arena_alloc(e->arena, sizeof *binding);
+    *binding = (Binding){name, value, span};
+    list_push(e->arena, &scope->bindings, binding);
+    return binding;
+}
+
+Scope *scope_push(Elaborator *e) {
+    Scope *scope = arena_alloc(e->arena, sizeof *scope);
+    scope->parent = e->scope;
+    e->scope = scope;
+    return scope;
+}
+
+void scope_pop(Elaborator *e) {
+    e->scope = e->scope->parent;
+}
+
+static bool is_unbound(Elaborator *e, const Node *node) {
+    return node->kind == NODE_NAME && !scope_find(e->scope, node->name) &&
+           !equation_find(e, node->name);
+}
+
+void report_unknown_name(Elaborator *e, const Value *value) {
+    report_error(e->reports, value->span, "'%s' is not defined here", value->word);
+    const char *names[256];
+    int count = 0;
+    for (const Scope *scope = e->scope; scope; scope = scope->parent)
+        for (int i = 0; i < scope->bindings.count && count < 256; i++)
+            names[count++] = ((Binding *)scope->bindings.items[i])->name;
+    const char *near = did_you_mean(value->word, names, count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+}
+
+/* A value as an index expression; NULL, and a report, when it is none. */
+Expr *value_expr(Elaborator *e, Value *value) {
+    if (value->kind == KIND_TENSOR) return value->expr;
+    if (value->kind == KIND_NUMBER || value->kind == KIND_FLAG)
+        return expr_number(e->program, value->number);
+    if (value->kind == KIND_WORD)
+        report_unknown_name(e, value);
+    else if (value->kind != KIND_ERROR)
+        report_error(e->reports, value->span, "%s cannot be used as a number in an equation",
+                     value_kind_text(value));
+    return NULL;
+}
+
+static void add_dims(Elaborator *e, Value *into, const Value *from) {
+    for (int i = 0; i < from->rank; i++) {
+        bool present = false;
+        for (int j = 0; j < into->rank; j++)
+            if (into->dims[j] == from->dims[i]) present = true;
+        if (present) continue;
+        if (into->rank == MAX_RANK) {
+            report_error(e->reports, from->span, "more than %d dimensions in one expression",
+                         MAX_RANK);
+            return;
+        }
+        into->dims[into->rank++] = from->dims[i];
+    }
+}
+
+Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span span) {
+    Value *values[3] = {a, b, c};
+    Expr *args[3] = {NULL, NULL, NULL};
+    Value *result = value_new(e, KIND_TENSOR, span);
+    bool constant = op != OP_UNIFORM && op != OP_NORMAL;
+    for (int i = 0; i < op_table[op].arity; i++) {
+        if (values[i]->kind == KIND_ERROR) return values[i];
+        args[i] = value_expr(e, values[i]);
+        if (!args[i]) return value_error(e, span);
+        if (values[i]->kind == KIND_TENSOR) {
+            add_dims(e, result, values[i]);
+            constant = false;
+        }
+    }
+    result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
+    result->expr->span = span;
+    if (constant) {
+        if (result->expr->kind != EXPR_NUMBER || !isfinite(result->expr->number)) {
+            report_error(e->reports, span, "this is not a finite number");
+            return value_error(e, span);
+        }
+        return value_number(e, result->expr->number, span);
+    }
+    return result;
+}
+
+/* A value met by name without subscripts: the index of each dimension is the one that stands for
+ * its axis. */
+Value *read_value(Elaborator *e, Value *value, Span span) {
+    if (value->kind != KIND_TENSOR) {
+        if (value->kind == KIND_AXIS && e->equation) {
+            Index *index = equation_canonical(e, value->axis, span);
+            return value_tensor(e, expr_index(e->program, index), &index, 1, span);
+        }
+        Value *copy = value_new(e, value->kind, span);
+        *copy = *value;
+        copy->span = span;
+        return copy;
+    }
+    if (!e->equation) return value;
+    Expr *to[MAX_RANK] = {NULL};
+    Index *dims[MAX_RANK];
+    for (int i = 0; i < value->rank; i++) {
+        for (int j = 0; j < i; j++)
+            if (axes_match(e, value->dims[j]->axis, value->dims[i]->axis)) {
+                report_error(e->reports, span,
+                             "two dimensions run over axis '%s': write the subscripts",
+                             value->dims[i]->axis->name);
+                return value_error(e, span);
+            }
+        dims[i] = equation_canonical(e, value->dims[i]->axis, span);
+        to[i] = expr_index(e->program, dims[i]);
+    }
+    Value *read =
+        value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                     dims, value->rank, span);
+    read->lse = value->lse;
+    return read;
+}
+
+static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
+    Index *index = equation_index(e, sub->name, axis, sub->span);
+    if (!index) return false;
+    *to = expr_index(e->program, index);
+    add_dims(e, result,
+             &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
+    return true;
+}
+
+/* One subscript: a plain index, or an expression of whole numbers that picks a place. */
+static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
+    Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+    bool plain = sub->kind == NODE_NAME &&
+                 (!binding || binding->value->kind == KIND_AXIS || equation_find(e, sub->name));
+    if (plain) return subscript_index(e, result, sub, axis, to);
+    Value *place = evaluate(e, sub);
+    if (place->kind == KIND_ERROR) return false;
+    if (place->kind == KIND_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
+                                       place->number >= (double)axis->size)) {
+        report_error(e->reports, sub->span, "subscript %.9g is outside axis '%s' of size %ld",
+                     place->number, axis->name, axis->size);
+        return false;
+    }
+    *to = value_expr(e, place);
+    if (!*to) return false;
+    if ((*to)->kind == EXPR_READ && (*to)->tensor->input == INPUT_TOKEN &&
+        (*to)->tensor->role == ROLE_INPUT) {
+        Tensor *input = (*to)->tensor;
+        if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
+    } else if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&
+               (*to)->tensor->type == TYPE_INT) {
+        Tensor *input = (*to)->tensor;
+        if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
+    }
+    if (place->kind == KIND_TENSOR) add_dims(e, result, place);
+    return true;
+}
+
+Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
+    if (value->kind == KIND_ERROR) return value;
+    if (value->kind != KIND_TENSOR) {
+        report_error(e->reports, span, "%s has no subscripts", value_kind_text(value));
+        return value_error(e, span);
+    }
+    Value *result = value_new(e, KIND_TENSOR, span);
+    Expr *to[MAX_RANK] = {NULL};
+    int count = 0;
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
+            for (int j = 0; j < binding->value->list.count && count < value->rank; j++) {
+                Value *axis = binding->value->list.items[j];
+                Index *index = equation_canonical(e, axis->axis, sub->span);
+                to[count++] = expr_index(e->program, index);
+                add_dims(
+                    e, result,
+                    &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
+            }
+            continue;
+        }
+        if (count == value->rank) {
+            count++;
+            break;
+        }
+        if (!one_subscript(e, result, sub, value->dims[count]->axis, &to[count]))
+            return value_error(e, span);
+        count++;
+    }
+    if (count != value->rank) {
+        Text axes = {.arena = e->arena};
+        for (int i = 0; i < value->rank; i++)
+            text_add(&axes, "%s%s", i ? "," : "", value->dims[i]->axis->name);
+        report_error(e->reports, subs->span, "%d subscript%s, but there are %d dimensions: [%s]",
+                     subs->count, subs->count == 1 ? "" : "s", value->rank,
+                     axes.text ? axes.text : "");
+        if (value->span.source) report_note(e->reports, value->span, "defined here");
+        return value_error(e, span);
+    }
+    result->expr = expr_substitute(e->program, value->expr, value->dims, to, value->rank);
+    return result;
+}
+
+bool evaluate_number(Elaborator *e, const Node *node, const char *what, double *number) {
+    Value *value = evaluate(e, node);
+    if (value->kind == KIND_NUMBER) {
+        *number = value->number;
+        return true;
+    }
+    if (value->kind == KIND_WORD && !value->record)
+        report_unknown_name(e, value);
+    else if (value->kind != KIND_ERROR)
+        report_error(e->reports, node->span, "%s must be a number known before the run, not %s",
+                     what, value_kind_text(value));
+    return false;
+}
+
+bool evaluate_flag(Elaborator *e, const Node *node, bool *flag) {
+    Value *value = evaluate(e, node);
+    if (value->kind == KIND_FLAG || value->kind == KIND_NUMBER) {
+        *flag = value->number != 0;
+        return true;
+    }
+    if (value->kind != KIND_ERROR) {
+        report_error(e->reports, node->span,
+                     "a condition must be true or false before the run, not %s",
+                     value_kind_text(value));
+        if (value->kind == KIND_TENSOR)
+            report_help(e->reports, "choose between tensors with where(condition, a, b)");
+    }
+    return false;
+}
+
+static Value *flag(Elaborator *e, bool yes, Span span) {
+    Value *value = value_new(e, KIND_FLAG, span);
+    value->number = yes;
+    return value;
+}
+
+static bool numeric(const Value *value) {
+    return value->kind == KIND_NUMBER || value->kind == KIND_TENSOR || value->kind == KIND_FLAG;
+}
+
+/* A word beside a bare name is compared with the name itself, whatever is called so here: at == q,
+ * where q is a tensor. */
+static bool same_word(const Value *value, const Node *node, const Value *other) {
+    return value->kind == KIND_WORD && other->kind != KIND_WORD && node->kind == NODE_NAME &&
+           !strcmp(value->word, node->name);
+}
+
+static Value *binary(Elaborator *e, const Node *node) {
+    bool either = !strcmp(node->name, "and") || !strcmp(node->name, "or");
+    Value *a = evaluate(e, node->kids[0]);
+    if (either && a->kind == KIND_FLAG && (a->number != 0) == !strcmp(node->name, "or")) return a;
+    Value *b = evaluate(e, node->kids[1]);
+    if (a->kind == KIND_ERROR) return a;
+    if (b->kind == KIND_ERROR) return b;
+    bool equality = !strcmp(node->name, "==") || !strcmp(node->name, "!=");
+    if (a->kind == KIND_WORD && b->kind == KIND_WORD && is_unbound(e, node->kids[0]) &&
+        is_unbound(e, node->kids[1])) {
+        report_unknown_name(e, a); /* two bare words: one was meant to be an option */
+        return value_error(e, node->span);
+    }
+    if (equality && (!numeric(a) || !numeric(b))) {
+        bool same =
+            value_equal(a, b) || same_word(a, node->kids[1], b) || same_word(b, node->kids[0], a);
+        return flag(e, same == !strcmp(node->name, "=="), node->span);
+    }
+    int op = op_find(node->name, 2);
+    Value *result = apply_op(e, (OpCode)op, a, b, NULL, node->span);
+    bool logical = equality || either || strchr("<>", node->name[0]);
+    if (logical && result->kind == KIND_NUMBER) return flag(e, result->number != 0, node->span);
+    return result;
+}
+
+static Value *unary(Elaborator *e, const Node *node) {
+    Value *a = evaluate(e, node->kids[0]);
+    if (a->kind == KIND_ERROR) return a;
+    if (!strcmp(node->name, "not")) {
+        if (a->kind == KIND_FLAG || a->kind == KIND_NUMBER)
+            return flag(e, a->number == 0, node->span);
+        return apply_op(e, OP_NOT, a, NULL, NULL, node->span);
+    }
+    return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
+}
+
+static Value *name(Elaborator *e, const Node *node) {
+    EquationIndex *entry = equation_find(e, node->name);
+    Binding *binding = scope_find(e->scope, node->name);
+    if (entry && (!binding || binding->value->kind == KIND_AXIS)) {
+        if (!entry->index->axis) {
+            report_error(e->reports, node->span,
+                         "index '%s' is used as a number before its axis is known", node->name);
+            return value_error(e, node->span);
+        }
+        return value_tensor(e, expr_index(e->program, entry->index), &entry->index, 1, node->span);
+    }
+    if (binding) return read_value(e, binding->value, node->span);
+    if (!strcmp(node->name, "true") || !strcmp(node->name, "false"))
+        return flag(e, node->name[0] == 't', node->span);
+    if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);
+    if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
+    Value *word = value_new(e, KIND_WORD, node->span);
+    word->word = node->name;
+    return word;
+}
+
+static Value *field(Elaborator *e, const Node *node) {
+    Value *base = evaluate(e, node->kids[0]);
+    if (base->kind == KIND_ERROR) return base;
+    if (base->kind == KIND_LAYER) return layer_option(e, base, node->name, node->name_span);
+    if (base->kind == KIND_TENSOR && base->lse && !strcmp(node->name, "lse"))
+        return e->equation ? read_value(e, base->lse, node->span) : base->lse;
+    Entry *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
+    if (entry) return read_value(e, entry->value, node->span);
+    if (base->kind == KIND_WORD) {
+        report_unknown_name(e, base);
+        return value_error(e, node->span);
+    }
+    report_error(e->reports, node->name_span, "%s has no field '%s'", value_kind_text(base),
+                 node->name);
+    if (base->kind == KIND_RECORD) {
+        const char *names[64];
+        int count = 0;
+        for (int i = 0; i < base->record->entries.count && count < 64; i++)
+            names[count++] = ((Entry *)base->record->entries.items[i])->name;
+        const char *near = did_you_mean(node->name, names, count);
+        if (near) report_help(e->reports, "did you mean '%s'?", near);
+    }
+    return value_error(e, node->span);
+}
+
+static Value *list(Elaborator *e, const Node *node) {
+    Value *result = value_new(e, KIND_LIST, node->span);
+    for (int i = 0; i < node->count; i++) {
+        const Node *kid = node->kids[i];
+        Binding *axis = kid->kind == NODE_NAME ? scope_find(e->scope, kid->name) : NULL;
+        Value *item = axis && axis->value->kind == KIND_AXIS ? axis->value : evaluate(e, kid);
+        if (item->kind == KIND_ERROR) return item;
+        list_push(e->arena, &result->list, item);
+    }
+    return result;
+}
+
+static Value *made(Elaborator *e, const Node *node) {
+    Value *word = value_new(e, KIND_WORD, node->span);
+    word->word = node->name;
+    word->record = record_evaluate(e, node->kids[0]);
+    return word;
+}
+
+static Value *indexed(Elaborator *e, const Node *node) {
+    const Node *base = node->kids[0];
+    if (!e->equation) {
+        report_error(e->reports, node->span, "subscripts stand only in equations");
+        return value_error(e, node->span);
+    }
+    if (base->kind == NODE_NAME) {
+        Binding *binding = scope_find(e->scope, base->name);
+        if (binding) return subscript(e, binding->value, node->kids[1], node->span);
+    }
+    if (base->kind == NODE_FIELD && base->kids[0]->kind == NODE_NAME) { /* o.lse[s,h] */
+        Binding *binding = scope_find(e->scope, base->kids[0]->name);
+        if (binding && binding->value->kind == KIND_TENSOR && binding->value->lse &&
+            !strcmp(base->name, "lse"))
+            return subscript(e, binding->value->lse, node->kids[1], node->span);
+    }
+    Value *value = evaluate(e, base);
+    if (value->kind == KIND_WORD) {
+        report_unknown_name(e, value);
+        return value_error(e, node->span);
+    }
+    return subscript(e, value, node->kids[1], node->span);
+}
+
+static Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span span) {
+    EquationIndex *entry = arena_alloc(e->arena, sizeof *entry);
+    *entry = (EquationIndex){
+        .name = name, .index = index_new(e->program, name, axis), .span = span, .reduced = true};
+    list_push(e->arena, &e->equation->indices, entry);
+    return entry->index;
+}
+
+/* The indices of a reduction are its own: they hide those of the same name outside. */
+static bool binders(Elaborator *e, const Node *node, Index **indices, int *count) {
+    int names = node->number == 1 ? node->count - 1 : node->count;
+    for (int i = 0; i < names && *count < MAX_LOOPS; i++) {
+        const Node *binder = node->kids[i];
+        Binding *binding = scope_find(e->scope, binder->name);
+        Value *value = binding ? binding->value : NULL;
+        if (!value && !strcmp(binder->name, "batch")) {
+            indices[(*count)++] = e->batch;
+            continue;
+        }
+        if (value && value->kind == KIND_LIST) {
+            for (int j = 0; j < value->list.count && *count < MAX_LOOPS; j++) {
+                Axis *axis = ((Value *)value->list.items[j])->axis;
+                indices[(*count)++] = bind_reduced(e, axis->name, axis, binder->span);
+            }
+            continue;
+        }
+        if (value && value->kind == KIND_ERROR) return false;
+        if (value && value->kind != KIND_AXIS) {
+            report_error(e->reports, binder->span, "'%s' is %s, not an index", binder->name,
+                         value_kind_text(value));
+            report_note(e->reports, binding->span, "declared here");
+            return false;
+        }
+        indices[(*count)++] =
+            bind_reduced(e, binder->name, value ? value->axis : NULL, binder->span);
+    }
+    return true;
+}
+
+static void release(Elaborator *e, Index *const *indices, int count) {
+    List *all = &e->equation->indices;
+    int kept = 0;
+    for (int i = 0; i < all->count; i++) {
+        EquationIndex *entry = all->items[i];
+        bool released = false;
+        for (int j = 0; j < count; j++)
+            if (entry->index == indices[j]) released = true;
+        if (!released) all->items[kept++] = entry;
+    }
+    all->count = kept;
+}
+
+/* sum[n in chosen] e  is  sum[n] chosen * e. */
+static Value *reduction(Elaborator *e, const Node *node) {
+    if (!e->equation) {
+        report_error(e->reports, node->span, "a reduction stands only in an equation");
+        return value_error(e, node->span);
+    }
+    Index *indices[MAX_LOOPS];
+    int count = 0;
+    const Node *list = node->kids[0];
+    if (!binders(e, list, indices, &count)) return value_error(e, node->span);
+    Value *value = evaluate(e, node->kids[1]);
+    if (value->kind != KIND_ERROR && list->number == 1) {
+        Value *mask = evaluate(e, list->kids[list->count - 1]);
+        value =
+            mask->kind == KIND_ERROR ? mask : apply_op(e, OP_MUL, mask, value, NULL, node->span);
+    }
+    release(e, indices, count);
+    if (value->kind == KIND_ERROR) return value;
+    for (int i = 0; i < count; i++)
+        if (!indices[i]->axis) {
+            report_error(e->reports, list->kids[i]->span,
+                         "nothing tells which axis index '%s' runs over", indices[i]->name);
+            report_help(e->reports, "use it as a subscript in what is reduced");
+            return value_error(e, node->span);
+        }
+    return reduce(e, node->name, indices, count, value, node->span);
+}
+
+Value *evaluate(Elaborator *e, const Node *node) {
+    switch (node->kind) {
+    case NODE_NUMBER:
+        return value_number(e, node->number, node->span);
+    case NODE_NAME:
+        return name(e, node);
+    case NODE_FIELD:
+        return field(e, node);
+    case NODE_LIST:
+        return list(e, node);
+    case NODE_RECORD: {
+        Value *record = value_new(e, KIND_RECORD, node->span);
+        record->record = record_evaluate(e, node);
+        return record;
+    }
+    case NODE_MADE:
+        return made(e, node);
+    case NODE_INDEXED:
+        return indexed(e, node);
+    case NODE_REDUCE:
+        return reduction(e, node);
+    case NODE_CALL:
+        return call_expression(e, node);
+    case NODE_UNARY:
+        return unary(e, node);
+    case NODE_BINARY:
+        return binary(e, node);
+    case NODE_RANGE: {
+        double low = 0, high = 0;
+        if (node->kids[0] && !evaluate_number(e, node->kids[0], "the start of a range", &low))
+            break;
+        if (!node->kids[1] || !evaluate_number(e, node->kids[1], "the end of a range", &high))
+            break;
+        if (high - low > MAX_EXPANSION) {
+            report_error(e->reports, node->span, "more than %d values in a range", MAX_EXPANSION);
+            break;
+        }
+        Value *range = value_new(e, KIND_LIST, node->span);
+        for (double i = low; i < high; i++)
+            list_push(e->arena, &range->list, value_number(e, i, node->span));
+        return range;
+    }
+    default:
+        report_error(e->reports, node->span, "this cannot stand in an expression");
+    }
+    return value_error(e, node->span);
+}

@@ -1,0 +1,257 @@
+/* layer: one layer applied to its arguments. Its formals are bound to the axes and tensors it is
+ * given, its options to what was written for this application, and its body is read into the block
+ * being built (statement.c).
+ */
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+static const char *instance_path(Elaborator *e, const char *label) {
+    const char *name = label;
+    for (int again = 2;; again++) {
+        bool taken = false;
+        for (int i = 0; i < e->frame->instances.count; i++)
+            if (!strcmp(e->frame->instances.items[i], name)) taken = true;
+        if (!taken) break;
+        name = arena_format(e->arena, "%s_%d", label, again);
+    }
+    list_push(e->arena, &e->frame->instances, (void *)name);
+    return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
+}
+
+static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
+    Binding *before = scope_find(e->scope, sub->name);
+    if (!before) {
+        Value *value = value_new(e, KIND_AXIS, sub->span);
+        value->axis = axis;
+        scope_bind(e, e->scope, sub->name, value, sub->span);
+        return true;
+    }
+    if (before->value->kind == KIND_AXIS && axes_match(e, before->value->axis, axis)) return true;
+    report_error(e->reports, e->frame->call,
+                 "axis '%s' of layer '%s' would be both '%s' (size %ld) and '%s' (size %ld)",
+                 sub->name, e->frame->layer->name, before->value->axis->name,
+                 before->value->axis->size, axis->name, axis->size);
+    report_note(e->reports, before->span, "first here");
+    report_note(e->reports, sub->span, "then here");
+    return false;
+}
+
+static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
+    const Node *subs = formal->kids[0];
+    if (subs && value->kind != KIND_TENSOR) {
+        report_error(e->reports, value->span, "layer '%s' takes a tensor '%s' here, not %s",
+                     e->frame->layer->name, formal->name, value_kind_text(value));
+        report_note(e->reports, formal->span, "declared here");
+        return false;
+    }
+    int skip = 0, count = subs ? subs->count : 0;
+    if (subs && count && ((Node *)subs->kids[0])->kind == NODE_ELLIPSIS) {
+        skip = value->rank - (count - 1);
+        if (skip < 0) skip = -1;
+    }
+    if (subs &&
+        (skip < 0 || (skip == 0 && count != value->rank && subs->kids[0]->kind != NODE_ELLIPSIS))) {
+        report_error(e->reports, value->span, "'%s' of layer '%s' has %d dimensions, this has %d",
+                     formal->name, e->frame->layer->name, count, value->rank);
+        report_note(e->reports, formal->span, "declared here");
+        return false;
+    }
+    int place = skip;
+    for (int i = 0; i < count; i++) {
+        if (subs->kids[i]->kind == NODE_ELLIPSIS) continue;
+        if (!bind_axis(e, subs->kids[i], value->dims[place++]->axis)) return false;
+    }
+    scope_bind(e, e->scope, formal->name, value, formal->span);
+    return true;
+}
+
+/* The argument as the layer sees it: a tensor whose dimensions run over axes of their own. Where
+ * two indices run over one axis (x[d,j] over axis d twice) the later gets an axis of its name, so
+ * that the result finds its way back to the index. */
+static Value *prepare_argument(Elaborator *e, Value *argument, Axis **axes, Index **indices,
+                               int *count) {
+    if (argument->kind != KIND_TENSOR) return argument;
+    Value *value = materialise(e, "argument", argument);
+    if (value->kind == KIND_ERROR) return value;
+    Expr *to[MAX_RANK];
+    Index *dims[MAX_RANK];
+    for (int i = 0; i < value->rank; i++) {
+        Index *index = value->dims[i];
+        Axis *axis = index->axis;
+        bool taken = false;
+        for (int j = 0; j < *count; j++)
+            if (axes[j] == axis && indices[j] != index) taken = true;
+        if (taken) {
+            Axis *alias = axis_new(e->program, index->name, axis->size, axis->kind, axis->span);
+            list_push(e->arena, &e->aliases, alias);
+            list_push(e->arena, &e->aliases, axis);
+            axis = alias;
+        }
+        dims[i] = index_new(e->program, index->name, axis);
+        to[i] = expr_index(e->program, dims[i]);
+        if (*count < MAX_RANK * 2) {
+            axes[*count] = axis;
+            indices[(*count)++] = index;
+        }
+    }
+    Value *seen =
+        value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                     dims, value->rank, argument->span);
+    return seen;
+}
+
+static bool has_index(Index *const *indices, int count, const Index *index) {
+    for (int i = 0; i < count; i++)
+        if (indices[i] == index) return true;
+    return false;
+}
+
+/* What the layer is mapped over: what its caller is, the indices it is applied under, and any other
+ * index its arguments depend on without showing it as a dimension. */
+static bool frame_ambient(Elaborator *e, Frame *frame, Index *const *under, int under_count,
+                          Value **arguments, int count) {
+    frame->ambient_count = 0;
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        frame->ambient[frame->ambient_count++] = e->frame->ambient[i];
+    for (int pass = 0; pass <= count; pass++) {
+        Index *found[MAX_LOOPS];
+        int found_count = pass ? 0 : under_count;
+        for (int i = 0; i < found_count; i++) found[i] = under[i];
+        if (pass && arguments[pass - 1]->kind == KIND_TENSOR)
+            found_count = free_indices(e, arguments[pass - 1]->expr, found);
+        for (int i = 0; i < found_count; i++) {
+            bool shown =
+                pass && has_index(arguments[pass - 1]->dims, arguments[pass - 1]->rank, found[i]);
+            if (shown || has_index(frame->ambient, frame->ambient_count, found[i])) continue;
+            if (frame->ambient_count == MAX_RANK) return false;
+            frame->ambient[frame->ambient_count++] = found[i];
+        }
+    }
+    return true;
+}
+
+static Value *layer_result(Elaborator *e, const Node *layer, Span span) {
+    const Node *formal = layer->kids[1];
+    if (!formal) return value_new(e, KIND_NONE, span);
+    Binding *binding = scope_find(e->scope, formal->name);
+    if (!binding) {
+        report_error(e->reports, formal->span, "layer '%s' never defines its result '%s'",
+                     layer->name, formal->name);
+        return value_error(e, span);
+    }
+    Value *value = binding->value;
+    const Node *subs = formal->kids[0];
+    if (value->kind == KIND_ERROR || !subs || subs->kids[0]->kind == NODE_ELLIPSIS) return value;
+    if (value->kind != KIND_TENSOR || value->rank != subs->count) {
+        report_error(e->reports, binding->span,
+                     "the result '%s' of layer '%s' should have %d dimensions, not %d",
+                     formal->name, layer->name, subs->count,
+                     value->kind == KIND_TENSOR ? value->rank : 0);
+        report_note(e->reports, formal->span, "declared here");
+        return value_error(e, span);
+    }
+    Value *ordered = value_tensor(e, value->expr, value->dims, value->rank, value->span);
+    for (int i = 0; i < subs->count; i++) {
+        Binding *axis = scope_find(e->scope, subs->kids[i]->name);
+        int place = -1;
+        for (int j = 0; j < value->rank; j++)
+            if (axis && axis->value->kind == KIND_AXIS &&
+                axes_match(e, value->dims[j]->axis, axis->value->axis))
+                place = j;
+        if (place < 0) {
+            report_error(e->reports, binding->span,
+                         "the result '%s' of layer '%s' has no axis '%s'", formal->name,
+                         layer->name, subs->kids[i]->name);
+            report_note(e->reports, formal->span, "declared here");
+            return value_error(e, span);
+        }
+        ordered->dims[i] = value->dims[place];
+    }
+    return ordered;
+}
+
+/* The result in the indices of the calling equation. */
+static Value *in_caller(Elaborator *e, Value *value, Axis *const *axes, Index *const *indices,
+                        int count, Span span) {
+    if (value->kind != KIND_TENSOR) return value;
+    Expr *to[MAX_RANK];
+    Index *dims[MAX_RANK];
+    for (int i = 0; i < value->rank; i++) {
+        dims[i] = NULL;
+        for (int j = 0; j < count && !dims[i]; j++)
+            if (axes[j] == value->dims[i]->axis) dims[i] = indices[j];
+        if (!dims[i]) dims[i] = equation_canonical(e, value->dims[i]->axis, span);
+        to[i] = expr_index(e->program, dims[i]);
+    }
+    return value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
+                        dims, value->rank, span);
+}
+
+static Record *application_options(Elaborator *e, const Value *layer, const Record *options) {
+    Record *merged = record_copy(e, layer->record);
+    for (int i = 0; options && i < options->entries.count; i++) {
+        Entry *entry = options->entries.items[i];
+        record_set(e, merged, entry->name, entry->value, entry->span);
+    }
+    return merged;
+}
+
+static Record *current_options(Elaborator *e, Record *options) {
+    Value *holder = value_new(e, KIND_RECORD, e->frame->call);
+    holder->record = options;
+    scope_bind(e, e->scope, "(options)", holder, e->frame->call);
+    return options;
+}
+
+Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under,
+                   int under_count, Value **arguments, int count, Record *options, Span span) {
+    const Node *node = layer->layer, *formals = node->kids[0];
+    int expected = formals ? formals->count : 0;
+    if (count != expected) {
+        report_error(e->reports, span, "layer '%s' takes %d argument%s, not %d", node->name,
+                     expected, expected == 1 ? "" : "s", count);
+        report_note(e->reports, node->name_span, "declared here");
+        return value_error(e, span);
+    }
+    if (e->frame->depth >= MAX_APPLICATIONS) {
+        report_error(e->reports, span, "layers are applied %d deep: does '%s' apply itself?",
+                     MAX_APPLICATIONS, node->name);
+        return value_error(e, span);
+    }
+    Axis *axes[MAX_RANK * 2];
+    Index *indices[MAX_RANK * 2];
+    int dims = 0;
+    Value *seen[MAX_RANK];
+    for (int i = 0; i < count; i++) {
+        seen[i] = prepare_argument(e, arguments[i], axes, indices, &dims);
+        if (seen[i]->kind == KIND_ERROR) return seen[i];
+    }
+    Frame frame = {.layer = node,
+                   .path = instance_path(e, label),
+                   .caller = e->frame,
+                   .call = span,
+                   .depth = e->frame->depth + 1};
+    if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
+        report_error(e->reports, span, "layer '%s' would be mapped over more than %d indices",
+                     node->name, MAX_RANK);
+        return value_error(e, span);
+    }
+    Frame *caller = e->frame;
+    Scope *outer = e->scope, *scope = arena_alloc(e->arena, sizeof *scope);
+    Equation *equation = e->equation;
+    e->frame = &frame;
+    e->scope = scope;
+    e->equation = NULL;
+    Record *given = application_options(e, layer, options);
+    check_unknown_options(e, node, given);
+    current_options(e, given);
+    bool bound = true;
+    for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
+    if (bound) block_statements(e, layer_body(node));
+    Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
+    e->frame = caller;
+    e->scope = outer;
+    e->equation = equation;
+    return in_caller(e, result, axes, indices, dims, span);
+}

@@ -1,0 +1,397 @@
+/* repeat: a body repeated over depth.
+ *
+ *     repeat block[i < 48] { x = x + attention(norm(x)) }
+ *
+ * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at turn i and
+ * written at i+1; what it declares (weights) has the turn as its first dimension. A body that
+ * differs with i (`if i % 4 == 3`) is read once for each turn to see where it starts to recur:
+ * turns before that, and those left over, stand by themselves, and the repeat statement holds one
+ * period. So the program's size follows the differences that were written, not the depth.
+ *
+ * A repeat inside a repeat is written out turn by turn.
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_CARRIED = 32, MAX_PERIOD = 16, MAX_TURNS = 4096 };
+
+typedef struct Carried {
+    Binding *binding;
+    Tensor *stack;
+    Value *before;
+    Index *ambient[MAX_RANK];
+    int ambient_count;
+} Carried;
+
+typedef struct Plan {
+    long count, prefix, period, turns;
+} Plan;
+
+static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count) {
+    if (!node) return count;
+    if (node->kind == NODE_EQUATION) {
+        Binding *binding = scope_find(e->scope, node->name);
+        if (!binding || binding->value->kind != KIND_TENSOR || count == MAX_CARRIED) return count;
+        for (int i = 0; i < count; i++)
+            if (carried[i].binding == binding) return count;
+        carried[count++] = (Carried){.binding = binding, .before = binding->value};
+        return count;
+    }
+    bool block = node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
+                 node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT;
+    for (int i = 0; block && i < node->count; i++)
+        count = find_carried(e, node->kids[i], carried, count);
+    return count;
+}
+
+/* One turn in the block being built. `path` is the public path of what it defines. */
+static void turn(Elaborator *e, const Node *node, long i, const char *segment) {
+    Frame frame = *e->frame, *outer = e->frame;
+    frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
+                              : arena_format(e->arena, "%s.%s", node->name, segment);
+    frame.instances = (List){0};
+    e->frame = &frame;
+    Scope *scope = scope_push(e);
+    const Node *index = node->kids[0];
+    scope_bind(e, scope, index->name, value_number(e, (double)i, index->span), index->span);
+    block_statements(e, node->kids[2]);
+    scope_pop(e);
+    e->frame = outer;
+}
+
+/* What turn i makes, as text: two turns that print the same are the same. */
+static char *signature(Elaborator *e, const Node *node, long i, const Carried *carried, int count) {
+    Elaborator saved = *e;
+    Program *program = program_new(e->arena, e->reports, "turn", e->program->graph);
+    program->batch = saved.program->batch;
+    program->sequence = saved.program->sequence;
+    e->program = program;
+    e->block = &program->body;
+    e->metrics = e->once = e->stored = e->named = (List){0};
+    e->settings = NULL;
+    turn(e, node, i, "turn");
+    Text text = {.arena = e->arena};
+    text_add(&text, "%s", print_program(e->arena, program));
+    for (int j = 0; j < e->stored.count; j++) {
+        const Stored *stored = e->stored.items[j];
+        const Init *init = &stored->tensor->init;
+        text_add(&text, "init %d %.17g %.17g\n", (int)init->kind, init->a, init->b);
+    }
+    for (int j = 0; j < e->metrics.count; j++) {
+        const Metric *metric = e->metrics.items[j];
+        text_add(&text, "metric %s %s\n", metric->name, print_expr(e->arena, metric->sum));
+    }
+    for (int j = 0; j < count; j++) {
+        const Value *value = carried[j].binding->value;
+        if (value->kind == KIND_TENSOR)
+            text_add(&text, "carried %s\n", print_expr(e->arena, value->expr));
+    }
+    List aliases = e->aliases;
+    *e = saved;
+    e->aliases = aliases;
+    for (int j = 0; j < count; j++) carried[j].binding->value = carried[j].before;
+    return text.text;
+}
+
+/* The cheapest way to write the turns: as few bodies as possible. */
+static Plan find_plan(char **texts, long count) {
+    Plan best = {count, count, 1, 0};
+    long best_bodies = count;
+    for (long period = 1; period <= MAX_PERIOD && 2 * period <= count; period++) {
+        /* the longest run that recurs with this period, over all starting points */
+        for (long prefix = 0; prefix + 2 * period <= count && prefix < best_bodies; prefix++) {
+            long end = prefix + period;
+            while (end < count && !strcmp(texts[end], texts[end - period])) end++;
+            long turns = (end - prefix) / period;
+            long bodies = prefix + period + (count - prefix - turns * period);
+            if (turns < 2 || bodies >= best_bodies) continue;
+            best = (Plan){count, prefix, period, turns};
+            best_bodies = bodies;
+        }
+    }
+    return best;
+}
+
+static bool plan_turns(Elaborator *e, const Node *node, long count, const Carried *carried,
+                       int carried_count, Plan *plan) {
+    bool inner = false;
+    for (const Region *region = e->region; region; region = region->outer)
+        if (region->index) inner = true;
+    *plan = (Plan){count, 0, 1, count};
+    if (inner || count < 2) {
+        *plan = (Plan){count, count, 1, 0};
+        return true;
+    }
+    if (!node_mentions(node->kids[2], node->kids[0]->name)) return true;
+    char **texts = arena_alloc(e->arena, (size_t)count * sizeof *texts);
+    for (long i = 0; i < count; i++) {
+        int errors = e->reports->errors;
+        texts[i] = signature(e, node, i, carried, carried_count);
+        if (e->reports->errors > errors) return false;
+    }
+    *plan = find_plan(texts, count);
+    return true;
+}
+
+/* x before the repeat becomes stack[0]; inside, x is stack[i]. */
+static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places, Scope *scope) {
+    Value *value = carried->before;
+    Axis *axes[MAX_RANK];
+    Expr *subs[MAX_RANK], *inside[MAX_RANK];
+    Index *dims[MAX_RANK];
+    int rank = 0;
+    axes[rank] = places;
+    subs[rank] = expr_number(e->program, 0);
+    inside[rank++] = expr_index(e->program, index);
+    for (int i = 0; i < e->frame->ambient_count && rank < MAX_RANK; i++) {
+        carried->ambient[carried->ambient_count++] = e->frame->ambient[i];
+        axes[rank] = e->frame->ambient[i]->axis;
+        subs[rank] = inside[rank] = expr_index(e->program, e->frame->ambient[i]);
+        rank++;
+    }
+    for (int i = 0; i < value->rank && rank < MAX_RANK; i++) {
+        dims[i] = index_new(e->program, value->dims[i]->name, value->dims[i]->axis);
+        axes[rank] = value->dims[i]->axis;
+        subs[rank] = expr_index(e->program, value->dims[i]);
+        inside[rank++] = expr_index(e->program, dims[i]);
+    }
+    const char *name = carried->binding->name;
+    carried->stack =
+        tensor_new(e->program, name, ROLE_TEMP, TYPE_REAL, rank, axes, carried->binding->span);
+    Expr *target = expr_read(e->program, carried->stack, subs);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, value->expr,
+                   carried->binding->span);
+    Value *seen = value_tensor(e, expr_read(e->program, carried->stack, inside), dims, value->rank,
+                               value->span);
+    scope_bind(e, scope, name, seen, carried->binding->span);
+}
+
+static Expr *stack_read(Elaborator *e, const Carried *carried, Expr *place, Index *const *dims) {
+    Expr *subs[MAX_RANK];
+    int rank = 0;
+    subs[rank++] = place;
+    for (int i = 0; i < carried->ambient_count; i++)
+        subs[rank++] = expr_index(e->program, carried->ambient[i]);
+    for (int i = 0; i < carried->before->rank; i++) subs[rank++] = expr_index(e->program, dims[i]);
+    return expr_read(e->program, carried->stack, subs);
+}
+
+typedef struct Renaming {
+    Elaborator *e;
+    Tensor *from;
+    const Expr *definition; /* the target that defined it */
+    Expr *to;
+} Renaming;
+
+static Expr *rename_reads(const Renaming *renaming, Expr *expr) {
+    if (expr->kind == EXPR_NUMBER || expr->kind == EXPR_INDEX || !expr_reads(expr, renaming->from))
+        return expr;
+    Program *program = renaming->e->program;
+    Expr **args = arena_alloc(program->arena, (size_t)expr->count * sizeof *args);
+    for (int i = 0; i < expr->count; i++) args[i] = rename_reads(renaming, expr->args[i]);
+    if (expr->kind == EXPR_APPLY) {
+        Expr *copy = expr_apply(program, expr->op, args[0], expr->count > 1 ? args[1] : NULL,
+                                expr->count > 2 ? args[2] : NULL);
+        return copy;
+    }
+    if (expr->tensor != renaming->from) return expr_read(program, expr->tensor, args);
+    Index *from[MAX_RANK];
+    for (int i = 0; i < expr->count; i++) from[i] = renaming->definition->args[i]->index;
+    return expr_substitute(program, renaming->to, from, args, expr->count);
+}
+
+static void rename_in(Renaming *renaming, List *list) {
+    for (int i = 0; i < list->count; i++) list->items[i] = rename_reads(renaming, list->items[i]);
+}
+
+/* The statement that made the last value of x writes stack[i+1] itself, when it is a loop over just
+ * those dimensions. */
+static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target) {
+    if (!is_plain_read(e, value) || value->tensor->role != ROLE_TEMP) return false;
+    Statement *definition = NULL;
+    for (int i = 0; i < body->statements.count; i++) {
+        Statement *statement = body->statements.items[i];
+        if (statement->kind != STATEMENT_LOOP || statement->target->tensor != value->tensor)
+            continue;
+        if (definition) return false;
+        definition = statement;
+    }
+    if (!definition || definition->accumulate || value->count != definition->target->count)
+        return false;
+    Index *from[MAX_RANK];
+    Expr *to[MAX_RANK];
+    for (int i = 0; i < value->count; i++) {
+        if (value->args[i]->kind != EXPR_INDEX || definition->target->args[i]->kind != EXPR_INDEX)
+            return false;
+        from[i] = value->args[i]->index;
+        to[i] = definition->target->args[i];
+    }
+    if (value->count + 1 != target->count) return false;
+    Expr *place = expr_substitute(e->program, target, from, to, value->count);
+    Renaming renaming = {e, value->tensor, definition->target, place};
+    for (int i = 0; i < body->statements.count; i++) {
+        Statement *statement = body->statements.items[i];
+        if (statement->kind == STATEMENT_LOOP) {
+            statement->value = rename_reads(&renaming, statement->value);
+        }
+        rename_in(&renaming, &statement->inputs);
+        rename_in(&renaming, &statement->outputs);
+    }
+    /* reduced indices follow those of the target, as before */
+    Index *loops[MAX_LOOPS];
+    int count = 0;
+    for (int i = 0; i < place->count; i++)
+        if (place->args[i]->kind == EXPR_INDEX) loops[count++] = place->args[i]->index;
+    for (int i = definition->target->count; i < definition->loop_count; i++)
+        loops[count++] = definition->loops[i];
+    memcpy(definition->loops, loops, sizeof loops);
+    definition->loop_count = count;
+    definition->target = place;
+    return true;
+}
+
+static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Scope *scope) {
+    Value *value = NULL;
+    for (int i = 0; i < scope->bindings.count; i++) {
+        Binding *binding = scope->bindings.items[i];
+        if (!strcmp(binding->name, carried->binding->name)) value = binding->value;
+    }
+    if (!value || value->kind != KIND_TENSOR) {
+        if (value && value->kind != KIND_ERROR)
+            report_error(e->reports, carried->binding->span,
+                         "'%s' is a tensor before the repeat and %s after a turn",
+                         carried->binding->name, value_kind_text(value));
+        return;
+    }
+    Index *dims[MAX_RANK];
+    bool same = value->rank == carried->before->rank;
+    for (int i = 0; same && i < value->rank; i++) {
+        dims[i] = NULL;
+        for (int j = 0; j < value->rank; j++)
+            if (axes_match(e, value->dims[j]->axis, carried->before->dims[i]->axis))
+                dims[i] = value->dims[j];
+        if (!dims[i]) same = false;
+    }
+    if (!same) {
+        report_error(e->reports, value->span,
+                     "'%s' changes its axes from one turn of the repeat to the next",
+                     carried->binding->name);
+        report_note(e->reports, carried->before->span, "as it comes in");
+        return;
+    }
+    Expr *next = expr_apply(e->program, OP_ADD, expr_index(e->program, index),
+                            expr_number(e->program, 1), NULL);
+    Expr *target = stack_read(e, carried, next, dims);
+    if (write_through(e, body, value->expr, target)) return;
+    statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
+}
+
+/* A metric met inside adds up over the turns. */
+static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *body, Index *index,
+                         Axis *places) {
+    Tensor *stack =
+        tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &places, metric->span);
+    Expr *zero = expr_number(e->program, 0), *turn_index = expr_index(e->program, index);
+    Expr *next = expr_apply(e->program, OP_ADD, turn_index, expr_number(e->program, 1), NULL);
+    Expr *start = expr_read(e->program, stack, &zero);
+    statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, metric->span);
+    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &turn_index),
+                           metric->sum, NULL);
+    statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL,
+                   0, sum, metric->span);
+    metric->carried = stack;
+}
+
+static void merge_metric(Elaborator *e, List *list, const Metric *metric) {
+    for (int i = 0; i < list->count; i++) {
+        Metric *before = list->items[i];
+        if (strcmp(before->name, metric->name) || before->aux != metric->aux) continue;
+        before->sum = expr_apply(e->program, OP_ADD, before->sum, metric->sum, NULL);
+        before->count += metric->count;
+        return;
+    }
+    Metric *copy = arena_alloc(e->arena, sizeof *copy);
+    *copy = *metric;
+    list_push(e->arena, list, copy);
+}
+
+void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span) {
+    Metric metric = {.name = name, .aux = aux, .sum = value, .count = 1, .span = span};
+    merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
+}
+
+static const char *segment(Elaborator *e, const Plan *plan, long offset) {
+    if (plan->period == 1 && offset == 0) return "{i}";
+    if (plan->period == 1) return arena_format(e->arena, "{i+%ld}", offset);
+    return offset ? arena_format(e->arena, "{%ld*i+%ld}", plan->period, offset)
+                  : arena_format(e->arena, "{%ld*i}", plan->period);
+}
+
+/* The turns of the plan as one repeat statement. */
+static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count) {
+    Axis *axis = axis_new(e->program, node->name, plan->turns, AXIS_REPEAT, node->span);
+    Axis *places = axis_new(e->program, node->name, plan->turns + 1, AXIS_REPEAT, node->span);
+    Index *index = index_new(e->program, node->kids[0]->name, axis);
+    index->turn = true;
+    Region inner = {.index = index, .turns = plan->turns, .outer = e->region};
+    Block *outer = e->block, body = {{0}};
+    Scope *scope = scope_push(e);
+    for (int i = 0; i < count; i++) {
+        carried[i].before = carried[i].binding->value;
+        carry_in(e, &carried[i], index, places, scope);
+    }
+    int errors = e->reports->errors;
+    e->region = &inner;
+    e->block = &body;
+    for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
+        turn(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
+    for (int i = 0; i < count && e->reports->errors == errors; i++)
+        carry_out(e, &carried[i], &body, index, scope);
+    e->region = inner.outer;
+    e->block = outer;
+    for (int i = 0; i < inner.metrics.count; i++)
+        carry_metric(e, inner.metrics.items[i], outer, &body, index, places);
+    scope_pop(e);
+    Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
+    statement->body = body;
+    Expr *last = expr_number(e->program, (double)plan->turns);
+    for (int i = 0; i < inner.metrics.count; i++) {
+        Metric metric = *(Metric *)inner.metrics.items[i];
+        metric.sum = expr_read(e->program, metric.carried, &last);
+        metric.count *= (double)plan->turns;
+        merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
+    }
+    for (int i = 0; i < count; i++) {
+        Value *before = carried[i].before;
+        Expr *read = stack_read(e, &carried[i], last, before->dims);
+        carried[i].binding->value = value_tensor(e, read, before->dims, before->rank, before->span);
+    }
+}
+
+/* repeat: the turns before the recurring ones, the recurring ones, those left over. */
+void repeat_statement(Elaborator *e, const Node *node) {
+    double number;
+    if (!evaluate_number(e, node->kids[1], "the number of turns", &number)) return;
+    if (number != floor(number) || number < 0 || number > MAX_TURNS) {
+        report_error(e->reports, node->kids[1]->span,
+                     "a repeat cannot run %.9g turns: give a whole number from 0 to %d", number,
+                     (int)MAX_TURNS);
+        return;
+    }
+    Carried carried[MAX_CARRIED] = {{0}};
+    int count = find_carried(e, node->kids[2], carried, 0);
+    Plan plan;
+    if (!plan_turns(e, node, (long)number, carried, count, &plan)) return;
+    long after = plan.prefix + plan.period * plan.turns;
+    int errors = e->reports->errors;
+    for (long i = 0; i < plan.count && e->reports->errors == errors; i++) {
+        if (plan.turns && i == plan.prefix) {
+            region(e, node, &plan, carried, count);
+            i = after - 1;
+            continue;
+        }
+        turn(e, node, i, arena_format(e->arena, "%ld", i));
+    }
+}

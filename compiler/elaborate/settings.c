@@ -1,0 +1,464 @@
+/* settings: records of options. What is written in a model becomes a tree of values; overrides
+ * change it by path; an option's declaration gives the type, the limits and the default that the
+ * value is held against.
+ *
+ *     option heads.q: int in 1.. = 8 "query heads"        attention = { heads = { q = 4 } }
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+Record *record_new(Elaborator *e) {
+    return arena_alloc(e->arena, sizeof(Record));
+}
+
+Entry *record_find(const Record *record, const char *name) {
+    for (int i = 0; record && i < record->entries.count; i++) {
+        Entry *entry = record->entries.items[i];
+        if (!strcmp(entry->name, name)) return entry;
+    }
+    return NULL;
+}
+
+static Value *value_copy(Elaborator *e, const Value *value) {
+    Value *copy = arena_alloc(e->arena, sizeof *copy);
+    *copy = *value;
+    if (value->record) copy->record = record_copy(e, value->record);
+    return copy;
+}
+
+Record *record_copy(Elaborator *e, const Record *record) {
+    Record *copy = record_new(e);
+    for (int i = 0; record && i < record->entries.count; i++) {
+        Entry *entry = record->entries.items[i], *twin = arena_alloc(e->arena, sizeof *twin);
+        *twin = *entry;
+        twin->value = value_copy(e, entry->value);
+        list_push(e->arena, &copy->entries, twin);
+    }
+    return copy;
+}
+
+static void record_merge(Elaborator *e, Record *into, const Record *from) {
+    for (int i = 0; from && i < from->entries.count; i++) {
+        Entry *entry = from->entries.items[i];
+        record_set(e, into, entry->name, entry->value, entry->span);
+    }
+}
+
+/* path = value: a record is merged into what stands there, anything else replaces it. */
+void record_set(Elaborator *e, Record *record, const char *path, Value *value, Span span) {
+    const char *dot = strchr(path, '.');
+    char *head = dot ? arena_copy(e->arena, path, (size_t)(dot - path))
+                     : arena_copy(e->arena, path, strlen(path));
+    Entry *entry = record_find(record, head);
+    if (!entry) {
+        entry = arena_alloc(e->arena, sizeof *entry);
+        entry->name = head;
+        entry->span = span;
+        list_push(e->arena, &record->entries, entry);
+    }
+    if (dot) {
+        Value *old = entry->value;
+        if (old && old->kind == KIND_LIST) {
+            report_error(e->reports, span, "'%s' is a list here: '%s' cannot be set inside it",
+                         head, path);
+            report_note(e->reports, old->span, "the list");
+            report_help(e->reports, "give the whole list: %s = [...]", head);
+            return;
+        }
+        if (!old ||
+            (old->kind != KIND_RECORD && old->kind != KIND_WORD && old->kind != KIND_LAYER)) {
+            entry->value = value_new(e, KIND_RECORD, span);
+            entry->value->record = record_new(e);
+        } else if (!old->record)
+            old->record = record_new(e);
+        record_set(e, entry->value->record, dot + 1, value, span);
+        return;
+    }
+    Value *old = entry->value;
+    if (value->kind == KIND_RECORD && old && (old->kind == KIND_RECORD || old->record)) {
+        if (!old->record) old->record = record_new(e);
+        record_merge(e, old->record, value->record);
+        return;
+    }
+    entry->value = value_copy(e, value);
+    entry->span = span;
+}
+
+Record *record_evaluate(Elaborator *e, const Node *node) {
+    Record *record = record_new(e);
+    for (int i = 0; node && i < node->count; i++) {
+        const Node *entry = node->kids[i];
+        Value *value = evaluate(e, entry->kids[0]);
+        if (value->kind == KIND_ERROR) continue;
+        if (!strchr(entry->name, '.')) {
+            Entry *before = record_find(record, entry->name);
+            if (before && value->kind != KIND_RECORD) {
+                report_error(e->reports, entry->name_span, "'%s' is given twice", entry->name);
+                report_note(e->reports, before->span, "first here");
+                continue;
+            }
+        }
+        record_set(e, record, entry->name, value, entry->name_span);
+    }
+    return record;
+}
+
+static const Node *find_named(const List *list, const char *name) {
+    for (int i = 0; i < list->count; i++) {
+        const Node *node = list->items[i];
+        if (!strcmp(node->name, name)) return node;
+    }
+    return NULL;
+}
+
+const Node *find_layer(Elaborator *e, const char *name) {
+    const Node *node = find_named(&e->unit->layers, name);
+    if (!node) node = find_named(&e->unit->optimizers, name);
+    if (!node) node = find_named(&e->unit->schedules, name);
+    return node;
+}
+
+const Node *layer_body(const Node *layer) {
+    return layer->kids[layer->count - 1];
+}
+
+static Value *unknown_layer(Elaborator *e, const Value *value) {
+    report_error(e->reports, value->span, "there is no layer '%s'", value->word);
+    if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
+    List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
+    const char *names[512];
+    int count = 0;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < lists[i]->count && count < 512; j++)
+            names[count++] = ((Node *)lists[i]->items[j])->name;
+    const char *near = did_you_mean(value->word, names, count);
+    if (near)
+        report_help(e->reports, "did you mean '%s'?", near);
+    else
+        report_help(e->reports, "declare 'layer %s(...)', or 'use' the file that does",
+                    value->word);
+    return value_error(e, value->span);
+}
+
+static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *fallback) {
+    Value *layer = value_new(e, KIND_LAYER, value->span);
+    if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
+    if (value->kind == KIND_WORD) {
+        layer->layer = find_layer(e, value->word);
+        if (!layer->layer) return unknown_layer(e, value);
+        layer->record = value->record ? value->record : record_new(e);
+        return layer;
+    }
+    if (value->kind == KIND_RECORD) { /* the default layer, or the one of the option's own name,
+                                         with these options */
+        if (fallback && fallback->kind == KIND_LAYER) {
+            layer->layer = fallback->layer;
+            layer->record = record_copy(e, fallback->record);
+            record_merge(e, layer->record, value->record);
+            return layer;
+        }
+        layer->layer = find_layer(e, option->name);
+        layer->record = value->record;
+        if (layer->layer) return layer;
+    }
+    return NULL;
+}
+
+static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
+    Value *list = value_new(e, KIND_LIST, value->span);
+    if (value->kind == KIND_NONE) return list;
+    if (value->kind != KIND_LIST) {
+        Value *one = to_layer(e, option, value, NULL);
+        if (!one || one->kind == KIND_ERROR) return one;
+        list_push(e->arena, &list->list, one);
+        return list;
+    }
+    for (int i = 0; i < value->list.count; i++) {
+        Value *one = to_layer(e, option, value->list.items[i], NULL);
+        if (!one || one->kind == KIND_ERROR) return one;
+        list_push(e->arena, &list->list, one);
+    }
+    return list;
+}
+
+/* The value as the declared type, NULL when it does not fit, KIND_ERROR when that was reported. */
+static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback) {
+    const char *type = option->kids[0]->name;
+    if (value->kind == KIND_ERROR || !strcmp(type, "any")) return value;
+    if (!strcmp(type, "layer")) return to_layer(e, option, value, fallback);
+    if (!strcmp(type, "layers")) return to_layers(e, option, value);
+    if (!strcmp(type, "int"))
+        return value->kind == KIND_NUMBER && value->number == floor(value->number) ? value : NULL;
+    if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
+    if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
+    if (!strcmp(type, "word"))
+        return (value->kind == KIND_WORD && !value->record) || value->kind == KIND_NONE ? value
+                                                                                        : NULL;
+    if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
+    if (!strcmp(type, "record"))
+        return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
+    if (!strcmp(type, "axes")) {
+        if (value->kind == KIND_AXIS) {
+            Value *list = value_new(e, KIND_LIST, value->span);
+            list_push(e->arena, &list->list, value);
+            return list;
+        }
+        if (value->kind == KIND_NONE) return value_new(e, KIND_LIST, value->span);
+        if (value->kind != KIND_LIST) return NULL;
+        for (int i = 0; i < value->list.count; i++)
+            if (((Value *)value->list.items[i])->kind != KIND_AXIS) return NULL;
+        return value;
+    }
+    report_error(e->reports, option->kids[0]->span, "there is no option type '%s'", type);
+    report_help(e->reports,
+                "the types are int, real, flag, word, list, record, axes, layer, layers and any");
+    return value_error(e, option->span);
+}
+
+static bool within_list(const Value *value, const Value *list) {
+    for (int i = 0; i < list->list.count; i++)
+        if (value_equal(value, list->list.items[i])) return true;
+    return false;
+}
+
+static void report_words(Elaborator *e, const Value *value, const Value *list) {
+    Text text = {.arena = e->arena};
+    const char *names[64];
+    int count = 0;
+    for (int i = 0; i < list->list.count; i++) {
+        char *word = value_text(e, list->list.items[i]);
+        text_add(&text, "%s%s", i ? ", " : "", word);
+        if (count < 64) names[count++] = word;
+    }
+    const char *near = value->kind == KIND_WORD ? did_you_mean(value->word, names, count) : NULL;
+    if (near)
+        report_help(e->reports, "did you mean '%s'? It takes one of: %s", near, text.text);
+    else
+        report_help(e->reports, "it takes one of: %s", text.text ? text.text : "");
+}
+
+/* Words, numbers and none as they are written: names mean themselves here. */
+static Value *literal(Elaborator *e, const Node *node) {
+    bool word = node->kind == NODE_NAME && strcmp(node->name, "none") &&
+                strcmp(node->name, "true") && strcmp(node->name, "false");
+    if (!word) return evaluate(e, node);
+    Value *value = value_new(e, KIND_WORD, node->span);
+    value->word = node->name;
+    return value;
+}
+
+static bool check_limits(Elaborator *e, const Node *option, Value *value) {
+    const Node *limits = option->kids[1] ? option->kids[1]->kids[0] : NULL;
+    if (!limits || value->kind == KIND_ERROR) return true;
+    if (limits->kind == NODE_LIST) {
+        Value *list = value_new(e, KIND_LIST, limits->span);
+        for (int i = 0; i < limits->count; i++)
+            list_push(e->arena, &list->list, literal(e, limits->kids[i]));
+        if (within_list(value, list)) return true;
+        report_error(e->reports, value->span, "option '%s' cannot be %s", option->name,
+                     value_text(e, value));
+        report_words(e, value, list);
+        report_note(e->reports, option->span, "declared here");
+        return false;
+    }
+    double low = -INFINITY, high = INFINITY;
+    if (limits->kids[0] && !evaluate_number(e, limits->kids[0], "a limit", &low)) return false;
+    if (limits->kids[1] && !evaluate_number(e, limits->kids[1], "a limit", &high)) return false;
+    if (value->kind != KIND_NUMBER || (value->number >= low && value->number <= high)) return true;
+    report_error(e->reports, value->span, "option '%s' is %.9g, outside its limits %s",
+                 option->name, value->number,
+                 high == INFINITY ? arena_format(e->arena, "%.9g..", low)
+                                  : arena_format(e->arena, "%.9g..%.9g", low, high));
+    report_note(e->reports, option->span, "declared here");
+    return false;
+}
+
+static Value *given_value(Elaborator *e, Record *given, const char *path) {
+    const char *dot = strchr(path, '.');
+    char *head = arena_copy(e->arena, path, dot ? (size_t)(dot - path) : strlen(path));
+    Entry *entry = record_find(given, head);
+    if (!entry) return NULL;
+    if (!dot) return entry->value;
+    return entry->value->kind == KIND_RECORD ? given_value(e, entry->value->record, dot + 1) : NULL;
+}
+
+/* Options with dotted names are found as fields of a record that is bound under the first name. */
+static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *value, Span span) {
+    const char *dot = strchr(path, '.');
+    if (!dot) {
+        scope_bind(e, scope, path, value, span);
+        return;
+    }
+    char *head = arena_copy(e->arena, path, (size_t)(dot - path));
+    Binding *binding = NULL;
+    scope = scope_opaque(scope);
+    for (int i = 0; i < scope->bindings.count; i++) {
+        Binding *candidate = scope->bindings.items[i];
+        if (!strcmp(candidate->name, head)) binding = candidate;
+    }
+    if (!binding) {
+        Value *record = value_new(e, KIND_RECORD, span);
+        record->record = record_new(e);
+        binding = scope_bind(e, scope, head, record, span);
+    }
+    record_set(e, binding->value->record, dot + 1, value, span);
+}
+
+static void record_setting(Elaborator *e, const char *prefix, const char *name, Value *value) {
+    if (!e->settings || !prefix) return;
+    Setting *setting = arena_alloc(e->arena, sizeof *setting);
+    setting->path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
+    setting->text = value_text(e, value);
+    setting->number = value->number;
+    setting->kind = value->kind == KIND_NONE     ? VALUE_NONE
+                    : value->kind == KIND_NUMBER ? VALUE_NUMBER
+                    : value->kind == KIND_FLAG   ? VALUE_FLAG
+                    : value->kind == KIND_WORD   ? VALUE_WORD
+                                                 : VALUE_OTHER;
+    list_push(e->arena, e->settings, setting);
+}
+
+/* A layer that is never applied only groups options: they are settings of the model. */
+static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value) {
+    if (!e->settings || !prefix || value->kind != KIND_LAYER || value->layer->kind != NODE_LAYER)
+        return;
+    if (value->layer->kids[0] && value->layer->kids[0]->count) return;
+    const Node *body = layer_body(value->layer);
+    const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
+    check_unknown_options(e, value->layer, value->record);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION) continue;
+        record_setting(e, path, option->name, layer_option(e, value, option->name, option->span));
+    }
+}
+
+/* The value that an option takes: what is given, else its default. */
+static Value *option_value(Elaborator *e, const Node *option, Record *given) {
+    Value *value = given_value(e, given, option->name), *fallback = NULL;
+    bool needs_default =
+        !value || (value->kind == KIND_RECORD && !strcmp(option->kids[0]->name, "layer"));
+    if (option->kids[2] && needs_default) {
+        const Node *node = option->kids[2];
+        bool word = !strcmp(option->kids[0]->name, "word");
+        Binding *named = node->kind == NODE_NAME ? scope_find(e->scope, node->name) : NULL;
+        fallback = word && !(named && named->value->kind == KIND_WORD) ? literal(e, node)
+                                                                       : evaluate(e, node);
+        if (fallback->kind == KIND_ERROR) return fallback;
+        Value *converted = convert(e, option, fallback, NULL);
+        if (!converted) {
+            report_error(e->reports, option->kids[2]->span,
+                         "the default of option '%s' is %s, but its type is %s", option->name,
+                         value_kind_text(fallback), option->kids[0]->name);
+            return value_error(e, option->span);
+        }
+        fallback = converted;
+    }
+    if (!value && !fallback) {
+        report_error(e->reports, e->frame ? e->frame->call : option->span,
+                     "option '%s' of layer '%s' must be given", option->name,
+                     e->frame ? e->frame->layer->name : "?");
+        report_note(e->reports, option->span, "declared here, without a default");
+        return value_error(e, option->span);
+    }
+    if (!value) return fallback;
+    Value *converted = convert(e, option, value, fallback);
+    if (!converted) {
+        const char *found = value->kind == KIND_NUMBER ? arena_format(e->arena, "%g", value->number)
+                                                       : value_kind_text(value);
+        report_error(e->reports, value->span, "option '%s' takes %s%s, not %s", option->name,
+                     strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ",
+                     option->kids[0]->name, found);
+        report_note(e->reports, option->span, "declared here");
+        return value_error(e, option->span);
+    }
+    return converted;
+}
+
+void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
+    Binding *before = strchr(option->name, '.') ? NULL : scope_find(e->scope, option->name);
+    if (before) {
+        report_error(e->reports, option->name_span, "'%s' is declared twice", option->name);
+        report_note(e->reports, before->span, "first here");
+        return;
+    }
+    Value *value = option_value(e, option, given);
+    if (value->kind != KIND_ERROR && !check_limits(e, option, value))
+        value = value_error(e, option->span);
+    record_setting(e, prefix, option->name, value);
+    record_group(e, prefix, option->name, value);
+    bind_path(e, e->scope, option->name, value, option->name_span);
+}
+
+static void option_names(Elaborator *e, const Node *block, List *names) {
+    for (int i = 0; i < block->count; i++) {
+        const Node *node = block->kids[i];
+        if (node->kind == NODE_OPTION) list_push(e->arena, names, (void *)node->name);
+    }
+}
+
+static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
+                         const List *names) {
+    for (int i = 0; i < given->entries.count; i++) {
+        Entry *entry = given->entries.items[i];
+        const char *path =
+            *prefix ? arena_format(e->arena, "%s.%s", prefix, entry->name) : entry->name;
+        size_t length = strlen(path);
+        bool known = false, inner = false;
+        for (int j = 0; j < names->count; j++) {
+            const char *name = names->items[j];
+            if (!strcmp(name, path)) known = true;
+            if (!strncmp(name, path, length) && name[length] == '.') inner = true;
+        }
+        if (known) continue;
+        if (inner && entry->value->kind == KIND_RECORD) {
+            check_record(e, layer, entry->value->record, path, names);
+            continue;
+        }
+        if (inner) {
+            report_error(e->reports, entry->value->span, "'%s' takes a record, not %s", path,
+                         value_kind_text(entry->value));
+            continue;
+        }
+        report_error(e->reports, entry->span, "layer '%s' has no option '%s'", layer->name, path);
+        const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
+        if (near) report_help(e->reports, "did you mean '%s'?", near);
+        Text text = {.arena = e->arena};
+        for (int j = 0; j < names->count && j < 24; j++)
+            text_add(&text, "%s%s", j ? ", " : "", (char *)names->items[j]);
+        if (!near && names->count) report_help(e->reports, "its options are %s", text.text);
+        if (!names->count) report_help(e->reports, "it has no options");
+    }
+}
+
+void check_unknown_options(Elaborator *e, const Node *layer, Record *given) {
+    List names = {0};
+    option_names(e, layer_body(layer), &names);
+    if (given) check_record(e, layer, given, "", &names);
+}
+
+/* g.at: an option of a layer that was given as a value. Its default is read outside any
+ * application. */
+Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span) {
+    const Node *body = layer_body(layer->layer);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
+        Scope *outer = e->scope;
+        Scope scope = {0};
+        e->scope = &scope;
+        Value *value = option_value(e, option, layer->record);
+        if (value->kind != KIND_ERROR && !check_limits(e, option, value))
+            value = value_error(e, span);
+        e->scope = outer;
+        return value;
+    }
+    report_error(e->reports, span, "layer '%s' has no option '%s'", layer->layer->name, name);
+    List names = {0};
+    option_names(e, body, &names);
+    const char *near = did_you_mean(name, (const char *const *)names.items, names.count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    return value_error(e, span);
+}

@@ -1,0 +1,472 @@
+/* statement: the statements of a layer's body, each read into the block being built: axes,
+ * parameters and states, inputs, names, losses, metrics, updates, and bodies within bodies.
+ */
+#include "elaborate/elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool declare_once(Elaborator *e, const Node *node) {
+    Binding *before = scope_find(e->scope, node->name);
+    if (!before) return true;
+    report_error(e->reports, node->name_span, "'%s' is declared twice", node->name);
+    report_note(e->reports, before->span, "first here");
+    return false;
+}
+
+static void axis_statement(Elaborator *e, const Node *node) {
+    double size;
+    Value *value = value_error(e, node->span);
+    if (!declare_once(e, node)) return;
+    if (node->kind == NODE_SEQUENCE && e->program->sequence) {
+        report_error(e->reports, node->span, "a model has one sequence");
+        report_note(e->reports, e->program->sequence->span, "it is declared here");
+        report_help(e->reports, "declare the other one with 'axis'");
+        return;
+    }
+    if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
+        if (size != floor(size) || size < 1 || size > 2147483647.0)
+            report_error(e->reports, node->kids[0]->span,
+                         "axis '%s' would have size %.9g: it must be a whole number from 1",
+                         node->name, size);
+        else {
+            bool sequence = node->kind == NODE_SEQUENCE;
+            value = value_new(e, KIND_AXIS, node->span);
+            value->axis = axis_new(e->program, node->name, (long)size,
+                                   sequence ? AXIS_SEQUENCE : AXIS_PLAIN, node->span);
+            if (sequence) e->program->sequence = value->axis;
+        }
+    }
+    scope_bind(e, e->scope, node->name, value, node->name_span);
+}
+
+/* The dimensions of a declared tensor: names of axes, and axis lists. */
+static bool declared_dims(Elaborator *e, const Node *subs, Index **dims, int *rank) {
+    for (int i = 0; subs && i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+        Value *value = binding ? binding->value : NULL;
+        if (value && value->kind == KIND_ERROR) return false;
+        if (value && value->kind == KIND_LIST) {
+            for (int j = 0; j < value->list.count && *rank < MAX_RANK; j++) {
+                Axis *axis = ((Value *)value->list.items[j])->axis;
+                dims[(*rank)++] = index_new(e->program, axis->name, axis);
+            }
+            continue;
+        }
+        if (!value || value->kind != KIND_AXIS) {
+            report_error(e->reports, sub->span, "a dimension is the name of an axis%s%s",
+                         sub->kind == NODE_NAME ? ", and there is none called " : "",
+                         sub->kind == NODE_NAME ? arena_format(e->arena, "'%s'", sub->name) : "");
+            if (sub->kind == NODE_NAME)
+                report_help(e->reports, "declare it: axis %s = ...", sub->name);
+            return false;
+        }
+        if (*rank == MAX_RANK) {
+            report_error(e->reports, sub->span, "more than %d dimensions", MAX_RANK);
+            return false;
+        }
+        dims[(*rank)++] = index_new(e->program, value->axis->name, value->axis);
+    }
+    return true;
+}
+
+static const char *identifier(Elaborator *e, const char *path) {
+    char *text = arena_copy(e->arena, path, strlen(path));
+    char *to = text;
+    for (const char *from = path; *from; from++) {
+        if (*from == '{') {
+            while (*from && *from != '}') from++;
+            continue;
+        }
+        *to++ = *from == '.' ? '_' : *from;
+    }
+    *to = 0;
+    char *squeezed = text, *write = text;
+    for (; *squeezed; squeezed++)
+        if (*squeezed != '_' || write == text || write[-1] != '_') *write++ = *squeezed;
+    *write = 0;
+    return text;
+}
+
+/* A tensor that is kept: dimensions are the turn of the repeat, what the layer is mapped over (but
+ * the batch), its own. */
+static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored *stored) {
+    Index *own[MAX_RANK], *all[MAX_RANK * 3];
+    Axis *axes[MAX_RANK * 3];
+    int rank = 0, count = 0;
+    if (!declared_dims(e, node->kids[0], own, &rank)) return value_error(e, node->span);
+    if (e->region && e->region->index) all[count++] = e->region->index;
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        if (e->frame->ambient[i] != e->batch && e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
+            all[count++] = e->frame->ambient[i];
+    stored->lead = count;
+    for (int i = 0; i < rank; i++) all[count++] = own[i];
+    if (count > MAX_RANK) {
+        report_error(e->reports, node->span,
+                     "'%s' would have %d dimensions; at most %d are possible", node->name, count,
+                     MAX_RANK);
+        return value_error(e, node->span);
+    }
+    for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
+    const char *path =
+        *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, node->name) : node->name;
+    Tensor *tensor =
+        tensor_new(e->program, identifier(e, path), role, TYPE_REAL, count, axes, node->name_span);
+    tensor->path = path;
+    stored->tensor = tensor;
+    stored->scope = e->scope;
+    Value *value =
+        value_tensor(e, expr_read_indices(e->program, tensor, all), own, rank, node->name_span);
+    return value;
+}
+
+static bool init_call(Elaborator *e, const Node *node, Init *init) {
+    const Node *callee = node->kids[0], *args = node->kids[1];
+    double numbers[2] = {0, 0};
+    bool normal = callee->kind == NODE_NAME && !strcmp(callee->name, "normal");
+    bool uniform = callee->kind == NODE_NAME && !strcmp(callee->name, "uniform");
+    if ((!normal && !uniform) || args->count < 1 || args->count > 2) return false;
+    for (int i = 0; i < args->count; i++)
+        if (!evaluate_number(e, args->kids[i], "an initialisation", &numbers[i])) return true;
+    init->kind = normal ? INIT_NORMAL : INIT_UNIFORM;
+    init->a = normal && args->count == 1    ? 0
+              : uniform && args->count == 1 ? -numbers[0]
+                                            : numbers[0];
+    init->b = args->count == 1 ? numbers[0] : numbers[1];
+    return true;
+}
+
+/* ~ normal(deviation), normal(mean, deviation), uniform(limit), uniform(low, high), zeros, ones, a
+ * number. */
+bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init) {
+    const Node *node = stored->init;
+    *init = (Init){INIT_NORMAL, 0, 1 / sqrt(fan_in)};
+    if (!node) return true;
+    Scope scope = {.parent = stored->scope}, *outer = e->scope;
+    scope_bind(e, &scope, "fan_in", value_number(e, fan_in, node->span), node->span);
+    scope_bind(e, &scope, "fan_out", value_number(e, fan_out, node->span), node->span);
+    e->scope = &scope;
+    int errors = e->reports->errors;
+    bool word =
+        node->kind == NODE_NAME && (!strcmp(node->name, "zeros") || !strcmp(node->name, "ones"));
+    bool fine = true;
+    if (word)
+        *init = (Init){INIT_CONSTANT, node->name[0] == 'o', 0};
+    else if (node->kind != NODE_CALL || !init_call(e, node, init)) {
+        double number = 0;
+        if (node->kind == NODE_CALL && node->kids[0]->kind == NODE_NAME &&
+            op_find(node->kids[0]->name, 1) < 0) {
+            report_error(e->reports, node->span, "'%s' is no initialisation", node->kids[0]->name);
+            report_help(e->reports,
+                        "use normal(deviation), uniform(limit), zeros, ones or a number");
+            fine = false;
+        } else
+            fine = evaluate_number(e, node, "an initialisation", &number);
+        *init = (Init){INIT_CONSTANT, number, 0};
+    }
+    e->scope = outer;
+    return fine && e->reports->errors == errors;
+}
+
+static void stored_statement(Elaborator *e, const Node *node, Role role) {
+    if (!declare_once(e, node)) return;
+    Stored *stored = arena_alloc(e->arena, sizeof *stored);
+    stored->init = node->kids[1];
+    Value *value = declare_stored(e, node, role, stored);
+    if (value->kind != KIND_ERROR) {
+        list_push(e->arena, &e->stored, stored);
+        if (!evaluate_init(e, stored, 1, 1, &stored->tensor->init)) stored->init = NULL;
+    }
+    scope_bind(e, e->scope, node->name, value, node->name_span);
+}
+
+static void input_statement(Elaborator *e, const Node *node) {
+    static const char *const kinds[] = {"token", "next", "real", "class"};
+    const char *kind = node->kids[1]->name;
+    int which = -1;
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(kind, kinds[i])) which = i;
+    if (!declare_once(e, node)) return;
+    if (which < 0) {
+        report_error(e->reports, node->kids[1]->span, "there is no kind of input '%s'", kind);
+        report_help(e->reports, "the kinds are token, next (the token after), real and class");
+        return;
+    }
+    if (e->frame->caller) {
+        report_error(e->reports, node->span, "inputs stand only in the outermost layer of a model");
+        return;
+    }
+    Index *dims[MAX_RANK], *all[MAX_RANK + 1];
+    Axis *axes[MAX_RANK + 1];
+    int rank = 0;
+    Value *value = value_error(e, node->span);
+    if (declared_dims(e, node->kids[0], dims, &rank) && rank < MAX_RANK) {
+        all[0] = e->batch;
+        for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
+        for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;
+        Tensor *tensor =
+            tensor_new(e->program, node->name, ROLE_INPUT, which == 2 ? TYPE_REAL : TYPE_INT,
+                       rank + 1, axes, node->name_span);
+        tensor->path = node->name;
+        tensor->input = (InputKind)which;
+        value = value_tensor(e, expr_read_indices(e->program, tensor, all), dims, rank,
+                             node->name_span);
+    }
+    scope_bind(e, e->scope, node->name, value, node->name_span);
+}
+
+static Value *in_equation(Elaborator *e, const Node *node) {
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *value = evaluate(e, node);
+    e->equation = outer;
+    return value;
+}
+
+Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
+    Expr *expr = value_expr(e, value);
+    if (!expr) return NULL;
+    Index *used[MAX_LOOPS];
+    int count = free_indices(e, expr, used);
+    if (count) {
+        report_error(e->reports, span, "%s must be one number, but it depends on index '%s'", what,
+                     used[0]->name);
+        report_help(e->reports, "reduce it: mean[%s] ... or sum[%s] ...", used[0]->name,
+                    used[0]->name);
+        return NULL;
+    }
+    count = ambient_used(e, expr, used);
+    if (!count) return expr;
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *mean = reduce(e, "mean", used, count, value_tensor(e, expr, NULL, 0, span), span);
+    e->equation = outer;
+    return value_expr(e, mean);
+}
+
+static void loss_statement(Elaborator *e, const Node *node) {
+    if (e->loss) {
+        report_error(e->reports, node->span, "the loss is given twice");
+        report_note(e->reports, e->loss->span, "first here");
+        return;
+    }
+    Value *value = in_equation(e, node->kids[0]);
+    if (value->kind == KIND_ERROR) return;
+    Expr *expr = scalar(e, value, "the loss", node->span);
+    if (expr) e->loss = value_tensor(e, expr, NULL, 0, node->span);
+}
+
+static void metric_statement(Elaborator *e, const Node *node) {
+    Value *value = in_equation(e, node->kids[0]);
+    if (value->kind == KIND_ERROR) return;
+    Expr *expr = scalar(e, value, node->kind == NODE_AUX ? "an aux term" : "a probe", node->span);
+    if (expr) add_metric(e, node->name, node->kind == NODE_AUX, expr, node->name_span);
+}
+
+/* A state is the same for all tokens of a batch: its new value must be, too. */
+static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node *node) {
+    Index *used[MAX_LOOPS * 2];
+    int count = free_indices(e, expr, used);
+    count += ambient_used(e, expr, used + count);
+    for (int i = 0; i < count; i++) {
+        if (expr_uses_index(place->expr, used[i])) continue;
+        const char *name = used[i] == e->batch ? "batch" : used[i]->name;
+        report_error(e->reports, node->kids[1]->span,
+                     "the new value of '%s' depends on index '%s', the state does not", node->name,
+                     name);
+        report_help(e->reports, "reduce it: mean[%s] ...", name);
+        return false;
+    }
+    return true;
+}
+
+/* update bias[n] = expr: the new value is computed here and stored when the step is over. */
+static void update_statement(Elaborator *e, const Node *node) {
+    Binding *binding = scope_find(e->scope, node->name);
+    bool state = binding && binding->value->kind == KIND_TENSOR &&
+                 binding->value->expr->kind == EXPR_READ &&
+                 binding->value->expr->tensor->role == ROLE_STATE;
+    if (!state) {
+        if (!binding || binding->value->kind != KIND_ERROR)
+            report_error(e->reports, node->name_span,
+                         "'%s' is not a state: only a state is updated", node->name);
+        return;
+    }
+    Value *kept = binding->value;
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *place = node->kids[0] ? subscript(e, kept, node->kids[0], node->span)
+                                 : read_value(e, kept, node->span);
+    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, node->kids[1]);
+    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
+    e->equation = outer;
+    if (!expr || !fits_state(e, place, expr, node)) return;
+    Tensor *tensor = kept->expr->tensor;
+    Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
+                              ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, node->span);
+    Expr *target = expr_read(e->program, next, place->expr->args);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    Index *all[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++)
+        all[i] = index_new(e->program, tensor->axes[i]->name, tensor->axes[i]);
+    Block later = {{0}};
+    Statement *store =
+        statement_loop(e->program, &later, expr_read_indices(e->program, tensor, all), false,
+                       REDUCE_NONE, NULL, 0, expr_read_indices(e->program, next, all), node->span);
+    store->once = true;
+    list_push(e->arena, &e->once, store);
+}
+
+static void name_statement(Elaborator *e, const Node *node) {
+    Binding *binding = scope_find(e->scope, node->name);
+    if (!binding || (binding->value->kind != KIND_TENSOR && binding->value->kind != KIND_ERROR)) {
+        report_error(e->reports, node->span, "there is no tensor '%s' here", node->name);
+        return;
+    }
+    if (binding->value->kind == KIND_ERROR) return;
+    if (node->kind == NODE_CACHE) {
+        if (binding->value->expr->kind == EXPR_READ) binding->value->expr->tensor->cached = true;
+        return;
+    }
+    Binding *named = arena_alloc(e->arena, sizeof *named);
+    *named = (Binding){node->name, binding->value, node->span};
+    if (e->frame->caller)
+        report_error(e->reports, node->span,
+                     "outputs stand only in the outermost layer of a model");
+    else
+        list_push(e->arena, &e->named, named);
+}
+
+static void inner_block(Elaborator *e, const Node *block, bool transparent) {
+    Scope *scope = scope_push(e);
+    scope->transparent = transparent;
+    block_statements(e, block);
+    scope_pop(e);
+}
+
+static void if_statement(Elaborator *e, const Node *node) {
+    bool yes;
+    if (!evaluate_flag(e, node->kids[0], &yes)) return;
+    const Node *branch = yes ? node->kids[1] : node->kids[2];
+    if (!branch) return;
+    if (branch->kind == NODE_IF)
+        if_statement(e, branch);
+    else
+        inner_block(e, branch, true);
+}
+
+static void match_statement(Elaborator *e, const Node *node) {
+    Value *value = evaluate(e, node->kids[0]);
+    if (value->kind == KIND_ERROR) return;
+    for (int i = 1; i < node->count; i++) {
+        const Node *branch = node->kids[i], *patterns = branch->kids[0];
+        bool matches = patterns->count == 0;
+        for (int j = 0; j < patterns->count && !matches; j++) {
+            const Node *pattern = patterns->kids[j];
+            Value *wanted = value_new(e, KIND_WORD, pattern->span);
+            wanted->word = pattern->name;
+            bool literal = pattern->kind != NODE_NAME || !strcmp(pattern->name, "none") ||
+                           !strcmp(pattern->name, "true") || !strcmp(pattern->name, "false");
+            if (literal) wanted = evaluate(e, pattern);
+            matches = value_equal(value, wanted);
+        }
+        if (!matches) continue;
+        inner_block(e, branch->kids[1], true);
+        return;
+    }
+    report_error(e->reports, node->kids[0]->span, "no case of this match is %s",
+                 value_text(e, value));
+    report_help(e->reports, "add 'else => { ... }', or restrict the option with 'in [...]'");
+}
+
+static void for_statement(Elaborator *e, const Node *node) {
+    Value *list = evaluate(e, node->kids[0]);
+    if (list->kind == KIND_ERROR) return;
+    if (list->kind != KIND_LIST) {
+        report_error(e->reports, node->kids[0]->span,
+                     "'for' goes through a list or a range, not %s", value_kind_text(list));
+        return;
+    }
+    int errors = e->reports->errors;
+    for (int i = 0; i < list->list.count && e->reports->errors == errors; i++) {
+        Scope *scope = scope_push(e);
+        scope_bind(e, scope, node->name, list->list.items[i], node->name_span);
+        block_statements(e, node->kids[1]);
+        scope_pop(e);
+    }
+}
+
+static void require_statement(Elaborator *e, const Node *node) {
+    bool holds;
+    if (!evaluate_flag(e, node->kids[0], &holds) || holds) return;
+    bool called = e->frame->caller != NULL;
+    report_error(e->reports, called ? e->frame->call : node->span, "layer '%s': %s",
+                 e->frame->layer->name, node->kids[1]->name);
+    if (called) report_note(e->reports, node->span, "required here");
+}
+
+static void option_statement(Elaborator *e, const Node *node) {
+    Binding *options = scope_find(e->scope, "(options)");
+    const char *prefix = e->frame->caller ? NULL : "";
+    bind_option(e, node, options ? options->value->record : NULL, prefix);
+}
+
+static void statement(Elaborator *e, const Node *node) {
+    switch (node->kind) {
+    case NODE_OPTION:
+        option_statement(e, node);
+        break;
+    case NODE_AXIS:
+    case NODE_SEQUENCE:
+        axis_statement(e, node);
+        break;
+    case NODE_PARAM:
+        stored_statement(e, node, ROLE_PARAMETER);
+        break;
+    case NODE_STATE:
+        stored_statement(e, node, ROLE_STATE);
+        break;
+    case NODE_INPUT:
+        input_statement(e, node);
+        break;
+    case NODE_EQUATION:
+        equation(e, node);
+        break;
+    case NODE_UPDATE:
+        update_statement(e, node);
+        break;
+    case NODE_LOSS:
+        loss_statement(e, node);
+        break;
+    case NODE_AUX:
+    case NODE_PROBE:
+        metric_statement(e, node);
+        break;
+    case NODE_OUTPUT:
+    case NODE_CACHE:
+        name_statement(e, node);
+        break;
+    case NODE_REPEAT:
+        repeat_statement(e, node);
+        break;
+    case NODE_IF:
+        if_statement(e, node);
+        break;
+    case NODE_MATCH:
+        match_statement(e, node);
+        break;
+    case NODE_FOR:
+        for_statement(e, node);
+        break;
+    case NODE_REQUIRE:
+        require_statement(e, node);
+        break;
+    default:
+        report_error(e->reports, node->span, "this cannot stand in a layer");
+    }
+}
+
+void block_statements(Elaborator *e, const Node *block) {
+    for (int i = 0; i < block->count; i++) statement(e, block->kids[i]);
+}

@@ -1,0 +1,374 @@
+/* eval_calls: what attention and the choice of the largest mean. */
+#include "interpret/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- operands ---- */
+
+/* A subscript made of turns and numbers. */
+static long fixed_place(const Eval *eval, const Expr *sub) {
+    if (sub->kind == EXPR_NUMBER) return (long)sub->number;
+    if (sub->kind == EXPR_INDEX) {
+        for (int slot = 0; slot < eval->slot_count; slot++)
+            if (eval->slots[slot] == sub->index) return eval->at[slot];
+        return 0;
+    }
+    double values[3] = {0, 0, 0};
+    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_place(eval, sub->args[i]);
+    return (long)op_value(sub->op, values[0], values[1], values[2]);
+}
+
+View eval_view(Eval *eval, const Expr *operand) {
+    const Tensor *tensor = operand->tensor;
+    View view = {0};
+    long strides[MAX_RANK], stride = 1, base = 0;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= tensor->axes[i]->size;
+    }
+    for (int i = 0; i < tensor->rank; i++) {
+        const Expr *sub = operand->args[i];
+        if (sub->kind == EXPR_INDEX && !sub->index->turn) {
+            view.index[view.rank] = sub->index;
+            view.size[view.rank] = tensor->axes[i]->size;
+            view.stride[view.rank++] = strides[i];
+            continue;
+        }
+        long place = fixed_place(eval, sub);
+        if (place < 0 || place >= tensor->axes[i]->size)
+            eval->message =
+                arena_format(eval->arena, "place %ld of %s is outside", place, tensor->name);
+        else
+            base += place * strides[i];
+    }
+    view.real = eval->real[tensor->id] ? eval->real[tensor->id] + base : NULL;
+    view.ints = eval->ints[tensor->id] ? eval->ints[tensor->id] + base : NULL;
+    return view;
+}
+
+static View input_view(Eval *eval, const Statement *statement, int place) {
+    return eval_view(eval, statement->inputs.items[place]);
+}
+
+static View output_view(Eval *eval, const Statement *statement, int place) {
+    return eval_view(eval, statement->outputs.items[place]);
+}
+
+/* Moves a view to the sequence-and-heads part of element `number` of the first `count` dimensions.
+ */
+static double *lead_part(const View *view, const View *query, long number) {
+    double *part = view->real;
+    for (int i = query->rank - 4; i >= 0; i--) {
+        part += number % query->size[i] * view->stride[i];
+        number /= query->size[i];
+    }
+    return part;
+}
+
+/* ---- attention ---- */
+
+/* The last dimensions of an operand: place, head, width, as far as it has them. */
+typedef struct Operand {
+    View view;
+    double *part;            /* at the present leading coordinates */
+    long place, head, width; /* strides */
+} Operand;
+
+typedef struct Attention {
+    Eval *eval;
+    const AttendOptions *options;
+    long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
+    Operand q, k, v, o, lse, adjoint, dq, dk, dv;
+    View sink, dsink;
+    Operand document; /* .place: its stride; no heads, no width */
+    double *score; /* [keys] of one query: the scores after scale and cap, then the weights */
+    double scale;  /* at which weights are rounded; 0: nothing is */
+    double *copies[4]; /* rounded operands */
+    int copy_count;
+} Attention;
+
+static Operand operand_of(View view, int lead) {
+    Operand operand = {.view = view, .part = view.real};
+    operand.place = view.stride[lead];
+    operand.head = view.stride[lead + 1];
+    operand.width = view.rank > lead + 2 ? view.stride[lead + 2] : 0;
+    return operand;
+}
+
+/* An operand of the products: a rounded copy of its tensor where they round. */
+static View factor_view(Eval *eval, const Statement *statement, int place, Attention *attention) {
+    View view = input_view(eval, statement, place);
+    if (attention->scale == 0 || eval->message) return view;
+    const Tensor *tensor = ((const Expr *)statement->inputs.items[place])->tensor;
+    size_t elements = (size_t)tensor_elements(tensor);
+    double *copy = malloc((elements + 1) * sizeof *copy);
+    if (!copy) abort();
+    eval_round_all_at(copy, eval->real[tensor->id], elements, eval_round_scale(eval, tensor->id));
+    attention->copies[attention->copy_count++] = copy;
+    view.real = copy + (view.real - eval->real[tensor->id]);
+    return view;
+}
+
+static double factor(const Attention *attention, double value) {
+    return attention->scale != 0 ? eval_round_at(value, attention->scale) : value;
+}
+
+static void release(Attention *attention) {
+    free(attention->score);
+    for (int i = 0; i < attention->copy_count; i++) free(attention->copies[i]);
+}
+
+/* A device rounds where it has many queries, not at a step of decoding. */
+static Attention attention_of(Eval *eval, const Statement *statement) {
+    Attention attention = {.eval = eval, .options = &statement->attention, .leads = 1};
+    if (eval->way && !statement->exact && !statement->attention.position)
+        attention.scale = eval_round_scale(eval, -1);
+    View q = factor_view(eval, statement, 0, &attention),
+         k = factor_view(eval, statement, 1, &attention),
+         v = factor_view(eval, statement, 2, &attention);
+    int lead = q.rank - 3;
+    for (int i = 0; i < lead; i++) attention.leads *= q.size[i];
+    attention.queries = q.size[lead];
+    attention.heads = q.size[lead + 1];
+    attention.key_width = q.size[lead + 2];
+    attention.keys = k.size[lead];
+    attention.key_heads = k.size[lead + 1];
+    attention.value_heads = v.size[lead + 1];
+    attention.value_width = v.size[lead + 2];
+    attention.q = operand_of(q, lead);
+    attention.k = operand_of(k, lead);
+    attention.v = operand_of(v, lead);
+    if (statement->attention.sink) attention.sink = input_view(eval, statement, 3);
+    if (statement->attention.documents) {
+        View view = input_view(eval, statement, attend_document(&statement->attention));
+        attention.document = (Operand){.view = view, .part = view.real, .place = view.stride[lead]};
+    }
+    attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
+    if (!attention.score) abort();
+    return attention;
+}
+
+/* Whether a key that the mask shows is of the same document as query s. */
+static bool same_document(const Attention *attention, long s, long t) {
+    const Operand *document = &attention->document;
+    if (!attention->options->documents) return true;
+    return document->part[(s + attention->position) * document->place] ==
+           document->part[t * document->place];
+}
+
+static void move_to_lead(const Attention *attention, Operand *operand, long lead) {
+    operand->part = lead_part(&operand->view, &attention->q.view, lead);
+}
+
+/* The keys first .. last-1 that query s sees. */
+static void visible_keys(const Attention *attention, long s, long *first, long *last) {
+    const AttendOptions *options = attention->options;
+    long place = s + attention->position;
+    bool all = options->mask == MASK_NONE && !options->position;
+    *last = all || place + 1 > attention->keys ? attention->keys : place + 1;
+    *first = options->mask == MASK_WINDOW && place - options->window + 1 > 0
+                 ? place - options->window + 1
+                 : 0;
+}
+
+static long key_head(const Attention *attention, long h) {
+    return h * attention->key_heads / attention->heads;
+}
+
+static long value_head(const Attention *attention, long h) {
+    return h * attention->value_heads / attention->heads;
+}
+
+/* A value on the way, with noise when there is some. */
+static double rounded(const Attention *attention, double value) {
+    if (attention->eval->noise != 0) eval_disturb(attention->eval, &value, 1);
+    return value;
+}
+
+/* The score of a key before the cap. */
+static double raw_score(const Attention *attention, long s, long h, long t) {
+    const Operand *q = &attention->q, *k = &attention->k;
+    const double *query = q->part + s * q->place + h * q->head;
+    const double *key = k->part + t * k->place + key_head(attention, h) * k->head;
+    double sum = 0;
+    for (long e = 0; e < attention->key_width; e++) sum += query[e * q->width] * key[e * k->width];
+    return rounded(attention, sum * attention->options->scale);
+}
+
+static double capped(const Attention *attention, double score) {
+    double cap = attention->options->cap;
+    return cap != 0 ? cap * tanh(score / cap) : score;
+}
+
+/* Fills the scores of a row and returns the logarithm of its normaliser, the sink included. */
+static double score_row(Attention *attention, long s, long h, long first, long last) {
+    const View *sink = &attention->sink;
+    double extra = sink->real ? sink->real[h * sink->stride[0]] : -INFINITY, largest = extra,
+           sum = 0;
+    for (long t = first; t < last; t++) {
+        attention->score[t] = same_document(attention, s, t)
+                                  ? capped(attention, raw_score(attention, s, h, t))
+                                  : -INFINITY;
+        if (attention->score[t] > largest) largest = attention->score[t];
+    }
+    for (long t = first; t < last; t++) sum += exp(attention->score[t] - largest);
+    if (sink->real) sum += exp(extra - largest);
+    return largest + log(sum);
+}
+
+/* Sets all but the `best` largest weights to 0, of equal ones keeping the earlier; the rest is not
+ * renormalised. */
+static void keep_best(double *weight, long first, long last, long best) {
+    double *kept = calloc((size_t)(last - first) + 1, sizeof *kept);
+    if (!kept) abort();
+    for (long round = 0; round < best && round < last - first; round++) {
+        long chosen = first;
+        for (long t = first; t < last; t++)
+            if (weight[t] > weight[chosen]) chosen = t;
+        kept[chosen - first] = weight[chosen];
+        weight[chosen] = -1;
+    }
+    for (long t = first; t < last; t++) weight[t] = kept[t - first];
+    free(kept);
+}
+
+static void attend_row(Attention *attention, long s, long h) {
+    long first, last, best = attention->options->best;
+    visible_keys(attention, s, &first, &last);
+    double lse = score_row(attention, s, h, first, last);
+    for (long t = first; t < last; t++)
+        attention->score[t] =
+            factor(attention, rounded(attention, exp(attention->score[t] - lse)));
+    if (best > 0 && attention->options->position) keep_best(attention->score, first, last, best);
+    const Operand *o = &attention->o, *v = &attention->v;
+    const double *values = v->part + value_head(attention, h) * v->head;
+    double *out = o->part + s * o->place + h * o->head;
+    for (long c = 0; c < attention->value_width; c++) {
+        double sum = 0;
+        for (long t = first; t < last; t++)
+            sum += attention->score[t] * values[t * v->place + c * v->width];
+        out[c * o->width] = sum;
+    }
+    attention->lse.part[s * attention->lse.place + h * attention->lse.head] = lse;
+}
+
+static void attend(Eval *eval, const Statement *statement) {
+    Attention attention = attention_of(eval, statement);
+    int lead = attention.q.view.rank - 3;
+    attention.o = operand_of(output_view(eval, statement, 0), lead);
+    attention.lse = operand_of(output_view(eval, statement, 1), lead);
+    if (statement->attention.position)
+        attention.position =
+            *input_view(eval, statement, attend_operands(&statement->attention)).ints;
+    for (long part = 0; part < attention.leads && !eval->message; part++) {
+        Operand *operands[] = {&attention.q, &attention.k, &attention.v, &attention.o,
+                               &attention.lse, &attention.document};
+        for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
+        for (long s = 0; s < attention.queries; s++)
+            for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
+    }
+    release(&attention);
+}
+
+/* ---- the adjoint of attention ----
+ *
+ * With raw scores r = scale q.k, scores z = cap tanh(r/cap), weights p = exp(z - lse) and o = sum p
+ * v, and with D = do.o: dp = do.v   dz = p (dp - D)   dr = dz (1 - (z/cap)^2)   dq += scale dr k dk
+ * += scale dr q   dv += p do The sink is a score of value zero: dsink = -exp(sink - lse) D. */
+
+/* One query and key, given D and the logarithm of the normaliser. */
+static void attend_grad_pair(Attention *attention, long s, long h, long t, double lse,
+                             double total) {
+    const Operand *q = &attention->q, *k = &attention->k, *v = &attention->v,
+                  *d = &attention->adjoint;
+    const Operand *dq = &attention->dq, *dk = &attention->dk, *dv = &attention->dv;
+    long kh = key_head(attention, h), vh = value_head(attention, h);
+    const double *adjoint = d->part + s * d->place + h * d->head;
+    double cap = attention->options->cap, scale = attention->options->scale;
+    double z = capped(attention, raw_score(attention, s, h, t)), dp = 0;
+    double p = rounded(attention, exp(z - lse)), weight = factor(attention, p);
+    for (long c = 0; c < attention->value_width; c++) {
+        dp += adjoint[c * d->width] * v->part[t * v->place + vh * v->head + c * v->width];
+        dv->part[t * dv->place + vh * dv->head + c * dv->width] += weight * adjoint[c * d->width];
+    }
+    double dr = rounded(attention, p * (rounded(attention, dp) - total) * scale);
+    if (cap != 0) dr *= 1 - z / cap * (z / cap);
+    dr = factor(attention, dr);
+    for (long e = 0; e < attention->key_width; e++) {
+        dq->part[s * dq->place + h * dq->head + e * dq->width] +=
+            dr * k->part[t * k->place + kh * k->head + e * k->width];
+        dk->part[t * dk->place + kh * dk->head + e * dk->width] +=
+            dr * q->part[s * q->place + h * q->head + e * q->width];
+    }
+}
+
+static void attend_grad_row(Attention *attention, long s, long h) {
+    const Operand *o = &attention->o, *d = &attention->adjoint;
+    const double *out = o->part + s * o->place + h * o->head,
+                 *adjoint = d->part + s * d->place + h * d->head;
+    double lse = attention->lse.part[s * attention->lse.place + h * attention->lse.head], total = 0;
+    for (long c = 0; c < attention->value_width; c++)
+        total += out[c * o->width] * adjoint[c * d->width];
+    total = rounded(attention, total);
+    long first, last;
+    visible_keys(attention, s, &first, &last);
+    for (long t = first; t < last; t++)
+        if (same_document(attention, s, t)) attend_grad_pair(attention, s, h, t, lse, total);
+    const View *sink = &attention->sink, *dsink = &attention->dsink;
+    if (sink->real)
+        dsink->real[h * dsink->stride[0]] -= exp(sink->real[h * sink->stride[0]] - lse) * total;
+}
+
+static void clear_view(const View *view, int dimension, double *part) {
+    if (dimension == view->rank) {
+        *part = 0;
+        return;
+    }
+    for (long i = 0; i < view->size[dimension]; i++)
+        clear_view(view, dimension + 1, part + i * view->stride[dimension]);
+}
+
+static void attend_grad(Eval *eval, const Statement *statement) {
+    Attention attention = attention_of(eval, statement);
+    int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
+    int own = attend_operands(&statement->attention);
+    Operand *operands[] = {&attention.o,  &attention.lse, &attention.adjoint,
+                           &attention.dq, &attention.dk,  &attention.dv,
+                           &attention.q,  &attention.k,   &attention.v, &attention.document};
+    for (int i = 0; i < 2; i++)
+        *operands[i] = operand_of(input_view(eval, statement, own + i), lead);
+    attention.adjoint = operand_of(factor_view(eval, statement, own + 2, &attention), lead);
+    for (int i = 0; i < 3 + sink; i++) {
+        View view = output_view(eval, statement, i);
+        clear_view(&view, 0, view.real);
+        if (i < 3)
+            *operands[3 + i] = operand_of(view, lead);
+        else
+            attention.dsink = view;
+    }
+    for (long part = 0; part < attention.leads && !eval->message; part++) {
+        for (int i = 0; i < 10; i++) move_to_lead(&attention, operands[i], part);
+        for (long s = 0; s < attention.queries; s++)
+            for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
+    }
+    release(&attention);
+}
+
+void eval_call(Eval *eval, const Statement *statement) {
+    switch (statement->call) {
+    case CALL_ATTEND:
+        attend(eval, statement);
+        break;
+    case CALL_ATTEND_GRAD:
+        attend_grad(eval, statement);
+        break;
+    case CALL_TOP:
+        eval_top(eval, statement);
+        break;
+    case CALL_PACK:
+        eval_pack(eval, statement);
+        break;
+    }
+    if (eval->noise != 0) eval_disturb_results(eval, statement);
+}

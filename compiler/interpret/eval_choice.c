@@ -1,0 +1,105 @@
+/* eval_choice: top: the largest of each row, and how clearly they were chosen.
+ *
+ * Evaluations that differ by rounding are compared with the same choices: one follows the other.
+ * Whether a choice could have fallen differently is told by the margins of both.
+ */
+#include "interpret/eval.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void put(const View *view, long offset, long value) {
+    if (view->real)
+        view->real[offset] = (double)value;
+    else
+        view->ints[offset] = value;
+}
+
+/* What is not a number is smaller than any. */
+static bool larger(double a, double b) {
+    return a > b || (isnan(b) && !isnan(a));
+}
+
+/* The values of one choice: n of them, p_stride apart, marked at mask_stride from `offset`. */
+typedef struct Choice {
+    long n, k, p_stride, mask_stride;
+} Choice;
+
+/* Room for `count` elements more; none is moved while the other evaluation reads its own. */
+static void *grow(void *array, size_t count, size_t *capacity, size_t bytes) {
+    if (count <= *capacity) return array;
+    *capacity = 2 * count + 64;
+    array = realloc(array, *capacity * bytes);
+    if (!array) abort();
+    return array;
+}
+
+/* The k largest; of equal ones the earlier. */
+static void find_largest(const Choice *choice, const double *p, bool *chosen) {
+    for (long i = 0; i < choice->n; i++) chosen[i] = false;
+    for (long round = 0; round < choice->k; round++) {
+        long best = -1;
+        for (long i = 0; i < choice->n; i++)
+            if (!chosen[i] &&
+                (best < 0 || larger(p[i * choice->p_stride], p[best * choice->p_stride])))
+                best = i;
+        chosen[best] = true;
+    }
+}
+
+static double margin_of(const Choice *choice, const double *p, const bool *chosen) {
+    double least = INFINITY, most = -INFINITY;
+    for (long i = 0; i < choice->n; i++) {
+        double value = p[i * choice->p_stride];
+        if (chosen[i] && value < least) least = value;
+        if (!chosen[i] && value > most) most = value;
+    }
+    return least - most;
+}
+
+static void choose(Eval *eval, const Choice *choice, const double *p, const View *mask,
+                   long offset) {
+    Choices *own = &eval->choices;
+    const Choices *other = eval->followed;
+    size_t first = own->chosen_count, n = (size_t)choice->n;
+    own->chosen = grow(own->chosen, first + n, &own->chosen_capacity, sizeof *own->chosen);
+    own->margins =
+        grow(own->margins, own->margin_count + 1, &own->margin_capacity, sizeof *own->margins);
+    bool *chosen = own->chosen + first;
+    if (other && first + n <= other->chosen_count)
+        for (size_t i = 0; i < n; i++) chosen[i] = other->chosen[first + i];
+    else
+        find_largest(choice, p, chosen);
+    own->chosen_count += n;
+    own->margins[own->margin_count++] = margin_of(choice, p, chosen);
+    for (long i = 0; i < choice->n; i++) put(mask, offset + i * choice->mask_stride, chosen[i]);
+}
+
+void eval_top(Eval *eval, const Statement *statement) {
+    View p = eval_view(eval, statement->inputs.items[0]),
+         mask = eval_view(eval, statement->outputs.items[0]);
+    int along = statement->top.dimension;
+    Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
+    long others = 1;
+    for (int i = 0; i < p.rank; i++)
+        if (i != along) others *= p.size[i];
+    for (long other = 0; other < others && !eval->message; other++) {
+        long rest = other, from = 0, to = 0;
+        for (int i = p.rank - 1; i >= 0; i--) {
+            if (i == along) continue;
+            from += rest % p.size[i] * p.stride[i];
+            to += rest % p.size[i] * mask.stride[i];
+            rest /= p.size[i];
+        }
+        choose(eval, &choice, p.real + from, &mask, to);
+    }
+}
+
+void eval_follow(Eval *eval, const Eval *other) {
+    eval->followed = &other->choices;
+}
+
+const double *eval_margins(const Eval *eval, size_t *count) {
+    *count = eval->choices.margin_count;
+    return eval->choices.margins;
+}

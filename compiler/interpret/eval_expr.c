@@ -1,0 +1,160 @@
+/* eval_expr: the values of expressions, a strip of elements at a time. */
+#include "interpret/eval.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- random numbers: the same bits as moec_uniform of runtime/kernels/prelude.h ---- */
+
+static uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static double uniform(uint64_t seed, uint64_t place, uint64_t position) {
+    uint64_t z = seed + 0x9E3779B97F4A7C15u * (place * 0x100000001B3u + position + 1);
+    return (double)(mix(mix(z)) >> 40) * 0x1p-24;
+}
+
+/* Box and Muller; 1 - u is never 0. */
+static double normal(uint64_t seed, uint64_t place, uint64_t position) {
+    double radius = uniform(seed, place, position);
+    double angle = uniform(seed, place ^ 0x5BD1E995u, position);
+    return sqrt(-2 * log(1 - radius)) * cos(2 * acos(-1.0) * angle);
+}
+
+/* ---- preparing ---- */
+
+static int slot_of(const Eval *eval, const Index *index) {
+    for (int slot = eval->slot_count - 1; slot >= 0; slot--)
+        if (eval->slots[slot] == index) return slot;
+    assert(!"an index that verify let through is not bound");
+    return 0;
+}
+
+void eval_prepare_address(Eval *eval, Address *address, const Expr *read) {
+    const Tensor *tensor = read->tensor;
+    *address = (Address){.rounds = tensor->type == TYPE_BF16,
+                         .real = eval->real[tensor->id],
+                         .ints = eval->ints[tensor->id]};
+    long stride = 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        const Expr *sub = read->args[i];
+        if (sub->kind == EXPR_NUMBER) {
+            address->base += stride * (long)sub->number;
+        } else if (sub->kind == EXPR_INDEX) {
+            address->slot[address->plain_count] = slot_of(eval, sub->index);
+            address->stride[address->plain_count++] = stride;
+        } else {
+            EvalSub *computed = &address->computed[address->computed_count++];
+            *computed = (EvalSub){eval_prepare(eval, sub), stride, tensor->axes[i]->size};
+        }
+        stride *= tensor->axes[i]->size;
+    }
+}
+
+EvalNode *eval_prepare(Eval *eval, const Expr *expr) {
+    EvalNode *node = arena_alloc(eval->arena, sizeof *node);
+    node->kind = expr->kind;
+    node->op = expr->op;
+    if (expr->kind == EXPR_NUMBER)
+        for (int i = 0; i < STRIP; i++) node->out[i] = expr->number;
+    if (expr->kind == EXPR_INDEX) node->slot = slot_of(eval, expr->index);
+    if (expr->kind == EXPR_READ) eval_prepare_address(eval, &node->address, expr);
+    if (expr->kind != EXPR_APPLY) return node;
+    node->count = expr->count;
+    for (int i = 0; i < expr->count; i++) node->args[i] = eval_prepare(eval, expr->args[i]);
+    return node;
+}
+
+/* ---- running ---- */
+
+/* The part of the offset that needs no computing, and its step along the strip. */
+static long plain_offset(const Eval *eval, const Address *address, long *step) {
+    long offset = address->base;
+    *step = 0;
+    for (int i = 0; i < address->plain_count; i++) {
+        offset += address->stride[i] * eval->at[address->slot[i]];
+        if (address->slot[i] == eval->running) *step += address->stride[i];
+    }
+    return offset;
+}
+
+void eval_offsets(Eval *eval, Address *address, int count, long *offsets) {
+    long step, first = plain_offset(eval, address, &step);
+    for (int j = 0; j < count; j++) offsets[j] = first + step * j;
+    for (int i = 0; i < address->computed_count; i++) {
+        const EvalSub *sub = &address->computed[i];
+        const double *value = eval_strip(eval, sub->value, count);
+        for (int j = 0; j < count; j++) {
+            bool inside = value[j] >= 0 && value[j] < (double)sub->size;
+            if (offsets[j] >= 0)
+                offsets[j] = inside ? offsets[j] + sub->stride * (long)value[j] : -1;
+        }
+    }
+}
+
+static void read_strip(Eval *eval, EvalNode *node, int count) {
+    Address *address = &node->address;
+    double *out = node->out;
+    if (!address->computed_count) {
+        long step, first = plain_offset(eval, address, &step);
+        if (address->real)
+            for (int j = 0; j < count; j++) out[j] = address->real[first + step * j];
+        else
+            for (int j = 0; j < count; j++) out[j] = (double)address->ints[first + step * j];
+        return;
+    }
+    long offsets[STRIP];
+    eval_offsets(eval, address, count, offsets);
+    for (int j = 0; j < count; j++) {
+        if (offsets[j] < 0)
+            out[j] = 0;
+        else
+            out[j] = address->real ? address->real[offsets[j]] : (double)address->ints[offsets[j]];
+    }
+}
+
+static void apply_strip(const Eval *eval, EvalNode *node, const double *const args[3], int count) {
+    const double *a = args[0], *b = args[1], *c = args[2];
+    double *out = node->out;
+    switch (node->op) {
+    case OP_ADD:
+        for (int j = 0; j < count; j++) out[j] = a[j] + b[j];
+        break;
+    case OP_SUB:
+        for (int j = 0; j < count; j++) out[j] = a[j] - b[j];
+        break;
+    case OP_MUL:
+        for (int j = 0; j < count; j++) out[j] = a[j] * b[j];
+        break;
+    case OP_UNIFORM:
+        for (int j = 0; j < count; j++)
+            out[j] = uniform(eval->seed, (uint64_t)a[j], (uint64_t)b[j]);
+        break;
+    case OP_NORMAL:
+        for (int j = 0; j < count; j++) out[j] = normal(eval->seed, (uint64_t)a[j], (uint64_t)b[j]);
+        break;
+    default:
+        for (int j = 0; j < count; j++)
+            out[j] = op_value(node->op, a[j], b ? b[j] : 0, c ? c[j] : 0);
+    }
+}
+
+const double *eval_strip(Eval *eval, EvalNode *node, int count) {
+    if (node->kind == EXPR_INDEX) {
+        long step = node->slot == eval->running;
+        for (int j = 0; j < count; j++) node->out[j] = (double)(eval->at[node->slot] + step * j);
+    }
+    if (node->kind == EXPR_READ) read_strip(eval, node, count);
+    if (node->scale != 0) eval_round_all_at(node->out, node->out, (size_t)count, node->scale);
+    if (node->kind == EXPR_APPLY) {
+        const double *args[3] = {NULL, NULL, NULL};
+        for (int i = 0; i < node->count; i++) args[i] = eval_strip(eval, node->args[i], count);
+        apply_strip(eval, node, args, count);
+        if (eval->noise != 0 && eval_rounds(node->op)) eval_disturb(eval, node->out, count);
+    }
+    return node->out;
+}

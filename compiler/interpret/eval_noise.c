@@ -1,0 +1,77 @@
+/* eval_noise: the same program with every value a little off.
+ *
+ * Whoever computes with rounded numbers changes each value that he makes by a share of at most half
+ * a unit in the last place. How far that moves a result is a property of the program and its data:
+ * a sum that cancels, a normaliser next to zero. Runs with noise of that size measure it, and
+ * rounding, and the range of floats, may then be held against it. Whole numbers stay as they are:
+ * they have no rounding, and subscripts are made of them.
+ */
+#include "interpret/eval.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+/* A number in -1 .. 1, the same for the same value, as rounding is: what a program computes many
+ * times and sums is off by the same amount each time. */
+static double noise_of(const Eval *eval, double value) {
+    uint64_t z;
+    memcpy(&z, &value, sizeof z);
+    z = (z ^ eval->noise_seed) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
+}
+
+/* What hands on one of its arguments, or counts, does not round. */
+bool eval_rounds(OpCode op) {
+    switch (op) {
+    case OP_NEG:
+    case OP_ABS:
+    case OP_SIGN:
+    case OP_FLOOR:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_STOP:
+    case OP_WHERE:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* As a float holds it: nothing below its smallest, no number beyond its largest. */
+static double in_range(double value) {
+    if (fabs(value) < (double)FLT_MIN) return 0;
+    return fabs(value) > (double)FLT_MAX ? copysign(INFINITY, value) : value;
+}
+
+void eval_disturb(Eval *eval, double *values, int count) {
+    for (int i = 0; i < count; i++) {
+        if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * noise_of(eval, values[i]);
+        values[i] = in_range(values[i]);
+    }
+}
+
+static void disturb_view(Eval *eval, const View *view, int dimension, double *part) {
+    if (dimension == view->rank) {
+        eval_disturb(eval, part, 1);
+        return;
+    }
+    for (long i = 0; i < view->size[dimension]; i++)
+        disturb_view(eval, view, dimension + 1, part + i * view->stride[dimension]);
+}
+
+void eval_disturb_results(Eval *eval, const Statement *call) {
+    for (int i = 0; i < call->outputs.count; i++) {
+        View view = eval_view(eval, call->outputs.items[i]);
+        if (view.real) disturb_view(eval, &view, 0, view.real);
+    }
+}
+
+/* eval_noise: from now on values are off by up to `share` of themselves, others with each seed; 0:
+ * exact again. */
+void eval_noise(Eval *eval, double share, uint64_t seed) {
+    eval->noise = share;
+    eval->noise_seed = seed * 0x2545F4914F6CDD1Du;
+}

@@ -1,0 +1,64 @@
+/* eval_round: the same program with products that round what they multiply, as a device's do when
+ * the program asks for it.
+ *
+ * Its distance to the exact evaluation is what that rounding costs, however it is computed; a
+ * device is held to it. Which numbers are rounded up and which down is chance, and with few numbers
+ * one throw says little: an operand may be rounded at a scale, r(s x) / s, which is as good a
+ * rounding as any and another throw for each s in 1 .. 2.
+ */
+#include "interpret/eval.h"
+
+#include "schedule/kernel.h"
+
+#include <math.h>
+#include <stdint.h>
+
+double eval_round(double value) {
+    union {
+        float real;
+        uint32_t bits;
+    } number = {.real = (float)value};
+    if (!isfinite(number.real)) return value;
+    number.bits += 0x7fff + (number.bits >> 16 & 1);
+    number.bits &= 0xffff0000u;
+    return (double)number.real;
+}
+
+double eval_round_at(double value, double scale) {
+    return eval_round(value * scale) / scale;
+}
+
+void eval_round_all(double *to, const double *from, size_t count) {
+    for (size_t i = 0; i < count; i++) to[i] = eval_round(from[i]);
+}
+
+void eval_round_all_at(double *to, const double *from, size_t count, double scale) {
+    for (size_t i = 0; i < count; i++) to[i] = eval_round_at(from[i], scale);
+}
+
+/* Of one operand; the first way is that of a device. */
+double eval_round_scale(const Eval *eval, int place) {
+    uint32_t bits = (uint32_t)(eval->way * 7919 + place) * 2654435761u;
+    return eval->way == 1 ? 1 : 1 + (double)(bits >> 8) / 16777216.0;
+}
+
+static void round_steps(Eval *eval, Step *step) {
+    for (; step; step = step->next) {
+        const Statement *statement = step->statement;
+        round_steps(eval, step->body);
+        if (statement->kind != STATEMENT_LOOP || statement->exact ||
+            !contraction(eval->program, statement))
+            continue;
+        for (int i = 0; i < step->value->count; i++) {
+            const Tensor *tensor = statement->value->args[i]->tensor;
+            step->value->args[i]->scale = eval_round_scale(eval, tensor->id);
+        }
+    }
+}
+
+/* eval_rounded: products round from now on, but for those that decide a choice. */
+void eval_rounded(Eval *eval, int way) {
+    precision(eval->program);
+    eval->way = way;
+    round_steps(eval, eval->steps);
+}

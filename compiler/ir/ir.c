@@ -1,0 +1,369 @@
+/* ir: how programs are made: constructors of axes, tensors, expressions and statements, and walks
+ * over them. */
+#include "ir/ir.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- programs, axes, tensors ---- */
+
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph) {
+    Program *program = arena_alloc(arena, sizeof *program);
+    program->arena = arena;
+    program->reports = reports;
+    program->name = name;
+    program->graph = graph;
+    return program;
+}
+
+Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span) {
+    Axis *axis = arena_alloc(program->arena, sizeof *axis);
+    *axis = (Axis){.name = name, .size = size, .kind = kind, .span = span};
+    list_push(program->arena, &program->axes, axis);
+    return axis;
+}
+
+Index *index_new(Program *program, const char *name, Axis *axis) {
+    Index *index = arena_alloc(program->arena, sizeof *index);
+    *index = (Index){.name = name, .axis = axis};
+    return index;
+}
+
+/* The number behind `base` in `name` ("h_3" of "h" is 3), 1 for `base` itself, 0 for any other
+ * name. */
+static long name_number(const char *name, const char *base, size_t length) {
+    if (strncmp(name, base, length) != 0) return 0;
+    if (!name[length]) return 1;
+    if (name[length] != '_' || !isdigit((unsigned char)name[length + 1])) return 0;
+    char *end;
+    long number = strtol(name + length + 1, &end, 10);
+    return *end ? 0 : number;
+}
+
+/* `name` as an identifier that no tensor of the program has. */
+static const char *unique_name(Program *program, const char *name) {
+    char *base = arena_copy(program->arena, name, strlen(name));
+    for (char *c = base; *c; c++)
+        if (!isalnum((unsigned char)*c)) *c = '_';
+    size_t length = strlen(base);
+    long last = 0;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        long number = name_number(tensor->name, base, length);
+        if (number > last) last = number;
+    }
+    return last ? arena_format(program->arena, "%s_%ld", base, last + 1) : base;
+}
+
+Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
+                   Axis *const *axes, Span span) {
+    Tensor *tensor = arena_alloc(program->arena, sizeof *tensor);
+    tensor->id = program->tensors.count;
+    tensor->name = unique_name(program, name);
+    tensor->role = role;
+    tensor->type = type;
+    tensor->rank = rank;
+    for (int i = 0; i < rank; i++) tensor->axes[i] = axes[i];
+    tensor->active = 1;
+    tensor->span = span;
+    list_push(program->arena, &program->tensors, tensor);
+    return tensor;
+}
+
+long type_bytes(Type type) {
+    return type == TYPE_BF16 ? 2 : 4;
+}
+
+long tensor_elements(const Tensor *tensor) {
+    long elements = 1;
+    for (int i = 0; i < tensor->rank; i++) elements *= tensor->axes[i]->size;
+    return elements;
+}
+
+/* ---- expressions ---- */
+
+static Expr *expr_new(Program *program, ExprKind kind, int count) {
+    Expr *expr = arena_alloc(program->arena, sizeof *expr);
+    expr->kind = kind;
+    expr->count = count;
+    if (count) expr->args = arena_alloc(program->arena, (size_t)count * sizeof *expr->args);
+    return expr;
+}
+
+Expr *expr_number(Program *program, double number) {
+    Expr *expr = expr_new(program, EXPR_NUMBER, 0);
+    expr->number = number;
+    return expr;
+}
+
+Expr *expr_index(Program *program, Index *index) {
+    Expr *expr = expr_new(program, EXPR_INDEX, 0);
+    expr->index = index;
+    return expr;
+}
+
+Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs) {
+    Expr *expr = expr_new(program, EXPR_READ, tensor->rank);
+    expr->tensor = tensor;
+    for (int i = 0; i < tensor->rank; i++) expr->args[i] = subs[i];
+    return expr;
+}
+
+Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices) {
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++) subs[i] = expr_index(program, indices[i]);
+    return expr_read(program, tensor, subs);
+}
+
+bool expr_is_number(const Expr *expr, double number) {
+    return expr->kind == EXPR_NUMBER && expr->number == number;
+}
+
+static bool is_apply(const Expr *expr, OpCode op) {
+    return expr->kind == EXPR_APPLY && expr->op == op;
+}
+
+/* The value when every argument is a number, else NULL. What is not finite stays as it was written.
+ */
+static Expr *fold_numbers(Program *program, OpCode op, Expr *const *args) {
+    double values[3] = {0, 0, 0};
+    if (op_is_random(op)) return NULL;
+    for (int i = 0; i < op_table[op].arity; i++) {
+        if (args[i]->kind != EXPR_NUMBER) return NULL;
+        values[i] = args[i]->number;
+    }
+    double value = op_value(op, values[0], values[1], values[2]);
+    return isfinite(value) ? expr_number(program, value) : NULL;
+}
+
+static Expr *fold_sum(Program *program, OpCode op, Expr *a, Expr *b) {
+    if (expr_is_number(b, 0)) return a;
+    if (expr_is_number(a, 0)) return op == OP_ADD ? b : expr_apply(program, OP_NEG, b, NULL, NULL);
+    if (is_apply(b, OP_NEG))
+        return expr_apply(program, op == OP_ADD ? OP_SUB : OP_ADD, a, b->args[0], NULL);
+    return NULL;
+}
+
+static Expr *fold_product(Program *program, Expr *a, Expr *b) {
+    if (expr_is_number(a, 0) || expr_is_number(b, 0)) return expr_number(program, 0);
+    if (expr_is_number(a, 1)) return b;
+    if (expr_is_number(b, 1)) return a;
+    if (expr_is_number(a, -1)) return expr_apply(program, OP_NEG, b, NULL, NULL);
+    if (expr_is_number(b, -1)) return expr_apply(program, OP_NEG, a, NULL, NULL);
+    return NULL;
+}
+
+static Expr *fold_power(Program *program, Expr *a, Expr *b) {
+    if (b->kind != EXPR_NUMBER) return NULL;
+    if (b->number == 0) return expr_number(program, 1);
+    if (b->number == 1) return a;
+    if (b->number == 2 && a->kind != EXPR_APPLY) return expr_apply(program, OP_MUL, a, a, NULL);
+    if (b->number == 0.5) return expr_apply(program, OP_SQRT, a, NULL, NULL);
+    if (b->number == -0.5) return expr_apply(program, OP_RSQRT, a, NULL, NULL);
+    if (b->number == -1) return expr_apply(program, OP_DIV, expr_number(program, 1), a, NULL);
+    return NULL;
+}
+
+/* A simpler expression of the same value, or NULL. */
+static Expr *fold(Program *program, OpCode op, Expr *const *args) {
+    Expr *number = fold_numbers(program, op, args);
+    if (number) return number;
+    Expr *a = args[0], *b = args[1];
+    switch (op) {
+    case OP_ADD:
+    case OP_SUB:
+        return fold_sum(program, op, a, b);
+    case OP_MUL:
+        return fold_product(program, a, b);
+    case OP_DIV:
+        if (expr_is_number(a, 0) && b->kind != EXPR_NUMBER) return a;
+        return expr_is_number(b, 1) ? a : NULL;
+    case OP_POW:
+        return fold_power(program, a, b);
+    case OP_NEG:
+        return is_apply(a, OP_NEG) ? a->args[0] : NULL;
+    case OP_WHERE:
+        return a->kind != EXPR_NUMBER ? NULL : a->number != 0 ? b : args[2];
+    default:
+        return NULL;
+    }
+}
+
+Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c) {
+    Expr *args[3] = {a, b, c};
+    Expr *folded = fold(program, op, args);
+    if (folded) return folded;
+    Expr *expr = expr_new(program, EXPR_APPLY, op_table[op].arity);
+    expr->op = op;
+    for (int i = 0; i < expr->count; i++) expr->args[i] = args[i];
+    return expr;
+}
+
+bool expr_equal(const Expr *a, const Expr *b) {
+    if (a == b) return true;
+    if (a->kind != b->kind || a->count != b->count) return false;
+    if (a->kind == EXPR_NUMBER) return a->number == b->number;
+    if (a->kind == EXPR_INDEX) return a->index == b->index;
+    if (a->kind == EXPR_READ && a->tensor != b->tensor) return false;
+    if (a->kind == EXPR_APPLY && a->op != b->op) return false;
+    for (int i = 0; i < a->count; i++)
+        if (!expr_equal(a->args[i], b->args[i])) return false;
+    return true;
+}
+
+bool expr_uses_index(const Expr *expr, const Index *index) {
+    if (expr->kind == EXPR_INDEX) return expr->index == index;
+    for (int i = 0; i < expr->count; i++)
+        if (expr_uses_index(expr->args[i], index)) return true;
+    return false;
+}
+
+bool expr_reads(const Expr *expr, const Tensor *tensor) {
+    if (expr->kind == EXPR_READ && expr->tensor == tensor) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (expr_reads(expr->args[i], tensor)) return true;
+    return false;
+}
+
+/* The same expression over other arguments; an application is folded again. */
+static Expr *rebuild(Program *program, const Expr *expr, Expr *const *args) {
+    if (expr->kind == EXPR_READ) {
+        Expr *read = expr_read(program, expr->tensor, args);
+        read->span = expr->span;
+        return read;
+    }
+    Expr *all[3] = {NULL, NULL, NULL};
+    for (int i = 0; i < expr->count; i++) all[i] = args[i];
+    Expr *apply = expr_apply(program, expr->op, all[0], all[1], all[2]);
+    if (!apply->span.source) apply->span = expr->span;
+    return apply;
+}
+
+Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to,
+                      int count) {
+    if (expr->kind == EXPR_INDEX)
+        for (int i = 0; i < count; i++)
+            if (expr->index == from[i]) return to[i];
+    if (!expr->count) return expr;
+    Expr *args[MAX_RANK];
+    bool changed = false;
+    for (int i = 0; i < expr->count; i++) {
+        args[i] = expr_substitute(program, expr->args[i], from, to, count);
+        changed |= args[i] != expr->args[i];
+    }
+    return changed ? rebuild(program, expr, args) : expr;
+}
+
+void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data) {
+    visit(expr, data);
+    for (int i = 0; i < expr->count; i++) expr_walk(expr->args[i], visit, data);
+}
+
+/* ---- statements ---- */
+
+static Statement *statement_new(Program *program, Block *block, StatementKind kind, Span span) {
+    Statement *statement = arena_alloc(program->arena, sizeof *statement);
+    statement->kind = kind;
+    statement->span = span;
+    list_push(program->arena, &block->statements, statement);
+    return statement;
+}
+
+/* An index iterates once, however often it is named; a turn does not iterate at all. */
+static void add_loop(Statement *statement, Index *index) {
+    if (index->turn || statement->loop_count == MAX_LOOPS) return;
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] == index) return;
+    statement->loops[statement->loop_count++] = index;
+}
+
+Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate,
+                          Reduction reduction, Index *const *reduced, int reduced_count,
+                          Expr *value, Span span) {
+    Statement *statement = statement_new(program, block, STATEMENT_LOOP, span);
+    statement->target = target;
+    statement->accumulate = accumulate;
+    statement->reduction = reduction;
+    statement->value = value;
+    for (int i = 0; i < target->count; i++)
+        if (target->args[i]->kind == EXPR_INDEX) add_loop(statement, target->args[i]->index);
+    for (int i = 0; i < reduced_count; i++) add_loop(statement, reduced[i]);
+    return statement;
+}
+
+Statement *statement_call(Program *program, Block *block, CallKind call, Span span) {
+    Statement *statement = statement_new(program, block, STATEMENT_CALL, span);
+    statement->call = call;
+    return statement;
+}
+
+Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span) {
+    Statement *statement = statement_new(program, block, STATEMENT_REPEAT, span);
+    statement->index = index;
+    statement->reverse = reverse;
+    index->turn = true;
+    return statement;
+}
+
+/* The largest value of an expression of turns and numbers that is never negative, else -1. */
+static double largest(const Expr *expr) {
+    if (expr->kind == EXPR_NUMBER) return expr->number;
+    if (expr->kind == EXPR_INDEX)
+        return expr->index->turn ? (double)expr->index->axis->size - 1 : -1;
+    if (expr->kind != EXPR_APPLY) return -1;
+    double a = largest(expr->args[0]), b = expr->count > 1 ? largest(expr->args[1]) : 0;
+    if (a < 0 || b < 0) return -1;
+    switch (expr->op) {
+    case OP_ADD:
+        return a + b;
+    case OP_MUL:
+        return a * b;
+    case OP_FLOOR:
+        return a;
+    case OP_DIV:
+        return expr_is_number(expr->args[1], b) && b >= 1 ? a / b : -1;
+    case OP_MOD:
+        return expr_is_number(expr->args[1], b) && b >= 1 ? b - 1 : -1;
+    default:
+        return -1;
+    }
+}
+
+Index *sub_loop(const Expr *sub, const Axis *axis) {
+    if (sub->kind == EXPR_INDEX) return sub->index->turn ? NULL : sub->index;
+    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX)
+        return NULL;
+    Index *index = sub->args[1]->index;
+    const double first = largest(sub->args[0]);
+    bool inside = first >= 0 && first + (double)index->axis->size <= (double)axis->size;
+    return inside && !index->turn ? index : NULL;
+}
+
+bool statement_is_scatter(const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP) return false;
+    for (int i = 0; i < statement->target->count; i++) {
+        const Expr *sub = statement->target->args[i];
+        if (sub_loop(sub, statement->target->tensor->axes[i])) continue;
+        for (int loop = 0; loop < statement->loop_count; loop++)
+            if (expr_uses_index(sub, statement->loops[loop])) return true;
+    }
+    return false;
+}
+
+void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        visit(statement, data);
+        if (statement->kind == STATEMENT_REPEAT) block_walk(&statement->body, visit, data);
+    }
+}
+
+int attend_document(const AttendOptions *options) {
+    return options->sink ? 4 : 3;
+}
+
+int attend_operands(const AttendOptions *options) {
+    return attend_document(options) + (options->documents ? 1 : 0);
+}

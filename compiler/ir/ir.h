@@ -1,0 +1,371 @@
+/* ir: the program in index notation.
+ *
+ * A program is a list of statements. A loop statement says, for every value of its indices,
+ *
+ *     y[b,s,f] = sum[d] x[b,s,d] * up[d,f]     reduction: sum over what is not on the left
+ *     demb[tokens[b,s],d] += dx[b,s,d]         scatter: on the left more than plain indices
+ *
+ * A call statement is one of the few operations that are not loops (attention, the choice of the
+ * largest, packing of chosen rows). A repeat statement runs its body `count` times with an index at
+ * hand; what differs from turn to turn (weights, residual stream, saved activations) is a tensor
+ * with one axis more, subscripted by that index. So the size of a program does not depend on depth,
+ * and there is no special kind of tensor for it.
+ *
+ * Everything is allocated in program->arena and owned by it. Expressions are immutable trees and
+ * may be shared; statements and tensors may be changed in place by passes.
+ */
+#ifndef IR_H
+#define IR_H
+
+#include "base/report.h"
+
+#include <stdbool.h>
+
+enum { MAX_RANK = 10, MAX_LOOPS = 14 };
+
+/* ---- axes, indices, tensors ---- */
+
+typedef enum AxisKind {
+    AXIS_PLAIN,
+    AXIS_BATCH,    /* the sequences of a micro-batch */
+    AXIS_SEQUENCE, /* time: what is causal is causal along it */
+    AXIS_REPEAT,   /* depth */
+    AXIS_ROWS,     /* packed rows of a relation (made by route) */
+    AXIS_ELEMENTS  /* all elements of one parameter (update programs); its size is known at run time
+                      only */
+} AxisKind;
+
+typedef struct Axis {
+    const char *name;
+    long size;
+    AxisKind kind;
+    Span span;
+    bool padded; /* of a tensor: loops stop short of its end (see pad.c) */
+} Axis;
+
+/* A loop variable. Two indices are the same only if they are the same pointer. */
+typedef struct Index {
+    const char *name;
+    Axis *axis;
+    bool turn; /* the index of a repeat statement (set by statement_repeat): in scope in its body,
+                  never iterated there */
+} Index;
+
+typedef enum Role {
+    ROLE_PARAMETER, /* trained; lives in the weights block */
+    ROLE_STATE, /* not trained, kept and saved (running statistics; m and v in update programs) */
+    ROLE_INPUT, /* given by the runtime at each call */
+    ROLE_GRADIENT, /* adjoint of a parameter; lives in the gradients block; `of` is the parameter.
+                      Statements only add to it */
+    ROLE_CACHE,    /* kept between decode steps */
+    ROLE_OUTPUT,   /* handed to the caller: logits, loss, aux and probe values */
+    ROLE_ROUNDED, /* a parameter as TYPE_BF16; `of` is the parameter. Made whenever the weights have
+                     changed */
+    ROLE_TEMP
+} Role;
+
+/* float in C (double in eval); int32; a real that is rounded to bf16 when it is stored (programs
+ * for a device, see precision.c; eval rounds as well). */
+typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16 } Type;
+/* Bytes of an element. */
+long type_bytes(Type type);
+
+typedef enum InitKind { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM } InitKind;
+
+/* constant: a.  normal: mean a, standard deviation b.  uniform: from a to b. */
+typedef struct Init {
+    InitKind kind;
+    double a, b;
+} Init;
+
+typedef enum InputKind {
+    INPUT_TOKEN, /* TYPE_INT, token at that place of the window */
+    INPUT_NEXT,  /* TYPE_INT, the token after it */
+    INPUT_REAL,
+    INPUT_CLASS, /* TYPE_INT */
+    INPUT_SCALAR /* rank 0, set by the runtime by name: position, loss_scale, step, steps, rate */
+} InputKind;
+
+typedef struct Tensor {
+    int id;           /* its place in program->tensors */
+    const char *name; /* unique in the program, an identifier: what generated code calls it */
+    const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
+                         or "{2*i+1}" is the turn of the repeat, present exactly when axes[0] is an
+                         AXIS_REPEAT axis */
+    Role role;
+    Type type;
+    int rank;
+    Axis *axes[MAX_RANK];
+    Init init;           /* parameters and states */
+    InputKind input;     /* inputs */
+    long vocabulary;     /* token and class inputs: values are 0 .. vocabulary-1; 0: unknown */
+    struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
+    double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
+    int fan_in, fan_out; /* parameters */
+    bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
+    Span span;   /* where it is defined */
+} Tensor;
+
+/* ---- expressions ---- */
+
+typedef enum OpCode {
+#define OP(name, text, arity, c, d0, d1, d2, cost) OP_##name,
+#include "ir/op.def"
+#undef OP
+    OP_COUNT
+} OpCode;
+
+typedef struct OpRow {
+    const char *name, *text;
+    int arity;
+    const char *c;
+    const char *derivative[3];
+    int cost;
+} OpRow;
+
+extern const OpRow op_table[OP_COUNT];
+/* The operation spelt `text` with that many arguments, or -1. */
+int op_find(const char *text, int arity);
+/* Its value in double precision, the definition of every operation but the random ones, which give
+ * 0 here. Remainders have the sign of the divisor; what is true is anything but 0. */
+double op_value(OpCode op, double a, double b, double c);
+/* random operations: never folded, never moved */
+bool op_is_random(OpCode op);
+
+typedef enum ExprKind {
+    EXPR_NUMBER, /* number */
+    EXPR_INDEX,  /* the value of index, 0 .. size-1 */
+    EXPR_READ,   /* tensor[subs]: count == tensor->rank, every sub an expression of integer value.
+                    A computed sub that falls outside the axis reads 0 (shift). */
+    EXPR_APPLY   /* op(args) */
+} ExprKind;
+
+typedef struct Expr {
+    ExprKind kind;
+    double number;
+    Index *index;
+    Tensor *tensor;
+    OpCode op;
+    int count;
+    struct Expr **args; /* arguments or subscripts */
+    Span span;
+} Expr;
+
+/* ---- statements ---- */
+
+typedef enum StatementKind { STATEMENT_LOOP, STATEMENT_CALL, STATEMENT_REPEAT } StatementKind;
+
+typedef enum Reduction { REDUCE_NONE, REDUCE_SUM, REDUCE_MAX, REDUCE_MIN } Reduction;
+
+typedef enum CallKind {
+    /* Operands are reads whose subscripts are plain indices (or index + constant for a repeat
+     * axis), each written out; the leading dimensions that all operands share ("...") are iterated,
+     * the named last ones belong to the operation.
+     *
+     * attend: causal softmax attention. Query head h reads key head floor(h*|hk|/|h|), value head
+     * floor(h*|hv|/|h|).
+     *   in:  q[..., s, h, e]  k[..., t, hk, e]  v[..., t, hv, c]  (sink[h] when attention.sink)
+     *        (document[..., t] when attention.documents: a query sees the keys whose number is
+     *        that of its own place)
+     *   out: o[..., s, h, c]  lse[..., s, h]
+     *   When position (the last input, a rank-0 int read) is present, query s stands at place
+     *   position+s of keys 0 .. position+s (decoding); otherwise |s| == |t| and query s at s. */
+    CALL_ATTEND,
+    /* in: q k v (sink) (document) o lse do   out: dq dk dv (dsink).  Outputs are overwritten. */
+    CALL_ATTEND_GRAD,
+    /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index
+     * first) with 1, the rest 0.
+     *   in: p[...]  out: mask[...] of the same axes
+     * Dimensions of a call are counted over subscripts that iterate: those made of turns and
+     * numbers are fixed places. */
+    CALL_TOP,
+    /* pack (made by route): the true entries of a mask as rows, sorted by group, then by the
+     * coordinates in order.
+     *   in:  mask[axes] (a stacked mask: mask[i, axes], i the index of the enclosing repeat; i is
+     *        no coordinate);
+     *        then any number of int tensors over one axis of the mask, say pick_of[rows of an
+     *        outer relation], with `vocabulary` values: further parts of the group, by that
+     *        coordinate of the row
+     *   out: coordinate[rows] (int), one for each dimension of the mask, in order;
+     *        group[groups+1] (int): first row of each group. The group of a row is the row-major
+     *        number of (values of the further inputs in order, then the coordinates of the key
+     *        dimensions in order);
+     *        row_of[axes] (int): row of an entry, -1 when it is not chosen;
+     *        other[rows] (int): row-major number of the coordinates that are not key dimensions
+     *        (0 when all are);
+     *        start[others+1], list[rows] (int): the rows with each value of `other`, ascending
+     *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry
+     *   exists, because the count of true entries is the same in every run (a top with static k). */
+    CALL_PACK
+} CallKind;
+
+typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
+
+typedef struct AttendOptions {
+    MaskKind mask;
+    long window;    /* MASK_WINDOW: query i sees keys i-window+1 .. i */
+    double scale;   /* of the scores, applied before cap and softmax */
+    double cap;     /* scores become cap*tanh(score/cap); 0: none */
+    bool sink;      /* one learned logit a head takes part in the normaliser */
+    bool documents; /* besides the mask: only keys of the query's own document */
+    bool position;
+    long best; /* read only the `best` largest-weight values when decoding, weights not
+                  renormalised; 0: all */
+} AttendOptions;
+
+typedef struct Statement Statement;
+
+typedef struct Block {
+    List statements; /* Statement * */
+} Block;
+
+struct Statement {
+    StatementKind kind;
+    Span span;
+
+    /* STATEMENT_LOOP: for all loops: target (= or +=) reduction of value. `loops` holds every index
+     * iterated: first those of the target in its order, then the reduced ones. An index of an
+     * enclosing repeat is in scope but is not iterated, hence not in `loops`. reduction NONE with a
+     * target subscript computed from a loop index is a scatter: two iterations that hit the same
+     * element add up in loop order. With accumulate false it stores instead, and the places must be
+     * distinct (a cache written at position+s); what it does not hit stays. A computed sub of the
+     * target outside the axis is dropped. A subscript made of turns and numbers only, x[i+1,b,s,d],
+     * is a fixed place and no scatter; one that runs over a part of its axis, x[4*i+b,s,d], is a
+     * plain one (see sub_loop). */
+    Expr *target; /* EXPR_READ */
+    bool accumulate;
+    Reduction reduction;
+    int loop_count;
+    Index *loops[MAX_LOOPS];
+    Expr *value;
+    bool exact; /* see precision.c */
+    bool once;  /* an update of a state: run only on the last micro-batch of a step */
+
+    /* STATEMENT_CALL */
+    CallKind call;
+    List inputs, outputs; /* Expr *, reads */
+    AttendOptions attention;
+    struct {
+        long k;
+        int dimension;
+    } top;
+    struct {
+        bool key[MAX_RANK];
+    } pack;
+
+    /* STATEMENT_REPEAT: for index = 0 .. axis->size-1, or downwards when reverse */
+    Index *index;
+    bool reverse;
+    Block body;
+};
+
+/* ---- programs ---- */
+
+typedef enum Graph {
+    GRAPH_FORWARD, /* outputs (logits), loss when the model has one, aux and probe values */
+    GRAPH_TRAIN,   /* loss, aux, probes, and gradients added to the gradients block */
+    GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and
+                      written */
+    GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
+    GRAPH_MEASURE  /* for evaluation: loss, aux and probe values, and how unlikely the next tokens
+                      are */
+} Graph;
+
+/* A table of rows that takes the place of several subscripts: table[r] is the row-major number of
+ * of[0][r], of[1][r], ... So x[b[r],s[r],d] with of = {b, s} is row table[r] of x seen as a
+ * matrix. */
+typedef struct Flat {
+    Tensor *table;
+    Tensor *of[MAX_RANK];
+    int count;
+} Flat;
+
+/* A relation found by route, one for each pack; kept for fusion, cost and printing. Relations
+ * packed from one mask (once in the forward and once in the backward part of a repeat) share their
+ * rows axis and differ in their tensors. */
+typedef struct Relation {
+    Tensor *mask;
+    Axis *rows;
+    Tensor *coordinate[MAX_RANK]; /* by dimension of the mask without its repeat axis */
+    Tensor *group, *row_of, *start, *list;
+    bool key[MAX_RANK];
+    Tensor *group_of[MAX_RANK]; /* tensors over rows whose row-major number is the group */
+    int group_of_count;
+    List flats; /* Flat *; the first (table `other`) is the one that start and list go by */
+    struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
+} Relation;
+
+typedef struct Program {
+    Arena *arena;
+    Reports *reports;
+    const char *name;
+    Graph graph;
+    List axes;    /* Axis * */
+    List tensors; /* Tensor * */
+    Block body;
+    Axis *batch, *sequence; /* NULL when the model has none */
+    Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
+    List outputs; /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the
+                     spec */
+    List relations; /* Relation * (after route) */
+    long context;   /* decode: length of the caches */
+    bool rounded;   /* products on a device round what they multiply to bf16, unless a statement is
+                       exact */
+    bool device; /* its loops are shared out among the many threads of a device, not among vectors
+                    of a processor */
+} Program;
+
+Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);
+Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Span span);
+/* A tensor whose name is `name`, with a number appended when that is taken. */
+Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
+                   Axis *const *axes, Span span);
+Index *index_new(Program *program, const char *name, Axis *axis);
+long tensor_elements(const Tensor *tensor);
+
+/* Constructors fold numbers and drop + 0, * 1, * 0, / 1. */
+Expr *expr_number(Program *program, double number);
+Expr *expr_index(Program *program, Index *index);
+Expr *expr_read(Program *program, Tensor *tensor, Expr *const *subs); /* copies the array */
+Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices);
+/* Unused arguments are NULL. */
+Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c);
+bool expr_equal(const Expr *a, const Expr *b);
+bool expr_is_number(const Expr *expr, double number);
+bool expr_uses_index(const Expr *expr, const Index *index);
+bool expr_reads(const Expr *expr, const Tensor *tensor);
+/* Replaces index from[i] by to[i] everywhere, subscripts included. */
+Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count);
+/* Calls visit for the expression and everything below it, subscripts included, parents first. */
+void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data);
+
+/* A loop statement appended to block: loops are the plain indices of target in order, then
+ * `reduced`. For a scatter the remaining indices of value and subscripts are passed as reduced with
+ * REDUCE_NONE. */
+Statement *statement_loop(Program *program, Block *block, Expr *target, bool accumulate,
+                          Reduction reduction, Index *const *reduced, int reduced_count,
+                          Expr *value, Span span);
+Statement *statement_call(Program *program, Block *block, CallKind call, Span span);
+Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
+bool statement_is_scatter(const Statement *statement);
+/* The loop index with which a subscript runs over its axis or over a part of it: `index`, or `first
+ * + index` where `first` is made of turns and numbers and the sum never leaves the axis. NULL for
+ * any other subscript. */
+Index *sub_loop(const Expr *sub, const Axis *axis);
+/* All statements, repeats before their bodies. */
+void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
+/* How many operands of an attention come before the position, or before o, lse and do. */
+int attend_operands(const AttendOptions *options);
+/* The place of the numbers of documents among the inputs of an attention that has them. */
+int attend_document(const AttendOptions *options);
+
+/* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
+char *print_program(Arena *arena, const Program *program);
+const char *graph_name(Graph graph); /* "train" */
+char *print_expr(Arena *arena, const Expr *expr);
+char *print_statement(Arena *arena, const Statement *statement);
+/* verify: NULL when the program is well formed, else what is wrong (a mistake of the pass that ran
+ * last). */
+char *verify(Arena *arena, const Program *program);
+
+#endif

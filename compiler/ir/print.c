@@ -1,0 +1,271 @@
+/* print: a program as text: axes and tensors first, then one statement a line, bodies of repeats
+ * indented.
+ *
+ *     program tiny (train)
+ *       axis batch = 2 (batch)
+ *       parameter up[layer=6,d=64,f=128] ~ normal(0, 0.02) "block.{i}.ffn.up"
+ *       input tokens[batch=2,s=16]: int token < 256
+ *
+ *       repeat i < 6 {
+ *         h[b,s,f] = sum[d] x[i,b,s,d] * up[i,d,f]
+ *       }
+ *
+ * Numbers have nine digits, so that equal programs print equally on every machine.
+ */
+#include "ir/ir.h"
+
+enum {
+    LEVEL_OR = 1,
+    LEVEL_AND,
+    LEVEL_COMPARE,
+    LEVEL_SUM,
+    LEVEL_PRODUCT,
+    LEVEL_NEGATION,
+    LEVEL_POWER,
+    LEVEL_ATOM
+};
+
+/* How tightly an operation binds when it is written between its arguments; LEVEL_ATOM for
+ * name(arguments). */
+static int infix_level(OpCode op) {
+    switch (op) {
+    case OP_OR:
+        return LEVEL_OR;
+    case OP_AND:
+        return LEVEL_AND;
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+        return LEVEL_COMPARE;
+    case OP_ADD:
+    case OP_SUB:
+        return LEVEL_SUM;
+    case OP_MUL:
+    case OP_DIV:
+    case OP_MOD:
+        return LEVEL_PRODUCT;
+    case OP_NEG:
+        return LEVEL_NEGATION;
+    case OP_POW:
+        return LEVEL_POWER;
+    default:
+        return LEVEL_ATOM;
+    }
+}
+
+static void add_expr(Text *text, const Expr *expr, int least);
+
+static void add_list(Text *text, Expr *const *items, int count, const char *comma) {
+    for (int i = 0; i < count; i++) {
+        if (i) text_add(text, "%s", comma);
+        add_expr(text, items[i], LEVEL_OR);
+    }
+}
+
+static void add_infix(Text *text, const Expr *expr, int level) {
+    if (expr->op == OP_NEG) {
+        text_add(text, "-");
+        add_expr(text, expr->args[0], LEVEL_NEGATION + 1);
+        return;
+    }
+    /* Both sides of a comparison and the base of a power need the next level: none of them
+     * associates. */
+    bool right = expr->op == OP_POW, none = level == LEVEL_COMPARE;
+    add_expr(text, expr->args[0], level + (right || none));
+    text_add(text, " %s ", op_table[expr->op].text);
+    add_expr(text, expr->args[1], level + !right);
+}
+
+static void add_apply(Text *text, const Expr *expr, int least) {
+    int level = infix_level(expr->op);
+    if (level == LEVEL_ATOM) {
+        text_add(text, "%s(", op_table[expr->op].text);
+        add_list(text, expr->args, expr->count, ", ");
+        text_add(text, ")");
+        return;
+    }
+    if (level < least) text_add(text, "(");
+    add_infix(text, expr, level);
+    if (level < least) text_add(text, ")");
+}
+
+/* `least`: what binds less tightly goes into parentheses. */
+static void add_expr(Text *text, const Expr *expr, int least) {
+    switch (expr->kind) {
+    case EXPR_NUMBER:
+        text_add(text, expr->number < 0 && least > LEVEL_NEGATION ? "(%.9g)" : "%.9g",
+                 expr->number);
+        break;
+    case EXPR_INDEX:
+        text_add(text, "%s", expr->index->name);
+        break;
+    case EXPR_READ:
+        text_add(text, "%s", expr->tensor->name);
+        if (!expr->count) break;
+        text_add(text, "[");
+        add_list(text, expr->args, expr->count, ",");
+        text_add(text, "]");
+        break;
+    case EXPR_APPLY:
+        add_apply(text, expr, least);
+        break;
+    }
+}
+
+/* ---- statements ---- */
+
+static void add_loop(Text *text, const Statement *statement) {
+    static const char *const reductions[] = {"", "sum", "max", "min"};
+    add_expr(text, statement->target, LEVEL_OR);
+    text_add(text, statement->accumulate ? " += " : " = ");
+    bool reduces = statement->reduction != REDUCE_NONE;
+    if (reduces) {
+        text_add(text, "%s[", reductions[statement->reduction]);
+        const char *comma = "";
+        for (int i = 0; i < statement->loop_count; i++) {
+            if (expr_uses_index(statement->target, statement->loops[i])) continue;
+            text_add(text, "%s%s", comma, statement->loops[i]->name);
+            comma = ",";
+        }
+        text_add(text, "] ");
+    }
+    add_expr(text, statement->value, reduces ? LEVEL_SUM + 1 : LEVEL_OR);
+    if (statement->once) text_add(text, "  (once a step)");
+}
+
+static void add_attention(Text *text, const AttendOptions *attention) {
+    text_add(text, "; scale = %.9g", attention->scale);
+    if (attention->mask == MASK_CAUSAL) text_add(text, ", mask = causal");
+    if (attention->mask == MASK_NONE) text_add(text, ", mask = none");
+    if (attention->mask == MASK_WINDOW) text_add(text, ", window = %ld", attention->window);
+    if (attention->cap != 0) text_add(text, ", cap = %.9g", attention->cap);
+    if (attention->sink) text_add(text, ", sink");
+    if (attention->documents) text_add(text, ", documents");
+    if (attention->position) text_add(text, ", position");
+    if (attention->best) text_add(text, ", best = %ld", attention->best);
+}
+
+static void add_pack(Text *text, const Statement *statement) {
+    const Expr *mask = statement->inputs.items[0];
+    const char *comma = "; key = [";
+    int dimension = 0; /* turns are not counted */
+    for (int i = 0; i < mask->count; i++) {
+        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->turn) continue;
+        if (!statement->pack.key[dimension++]) continue;
+        text_add(text, "%s", comma);
+        add_expr(text, mask->args[i], LEVEL_OR);
+        comma = ",";
+    }
+    text_add(text, "%s]", comma[0] == ';' ? comma : "");
+}
+
+static void add_call(Text *text, const Statement *statement) {
+    static const char *const names[] = {"attend", "attend_grad", "top", "pack"};
+    add_list(text, (Expr *const *)statement->outputs.items, statement->outputs.count, ", ");
+    text_add(text, " = %s(", names[statement->call]);
+    add_list(text, (Expr *const *)statement->inputs.items, statement->inputs.count, ", ");
+    if (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD)
+        add_attention(text, &statement->attention);
+    else if (statement->call == CALL_TOP)
+        text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
+    else
+        add_pack(text, statement);
+    text_add(text, ")");
+}
+
+static void add_block(Text *text, const Block *block, int depth);
+
+static void add_statement(Text *text, const Statement *statement, int depth) {
+    text_add(text, "%*s", 2 * depth, "");
+    switch (statement->kind) {
+    case STATEMENT_LOOP:
+        add_loop(text, statement);
+        break;
+    case STATEMENT_CALL:
+        add_call(text, statement);
+        break;
+    case STATEMENT_REPEAT:
+        text_add(text, "repeat %s < %ld%s {\n", statement->index->name,
+                 statement->index->axis->size, statement->reverse ? " downwards" : "");
+        add_block(text, &statement->body, depth + 1);
+        text_add(text, "%*s}", 2 * depth, "");
+        break;
+    }
+}
+
+static void add_block(Text *text, const Block *block, int depth) {
+    for (int i = 0; i < block->statements.count; i++) {
+        add_statement(text, block->statements.items[i], depth);
+        text_add(text, "\n");
+    }
+}
+
+/* ---- declarations ---- */
+
+static void add_init(Text *text, const Init *init) {
+    if (init->kind == INIT_CONSTANT) text_add(text, " ~ %.9g", init->a);
+    if (init->kind == INIT_NORMAL) text_add(text, " ~ normal(%.9g, %.9g)", init->a, init->b);
+    if (init->kind == INIT_UNIFORM) text_add(text, " ~ uniform(%.9g, %.9g)", init->a, init->b);
+}
+
+static void add_tensor(Text *text, const Tensor *tensor) {
+    static const char *const roles[] = {"parameter", "state",  "input", "gradient",
+                                        "cache",     "output", "rounded",
+                                        "temp"};
+    static const char *const inputs[] = {"token", "next", "real", "class", "scalar"};
+    text_add(text, "  %s %s", roles[tensor->role], tensor->name);
+    for (int i = 0; i < tensor->rank; i++)
+        text_add(text, "%s%s=%ld", i ? "," : "[", tensor->axes[i]->name, tensor->axes[i]->size);
+    if (tensor->rank) text_add(text, "]");
+    if (tensor->type == TYPE_INT) text_add(text, ": int");
+    if (tensor->type == TYPE_BF16) text_add(text, ": bf16");
+    if (tensor->role == ROLE_INPUT) text_add(text, " %s", inputs[tensor->input]);
+    if (tensor->vocabulary) text_add(text, " < %ld", tensor->vocabulary);
+    if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) add_init(text, &tensor->init);
+    if (tensor->path) text_add(text, " \"%s\"", tensor->path);
+    if (tensor->of) text_add(text, " of %s", tensor->of->name);
+    text_add(text, "\n");
+}
+
+static void add_axes(Text *text, const Program *program) {
+    static const char *const kinds[] = {"",          " (batch)", " (sequence)",
+                                        " (repeat)", " (rows)",  " (elements)"};
+    for (int i = 0; i < program->axes.count; i++) {
+        const Axis *axis = program->axes.items[i];
+        text_add(text, "  axis %s = %ld%s\n", axis->name, axis->size, kinds[axis->kind]);
+    }
+}
+
+char *print_expr(Arena *arena, const Expr *expr) {
+    Text text = {.arena = arena};
+    add_expr(&text, expr, LEVEL_OR);
+    return text.text;
+}
+
+char *print_statement(Arena *arena, const Statement *statement) {
+    Text text = {.arena = arena};
+    add_statement(&text, statement, 0);
+    return text.text;
+}
+
+const char *graph_name(Graph graph) {
+    static const char *const names[] = {[GRAPH_FORWARD] = "forward",
+                                        [GRAPH_TRAIN] = "train",
+                                        [GRAPH_DECODE] = "decode",
+                                        [GRAPH_UPDATE] = "update",
+                                        [GRAPH_MEASURE] = "measure"};
+    return names[graph];
+}
+
+char *print_program(Arena *arena, const Program *program) {
+    Text text = {.arena = arena};
+    text_add(&text, "program %s (%s)\n", program->name, graph_name(program->graph));
+    add_axes(&text, program);
+    for (int i = 0; i < program->tensors.count; i++) add_tensor(&text, program->tensors.items[i]);
+    text_add(&text, "\n");
+    add_block(&text, &program->body, 1);
+    return text.text;
+}

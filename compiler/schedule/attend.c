@@ -1,0 +1,205 @@
+/* attend: how much of an attention a block of a device works on at a time, and what it rounds.
+ *
+ * The templates of runtime/kernels keep the results of 16 * tiles rows of a warp in registers, and
+ * in shared memory the rows of four warps and two parts of the other side. What they take decides
+ * how large tiles and parts may be.
+ */
+#include "schedule/attend.h"
+
+/* Floats of a thread for results and scores, so that all of it stays in registers
+ * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute
+ * capability 8.0 on has for a block. */
+enum {
+    MOST_KEPT = 160,
+    MOST_SHARED = 99 * 1024,
+    WARPS = 4,
+    LEAST_PART = 16,
+    MOST_PART = 64,
+    MOST_RING = 4,
+    WIDE = 64
+};
+
+/* The same for warpgroups, of which two or three make a block that has a multiprocessor of
+ * capability 9.0 for itself. */
+enum {
+    GROUP_ROWS = 64,
+    GROUP_PART = 128,
+    LEAST_GROUP_PART = 64,
+    TRIPLE_KEPT = 128,
+    GROUP_SHARED = 227 * 1024,
+    PIECE = 8,
+    LINE = 64,
+    ALIGN = 1024
+};
+
+static long padded(long width) {
+    return (width + 15) / 16 * 16;
+}
+
+/* Bytes of a row in shared memory. */
+static long row_bytes(long width) {
+    return 2 * (padded(width) + 8);
+}
+
+static long size_from_end(const Statement *statement, int operand, int back) {
+    const Expr *expr = statement->inputs.items[operand];
+    return expr->tensor->axes[expr->count - back]->size;
+}
+
+typedef struct Need {
+    long kept;       /* widths of what a row of a warp adds up */
+    int scores;      /* products of pairs that are kept at a time */
+    long own;        /* bytes of a row */
+    long other;      /* bytes of a row of a part */
+    int tiles, part; /* at most */
+} Need;
+
+static AttendShape shape_that_fits(Need need) {
+    for (int tiles = need.tiles; tiles > 0; tiles--)
+        for (int part = need.part; part >= LEAST_PART; part /= 2) {
+            long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
+            long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
+            if (floats <= MOST_KEPT && bytes <= MOST_SHARED)
+                return (AttendShape){tiles, part, bytes};
+        }
+    return (AttendShape){0, 0, 0};
+}
+
+/* Two tiles a warp halve what is read of shared memory; a few queries have no use for them, and
+ * documents beside a bent score take the registers of one. */
+static int most_tiles(const Statement *statement) {
+    const AttendOptions *options = &statement->attention;
+    return size_from_end(statement, 0, 3) > WIDE && !(options->documents && options->cap != 0) ? 2
+                                                                                               : 1;
+}
+
+AttendShape attend_forward(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    return shape_that_fits((Need){padded(c), 1, row_bytes(e), row_bytes(e) + row_bytes(c),
+                                  most_tiles(statement), MOST_PART});
+}
+
+static long in_lines(long width) {
+    return (width + LINE - 1) / LINE * LINE;
+}
+
+/* What warpgroups need. */
+typedef struct GroupNeed {
+    long rows;        /* that there are */
+    long own, other;  /* elements in shared memory of a row, of one of a part */
+    long kept;        /* floats of a thread for results */
+    int quarters;     /* and, in quarters of a part, for what stays of that */
+    int most;         /* of both */
+    int groups, part; /* at most */
+} GroupNeed;
+
+/* Operands come by copies of 16 bytes. A third warpgroup has no smaller parts: it would wait more
+ * often. */
+static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
+    bool copied = true;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % PIECE == 0;
+    int fill = (int)((need.rows + GROUP_ROWS - 1) / GROUP_ROWS);
+    for (int groups = need.groups < fill ? need.groups : fill; copied && groups > 1; groups--)
+        for (int part = need.part; part >= LEAST_GROUP_PART; part /= 2) {
+            long kept = need.kept + need.quarters * part / 4;
+            long bytes = 2 * (groups * GROUP_ROWS * need.own + part * need.other) + ALIGN;
+            if (kept <= (groups > 2 ? TRIPLE_KEPT : need.most) && bytes <= GROUP_SHARED)
+                return (AttendShape){groups, part, bytes};
+            if (groups > 2) break;
+        }
+    return (AttendShape){0, 0, 0};
+}
+
+/* Scores, weights and results stay in registers; a block has its queries and two parts of keys and
+ * of values in shared memory. What a mask looks at takes registers, too: those of a third warpgroup
+ * for a window, half a part for documents (tests/unit/test_nvrtc.c looks at spills). */
+AttendShape attend_forward_groups(const Statement *statement) {
+    const AttendOptions *options = &statement->attention;
+    long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
+    bool simple = !options->documents && options->mask != MASK_WINDOW && e <= 2 * LINE;
+    return groups_that_fit(statement,
+                           (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                       .own = e,
+                                       .other = 2 * (e + in_lines(c)),
+                                       .kept = padded(c) / 2,
+                                       .quarters = 3,
+                                       .most = 176,
+                                       .groups = simple ? 3 : 2,
+                                       .part = options->documents ? LEAST_GROUP_PART : GROUP_PART});
+}
+
+/* Scores, their derivatives before and after they are rounded, results; three parts of keys, two of
+ * values. */
+AttendShape attend_grad_query_groups(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = in_lines(size_from_end(statement, 2, 1));
+    return groups_that_fit(statement, (GroupNeed){.rows = size_from_end(statement, 0, 3),
+                                                  .own = in_lines(e) + c,
+                                                  .other = 3 * in_lines(e) + 2 * c,
+                                                  .kept = padded(e) / 2,
+                                                  .quarters = 5,
+                                                  .most = 192,
+                                                  .groups = 2,
+                                                  .part = GROUP_PART});
+}
+
+AttendShape attend_grad_query(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = row_bytes(e) + row_bytes(c);
+    return shape_that_fits((Need){padded(e), 2, both, both, most_tiles(statement), MOST_PART});
+}
+
+AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = row_bytes(e) + row_bytes(c),
+         kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    return shape_that_fits((Need){kept, 2, both, both, 1, MOST_PART / 2});
+}
+
+/* Scores and their derivatives, results; queries and gradients have three places, each with 1024
+ * bytes for what else there is of a query. */
+AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
+    return groups_that_fit(statement,
+                           (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                                       .own = keys ? both : in_lines(e),
+                                       .other = 3 * (both + ALIGN / 2 / LEAST_GROUP_PART),
+                                       .kept = kept / 2,
+                                       .quarters = keys ? 4 : 2,
+                                       .most = 144,
+                                       .groups = 2,
+                                       .part = LEAST_GROUP_PART});
+}
+
+static long common(long a, long b) {
+    return b == 0 ? a : common(b, a % b);
+}
+
+long attend_groups(const Statement *statement) {
+    long heads = common(size_from_end(statement, 0, 2), size_from_end(statement, 1, 2));
+    return common(heads, size_from_end(statement, 2, 2));
+}
+
+AttendShape attend_step(const Statement *statement) {
+    long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
+    long wide = row_bytes(e > c ? e : c);
+    long rows =
+        size_from_end(statement, 0, 3) * size_from_end(statement, 0, 2) / attend_groups(statement);
+    for (int tiles = rows > 16 ? 2 : 1; tiles > 0; tiles--)
+        for (int ring = MOST_RING; ring > 1; ring--) {
+            long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
+            long states = 4L * WARPS * 16 * tiles * (c + 2), bytes = keys > states ? keys : states;
+            if (tiles * padded(c) / 2 <= MOST_KEPT && bytes <= MOST_SHARED)
+                return (AttendShape){tiles, ring, bytes};
+        }
+    return (AttendShape){0, 0, 0};
+}
+
+/* The best values are chosen among exact scores. */
+bool attend_rounds(const Program *program, const Statement *statement) {
+    const AttendOptions *options = &statement->attention;
+    return program->rounded && !(options->position && options->best) &&
+           attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
+           attend_grad_keys(statement, true, false).tiles &&
+           attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
+}

@@ -1,0 +1,516 @@
+/* epilogue: pointwise statements around a product over packed rows or around an attention move into
+ * the store of its result.
+ *
+ * Needs:   the statements of one block and the products among them.
+ * Leaves:  for a product that something follows, a Kernel: the statement of the product, then those
+ *          that are computed while its result is still in registers, each over the loops of its
+ *          target. Everything else keeps its order. What is said of products here goes for
+ *          attentions as well, whose target is their output.
+ *
+ *     a[r,f] = sum[d] x[r,d] * up[n[r],d,f]       product
+ *     t[r,f] = silu(g[r,f])                -->      t = silu(g)
+ *     h[r,f] = t[r,f] * a[r,f]                      h = t * a
+ *
+ * A statement goes in when it reads what is in there already at the same indices, or when what it
+ * makes is wanted in there (and it can wait for the product, or be done before its time): no two
+ * turns of the loops may then have to do with each other. What nobody else asks for needs no
+ * memory.
+ *
+ * Any statement may go into a product over packed rows or of a single row, which is ours, and into
+ * the latter another product of that row, whose result at each place is then at hand as well; into
+ * another dense one, which is a library's, only what endings.c takes, and only where that saves a
+ * pass over memory.
+ */
+#include "schedule/nest.h"
+
+/* More than this is slow to compile; registers run out. */
+enum { MOST_INSIDE = 16 };
+
+typedef struct Folding {
+    Program *program;
+    const List *statements;
+    Contraction *const *products; /* by place in statements, NULL when it is none */
+    int *touched;                 /* by tensor->id: statements of the program that touch it */
+    bool *taken;                  /* by place: in an epilogue */
+    int *when;                    /* by place: where it is computed */
+
+    int product;     /* the place of the one that is being looked at */
+    Member **inside; /* by place: what is in its epilogue */
+    int *order;      /* the places of those, as they went in */
+    int count;
+    int *lifted, *was; /* places of what goes before it, and where they were computed */
+    int lifted_count;
+} Folding;
+
+static Statement *at_place(const Folding *folding, int place) {
+    return folding->statements->items[place];
+}
+
+static List touched_by(const Folding *folding, const Statement *statement) {
+    List list = {0};
+    reads_of(folding->program->arena, statement, &list);
+    writes_of(folding->program->arena, statement, &list);
+    return list;
+}
+
+/* ---- the same turn of the same loops ---- */
+
+static bool is_loop(const Expr *sub) {
+    return sub->kind == EXPR_INDEX && !sub->index->turn && loop_size(sub->index) > 1;
+}
+
+static int level_of(const Member *member, const Index *index) {
+    for (int level = 0; level < member->depth; level++)
+        if (member->order[level] == index) return level;
+    return -1;
+}
+
+/* The loops of `member` that stand where those of `other` stand in an access of the same tensor. */
+static bool match_loops(Member *member, const Expr *mine, const Member *other, const Expr *theirs) {
+    for (int i = 0; i < mine->count; i++) {
+        if (!is_loop(theirs->args[i]) || !is_loop(mine->args[i])) continue;
+        int level = level_of(other, theirs->args[i]->index);
+        if (level < 0) return false;
+        if (!member->order[level]) member->order[level] = mine->args[i]->index;
+    }
+    return true;
+}
+
+static bool same_element(const Member *member, const Expr *mine, const Member *other,
+                         const Expr *theirs) {
+    for (int i = 0; i < mine->count; i++) {
+        const Expr *a = mine->args[i], *b = theirs->args[i];
+        if (is_loop(a) != is_loop(b)) return false;
+        if (is_loop(a)) {
+            int level = level_of(member, a->index);
+            if (level < 0 || level != level_of(other, b->index)) return false;
+            continue;
+        }
+        bool ones =
+            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        for (int level = 0; level < member->depth; level++)
+            if (expr_uses_index(a, member->order[level])) return false;
+        if (!ones && !expr_equal(a, b)) return false;
+    }
+    return true;
+}
+
+static bool names(const List *accesses, int from, const Tensor *tensor) {
+    for (int i = from; i < accesses->count; i++)
+        if (((const Expr *)accesses->items[i])->tensor == tensor) return true;
+    return false;
+}
+
+/* A call reads more than what belongs to the element that it stores, and its further results come
+ * later: a member neither writes the one nor reads the other. */
+static bool keeps_off(const Folding *folding, const Statement *statement) {
+    const Statement *call = at_place(folding, folding->product);
+    List touched = touched_by(folding, statement), reads = {0};
+    if (call->kind != STATEMENT_CALL) return true;
+    reads_of(folding->program->arena, call, &reads);
+    for (int i = 0; i < touched.count; i++)
+        if (names(&call->outputs, 1, ((const Expr *)touched.items[i])->tensor)) return false;
+    return !names(&reads, 0, statement->target->tensor);
+}
+
+/* What one writes the other touches in the same turn only. */
+static bool in_step(Folding *folding, const Member *one, const Member *other) {
+    const Expr *write = one->statement->target;
+    List touched = touched_by(folding, other->statement);
+    for (int i = 0; i < touched.count; i++) {
+        const Expr *touch = touched.items[i];
+        if (touch->tensor != write->tensor || touch == write || never_meet(write, touch)) continue;
+        if (!same_element(one, write, other, touch)) return false;
+    }
+    return true;
+}
+
+/* ---- whether a statement can go in ---- */
+
+static void notice_random(Expr *expr, void *data) {
+    if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) *(bool *)data = true;
+}
+
+static bool is_pointwise(const Folding *folding, int place) {
+    const Statement *statement = at_place(folding, place);
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement_is_scatter(statement) || statement->target->tensor->type == TYPE_INT ||
+        statement->once != at_place(folding, folding->product)->once || folding->taken[place] ||
+        folding->products[place] || folding->when[place] != place)
+        return false;
+    bool random = false;
+    expr_walk(statement->value, notice_random, &random);
+    return !random && keeps_off(folding, statement);
+}
+
+static int loops_of(const Statement *statement) {
+    int count = 0;
+    for (int i = 0; i < statement->loop_count; i++) count += loop_size(statement->loops[i]) > 1;
+    return count;
+}
+
+static int loops_of_target(const Statement *statement) {
+    int count = 0;
+    for (int i = 0; i < statement->target->count; i++) count += is_loop(statement->target->args[i]);
+    return count;
+}
+
+/* The product at `place` can be done in the tiles of the one that is looked at, which are of lines
+ * across the sum: a row is read once, and the store has a result of each. */
+static bool is_fellow(const Folding *folding, int place) {
+    const Contraction *one = folding->products[folding->product], *other = folding->products[place];
+    if (!one || !other || !one->row || !other->row || folding->taken[place] ||
+        folding->when[place] != place ||
+        at_place(folding, place)->once != at_place(folding, folding->product)->once)
+        return false;
+    for (int i = 1; i < folding->count; i++)
+        if (folding->products[folding->order[i]]) return false;
+    const Product *a = &one->product, *b = &other->product;
+    return !a->accumulate && !b->accumulate && a->n == b->n && a->k == b->k && a->b_k > 1 &&
+           a->b_k == b->b_k && a->b_n == 1 && b->b_n == 1 && a->b_type == b->b_type &&
+           one->b->tensor->role == other->b->tensor->role && same_place(one->a, other->a);
+}
+
+/* The statement with its loops in the order of those of the product, or NULL. */
+static Member *as_member(Folding *folding, int place) {
+    const Member *first = folding->inside[folding->product];
+    Member *member = arena_alloc(folding->program->arena, sizeof *member);
+    member->statement = at_place(folding, place);
+    member->depth = member->kept = first->depth;
+    member->block = -1;
+    List mine = touched_by(folding, member->statement);
+    for (int i = 0; i < folding->count; i++) {
+        const Member *other = folding->inside[folding->order[i]];
+        List theirs = touched_by(folding, other->statement);
+        const Tensor *written = member->statement->target->tensor,
+                     *made = other->statement->target->tensor;
+        for (int j = 0; j < mine.count; j++)
+            for (int k = 0; k < theirs.count; k++) {
+                const Expr *a = mine.items[j], *b = theirs.items[k];
+                if (a->tensor != b->tensor || (a->tensor != written && a->tensor != made)) continue;
+                if (!match_loops(member, a, other, b)) return NULL;
+            }
+    }
+    for (int level = 0; level < member->depth; level++)
+        if (!member->order[level] || level_of(member, member->order[level]) != level ||
+            loop_size(member->order[level]) != loop_size(first->order[level]))
+            return NULL;
+    bool whole = folding->products[place] ? loops_of_target(member->statement) == member->depth
+                                          : loops_of(member->statement) == member->depth;
+    return whole && in_step(folding, member, member) ? member : NULL;
+}
+
+static bool join(Folding *folding, int place);
+
+/* Takes out what came in and goes before the product since there were so many. */
+static void leave(Folding *folding, int count, int lifted) {
+    while (folding->count > count) folding->inside[folding->order[--folding->count]] = NULL;
+    while (folding->lifted_count > lifted) {
+        folding->lifted_count--;
+        folding->when[folding->lifted[folding->lifted_count]] = folding->was[folding->lifted_count];
+    }
+}
+
+/* No product, or a dense one with nothing at its side that would have to come along. */
+static bool is_alone(const Folding *folding, int place) {
+    const Contraction *product = folding->products[place];
+    if (product && product->kind != CONTRACTION_PRODUCT) return false;
+    for (int i = 0; i < folding->statements->count; i++)
+        if (i != place && folding->when[i] == place) return false;
+    return true;
+}
+
+/* Whether a statement can go before the product, with those that it needs. */
+static bool lift(Folding *folding, int place) {
+    Arena *arena = folding->program->arena;
+    const Statement *statement = at_place(folding, place);
+    if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
+        folding->when[place] != place || folding->lifted_count == MOST_INSIDE)
+        return false;
+    for (int i = 0; i < folding->statements->count; i++) {
+        const Statement *between = at_place(folding, i);
+        int when = folding->inside[i] ? folding->product : folding->when[i];
+        bool passes =
+            folding->inside[i] ? i < place : when > folding->product && when < folding->when[place];
+        if (!passes || !statements_meet(arena, between, statement)) continue;
+        if (folding->inside[i] || between->kind != STATEMENT_LOOP ||
+            !expr_reads(statement->value, between->target->tensor) || !lift(folding, i))
+            return false;
+    }
+    folding->lifted[folding->lifted_count] = place;
+    folding->was[folding->lifted_count++] = folding->when[place];
+    folding->when[place] = folding->product;
+    return true;
+}
+
+/* Everything between the product and a later statement lets it pass. */
+static bool moves_up(Folding *folding, int place) {
+    const Statement *statement = at_place(folding, place);
+    for (int i = 0; i < folding->statements->count; i++) {
+        const Statement *between = at_place(folding, i);
+        if (folding->when[i] <= folding->product || folding->when[i] >= place || folding->inside[i])
+            continue;
+        if (between->kind == STATEMENT_REPEAT) return false;
+        if (!statements_meet(folding->program->arena, between, statement)) continue;
+        bool wanted = between->kind == STATEMENT_LOOP &&
+                      expr_reads(statement->value, between->target->tensor);
+        if (!wanted || !(join(folding, i) || lift(folding, i))) return false;
+    }
+    return true;
+}
+
+/* An earlier statement can be done after the product. */
+static bool moves_down(Folding *folding, int place) {
+    for (int i = 0; i <= folding->product; i++) {
+        const Statement *between = at_place(folding, i);
+        if (folding->when[i] <= place || folding->when[i] > folding->product) continue;
+        if (between->kind == STATEMENT_REPEAT) return false;
+        if ((i == folding->product || !folding->inside[i]) &&
+            statements_meet(folding->program->arena, at_place(folding, place), between))
+            return false;
+    }
+    return true;
+}
+
+/* Takes a statement in, with those that it needs; or leaves everything as it was. */
+static bool join(Folding *folding, int place) {
+    if (folding->count == MOST_INSIDE) return false;
+    if (!is_pointwise(folding, place) && !is_fellow(folding, place)) return false;
+    Member *member = as_member(folding, place);
+    if (!member) return false;
+    for (int i = 0; i < folding->count; i++) {
+        const Member *other = folding->inside[folding->order[i]];
+        if (!in_step(folding, member, other) || !in_step(folding, other, member)) return false;
+    }
+    int before = folding->count, lifted = folding->lifted_count;
+    folding->inside[place] = member;
+    folding->order[folding->count++] = place;
+    if (place > folding->product ? moves_up(folding, place) : moves_down(folding, place))
+        return true;
+    leave(folding, before, lifted);
+    return false;
+}
+
+/* ---- which are worth it ---- */
+
+static bool reads_inside(const Folding *folding, const Statement *statement) {
+    for (int i = 0; i < folding->count; i++)
+        if (expr_reads(statement->value,
+                       folding->inside[folding->order[i]]->statement->target->tensor))
+            return true;
+    return false;
+}
+
+/* Later statements that read what is inside, as often as that lets more in. */
+static void take_readers(Folding *folding) {
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = folding->product + 1; i < folding->statements->count; i++) {
+            const Statement *statement = at_place(folding, i);
+            if (statement->kind == STATEMENT_REPEAT) break;
+            if (statement->kind != STATEMENT_LOOP || folding->inside[i] ||
+                !reads_inside(folding, statement))
+                continue;
+            again |= join(folding, i);
+        }
+    }
+}
+
+static bool touches(Folding *folding, const Statement *statement, const Tensor *tensor) {
+    List list = touched_by(folding, statement);
+    return names(&list, 0, tensor);
+}
+
+/* Earlier statements whose result is wanted nowhere else: it then needs no memory. */
+static void take_makers(Folding *folding) {
+    for (int i = folding->product - 1; i >= 0; i--) {
+        const Statement *statement = at_place(folding, i);
+        if (statement->kind == STATEMENT_REPEAT) break;
+        if (statement->kind != STATEMENT_LOOP || statement->target->tensor->role != ROLE_TEMP)
+            continue;
+        const Tensor *made = statement->target->tensor;
+        int uses = 0;
+        for (int j = 0; j < folding->count; j++)
+            uses += touches(folding, at_place(folding, folding->order[j]), made);
+        if (uses && uses + 1 == folding->touched[made->id]) join(folding, i);
+    }
+}
+
+/* ---- dense products ---- */
+
+/* The first later statement that reads the tensor, or -1; *last: the place of the last one. */
+static int reader_of(Folding *folding, const Tensor *tensor, int *last) {
+    int first = -1;
+    for (int i = folding->product + 1; i < folding->statements->count; i++) {
+        if (folding->inside[i] || !touches(folding, at_place(folding, i), tensor)) continue;
+        if (first < 0) first = i;
+        *last = i;
+    }
+    return first;
+}
+
+/* Whether a result lies in memory anyway: others than loops read it, or loops that are no kernel
+ * because something stands between. Only then is a pass over memory saved. */
+static bool is_stored(Folding *folding, const Tensor *tensor) {
+    int last = folding->product, count = 0;
+    for (int i = 0; i < folding->statements->count; i++)
+        count += touches(folding, at_place(folding, i), tensor);
+    if (tensor->role != ROLE_TEMP || count < folding->touched[tensor->id]) return true;
+    reader_of(folding, tensor, &last);
+    for (int i = folding->product + 1; i <= last; i++)
+        if (folding->products[i] || at_place(folding, i)->kind != STATEMENT_LOOP) return true;
+    return false;
+}
+
+/* What follows a dense product, one statement after the other, while it can be an ending of it and
+ * takes nothing else along. A single column, and a row that is not ours, are left alone: the
+ * library has kernels of their own for those, which do nothing else. */
+static void take_endings(Folding *folding, Contraction *product) {
+    const Member *first = folding->inside[folding->product];
+    Contraction best = *product, ended = *product;
+    int best_count = folding->count, last;
+    if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
+        product->product.batch[1] > 1 || product->product.m == 1 || product->product.n == 1)
+        return;
+    while (folding->count < MOST_INSIDE) {
+        const Tensor *result = ended.c->tensor;
+        int next = reader_of(folding, result, &last), count = folding->count;
+        bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
+        if (next < 0 || !join(folding, next) || folding->count > count + 1 ||
+            folding->lifted_count || (!kept && result->type == TYPE_BF16) ||
+            !end_product(&ended, first, folding->inside[next], kept))
+            break;
+        if (!is_stored(folding, ended.c->tensor)) continue;
+        best = ended;
+        best_count = folding->count;
+    }
+    leave(folding, best_count, 0);
+    *product = best;
+}
+
+/* ---- the result ---- */
+
+static Nest *chain_of(Folding *folding, Kernel *kernel, Nest **path) {
+    const Member *first = folding->inside[folding->product];
+    Nest *at = kernel->root = arena_alloc(folding->program->arena, sizeof *at);
+    for (int level = 0; level < first->depth; level++) {
+        Nest *loop = arena_alloc(folding->program->arena, sizeof *loop);
+        loop->index = first->order[level];
+        loop->size = loop->total = loop_size(loop->index);
+        loop->step = 1;
+        list_push(folding->program->arena, &at->children, loop);
+        at = path[level] = loop;
+    }
+    return at;
+}
+
+static void add_member(Folding *folding, Kernel *kernel, Nest *last, Nest *const *path, int place) {
+    Member *member = folding->inside[place];
+    Nest *leaf = arena_alloc(folding->program->arena, sizeof *leaf);
+    for (int level = 0; level < member->depth; level++) member->path[level] = path[level];
+    leaf->member = member;
+    list_push(folding->program->arena, &last->children, leaf);
+    list_push(folding->program->arena, &kernel->members, member);
+    if (member->statement->kind == STATEMENT_LOOP)
+        kernel->work += statement_work(member->statement);
+    folding->taken[place] = true;
+    folding->when[place] = folding->product;
+}
+
+static Kernel *kernel_of(Folding *folding) {
+    Nest *path[MAX_LOOPS];
+    Kernel *kernel = arena_alloc(folding->program->arena, sizeof *kernel);
+    Nest *last = chain_of(folding, kernel, path);
+    add_member(folding, kernel, last, path, folding->product);
+    for (int i = 0; i < folding->statements->count; i++) {
+        if (!folding->inside[i] || i == folding->product) continue;
+        add_member(folding, kernel, last, path, i);
+        if (!folding->products[i]) continue;
+        folding->products[i]->statement = at_place(folding, i);
+        folding->products[folding->product]->fellow = folding->products[i];
+    }
+    return kernel;
+}
+
+/* An attention as a statement that stores what it makes of its inputs. */
+static Statement *with_target(Folding *folding, const Statement *statement) {
+    Statement *copy = arena_alloc(folding->program->arena, sizeof *copy);
+    *copy = *statement;
+    copy->target = statement->outputs.items[0];
+    return copy;
+}
+
+/* Puts the statement of the product, with the loops of its target, in first. */
+static void begin(Folding *folding, int product) {
+    Statement *statement = at_place(folding, product);
+    if (statement->kind == STATEMENT_CALL) statement = with_target(folding, statement);
+    Member *member = arena_alloc(folding->program->arena, sizeof *member);
+    for (int i = 0; i < folding->count; i++) folding->inside[folding->order[i]] = NULL;
+    member->statement = statement;
+    member->block = -1;
+    for (int i = 0; i < statement->target->count; i++)
+        if (is_loop(statement->target->args[i]))
+            member->order[member->depth++] = statement->target->args[i]->index;
+    member->kept = member->depth;
+    folding->product = product;
+    folding->inside[product] = member;
+    folding->order[0] = product;
+    folding->count = 1;
+    folding->lifted_count = 0;
+}
+
+static void count_touches(Statement *statement, void *data) {
+    Folding *folding = data;
+    List list = touched_by(folding, statement);
+    for (int i = 0; i < list.count; i++) {
+        const Tensor *tensor = ((const Expr *)list.items[i])->tensor;
+        bool again = false;
+        for (int j = 0; j < i; j++) again |= ((const Expr *)list.items[j])->tensor == tensor;
+        if (!again) folding->touched[tensor->id]++;
+    }
+}
+
+int *touches_of(Program *program) {
+    Folding folding = {.program = program};
+    int *touched =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *touched);
+    folding.touched = touched;
+    block_walk(&program->body, count_touches, &folding);
+    return touched;
+}
+
+/* Its store can compute. */
+static bool stores_elements(const Folding *folding, int place) {
+    const Statement *statement = at_place(folding, place);
+    const Contraction *product = folding->products[place];
+    if (statement->kind == STATEMENT_CALL) return statement->call == CALL_ATTEND;
+    return product && product->kind != CONTRACTION_ROWS_BY_ROWS;
+}
+
+/* The last product first: what lies between two of them waits for the second, so that the memory
+ * between is that of the first result alone. */
+void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
+              Kernel **epilogues, int *when) {
+    size_t count = (size_t)statements->count + 1;
+    Folding folding = {
+        .program = program, .statements = statements, .products = products, .touched = touched};
+    folding.taken = arena_alloc(program->arena, count * sizeof *folding.taken);
+    folding.when = when;
+    for (int i = 0; i < statements->count; i++) when[i] = i;
+    folding.lifted = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.lifted);
+    folding.was = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.was);
+    folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
+    folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
+    for (int i = statements->count - 1; i >= 0; i--) {
+        if (folding.taken[i] || !stores_elements(&folding, i)) continue;
+        begin(&folding, i);
+        bool row = products[i] && products[i]->row;
+        if (products[i] && products[i]->kind == CONTRACTION_PRODUCT && !row) {
+            take_endings(&folding, products[i]);
+        } else {
+            take_readers(&folding);
+            take_makers(&folding);
+        }
+        if (folding.count > 1 || row) epilogues[i] = kernel_of(&folding);
+    }
+}

@@ -1,0 +1,312 @@
+/* fuse: put every statement of a program into a unit of work.
+ *
+ * Needs:   simplify (no dead statements); after route where there is anything to route.
+ * Leaves:  a Schedule; matrix products, calls and repeats are units of their own, all other
+ * statements are in kernels, as many in one as share loops. Order is kept, except that a statement
+ * may go up to the last kernel when nothing between the two concerns it, and on a device a sum may
+ * wait for another one that reads the same.
+ *
+ * Products of a single row that do not concern each other stand beside each other.
+ *
+ *     a[s,f] = sum[d] x[s,d] * w[d,f]        product
+ *     t[s,f] = a[s,f] * sigmoid(a[s,f])      kernel (s, f):  t = a * sigmoid(a);  u = t * b
+ *     u[s,f] = t[s,f] * b[s,f]
+ */
+#include "schedule/nest.h"
+
+#include <string.h>
+
+/* How many units back a statement may move; how many rows share a launch at most. */
+enum { MOST_BACK = 8, MOST_BESIDE = 4 };
+
+typedef struct Fusion {
+    Program *program;
+    Schedule *schedule;
+    Kernel **users; /* by tensor->id: the only kernel that touches it */
+    bool *shared;   /* by tensor->id: several units touch it */
+    int *touched;   /* by tensor->id: how many statements touch it; NULL without epilogues */
+} Fusion;
+
+static ScheduleUnit *unit_new(Fusion *fusion, List *units, UnitKind kind, Statement *statement) {
+    ScheduleUnit *unit = arena_alloc(fusion->program->arena, sizeof *unit);
+    unit->kind = kind;
+    unit->statement = statement;
+    unit->once = statement->once;
+    list_push(fusion->program->arena, units, unit);
+    return unit;
+}
+
+static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement *statement) {
+    const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+    const Contraction *second = unit->contraction ? unit->contraction->second : NULL;
+    if (unit->kind == UNIT_REPEAT) return true;
+    if (second && statements_meet(fusion->program->arena, second->statement, statement))
+        return true;
+    if (!kernel) return statements_meet(fusion->program->arena, unit->statement, statement);
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        if (statements_meet(fusion->program->arena, member->statement, statement)) return true;
+    }
+    return false;
+}
+
+/* Adds the statement to a kernel that is there already. */
+static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
+    for (int back = 1; back <= MOST_BACK && back <= units->count; back++) {
+        ScheduleUnit *unit = units->items[units->count - back];
+        if (unit->kind == UNIT_KERNEL && unit->once == statement->once &&
+            nest_add(fusion->program, unit->kernel, statement, false))
+            return true;
+        if (unit_meets(fusion, unit, statement)) return false;
+    }
+    return false;
+}
+
+/* Statements that were derived from one another share indices, but may run their loops in different
+ * orders. In a kernel an index stands for one loop: each statement gets its own. */
+static void own_indices(Program *program, Statement *statement) {
+    int count = statement->loop_count;
+    Index *own[MAX_LOOPS];
+    Expr *to[MAX_LOOPS];
+    for (int i = 0; i < count; i++) {
+        own[i] = index_new(program, statement->loops[i]->name, statement->loops[i]->axis);
+        to[i] = expr_index(program, own[i]);
+    }
+    statement->target = expr_substitute(program, statement->target, statement->loops, to, count);
+    statement->value = expr_substitute(program, statement->value, statement->loops, to, count);
+    memcpy(statement->loops, own, (size_t)count * sizeof *own);
+}
+
+/* The statement of a kernel that does nothing but add up a gradient, or NULL. */
+static Statement *lone_sum(const ScheduleUnit *unit) {
+    if (unit->kind != UNIT_KERNEL || unit->kernel->members.count != 1) return NULL;
+    Statement *statement = ((Member *)unit->kernel->members.items[0])->statement;
+    bool sums = statement->reduction == REDUCE_SUM && statement->accumulate &&
+                statement->target->tensor->role == ROLE_GRADIENT;
+    return sums ? statement : NULL;
+}
+
+static bool reads_the_same(Arena *arena, const Statement *one, const Statement *other) {
+    List reads[2] = {{0}};
+    reads_of(arena, one, &reads[0]);
+    reads_of(arena, other, &reads[1]);
+    for (int i = 0; i < reads[0].count; i++)
+        for (int j = 0; j < reads[1].count; j++)
+            if (((Expr *)reads[0].items[i])->tensor == ((Expr *)reads[1].items[j])->tensor)
+                return true;
+    return false;
+}
+
+/* Nobody asks for the sum of a gradient: an earlier one waits for the last kernel, when that is one
+ * as well and reads the same tensor, which then comes from memory once.
+ *
+ *     shift[d] += sum[s] dy[s,d]                      root = f(x)
+ *     root = f(x)                             -->     shift[d] += sum[s] dy[s,d]
+ *     scale[d] += sum[s] dy[s,d] * root[s]            scale[d] += sum[s] dy[s,d] * root[s] */
+static void fetch_sum(Fusion *fusion, List *units) {
+    Arena *arena = fusion->program->arena;
+    const int last = units->count - 1;
+    const ScheduleUnit *unit = units->items[last];
+    const Statement *sum = lone_sum(unit);
+    for (int i = last - 1; sum && i >= 0 && i >= last - MOST_BACK; i--) {
+        Statement *waits = lone_sum(units->items[i]);
+        if (!waits || waits->once != sum->once || !reads_the_same(arena, waits, sum)) continue;
+        bool free = true;
+        for (int j = i + 1; j <= last; j++) free &= !unit_meets(fusion, units->items[j], waits);
+        if (!free || !nest_add(fusion->program, unit->kernel, waits, false)) continue;
+        units->count--;
+        for (int j = i; j < last; j++) units->items[j] = units->items[j + 1];
+        return;
+    }
+}
+
+static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
+    own_indices(fusion->program, statement);
+    if (join_kernel(fusion, units, statement)) return;
+    ScheduleUnit *unit = unit_new(fusion, units, UNIT_KERNEL, statement);
+    unit->statement = NULL;
+    unit->kernel = arena_alloc(fusion->program->arena, sizeof *unit->kernel);
+    nest_add(fusion->program, unit->kernel, statement, true);
+    if (fusion->program->device) fetch_sum(fusion, units);
+}
+
+static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
+                          Kernel *epilogue);
+
+static bool is_taken(const Statement *statement, const Kernel *epilogue) {
+    for (int i = 1; epilogue && i < epilogue->members.count; i++)
+        if (((Member *)epilogue->members.items[i])->statement == statement) return true;
+    return false;
+}
+
+static void add_block(Fusion *fusion, List *units, const Block *block) {
+    const List *statements = &block->statements;
+    size_t count = (size_t)statements->count + 1;
+    Contraction **products = arena_alloc(fusion->program->arena, count * sizeof *products);
+    Kernel **epilogues = arena_alloc(fusion->program->arena, count * sizeof *epilogues);
+    for (int i = 0; i < statements->count; i++)
+        products[i] = unit_product(fusion->program, statements->items[i]);
+    int *when = arena_alloc(fusion->program->arena, count * sizeof *when);
+    for (int i = 0; i < statements->count; i++) when[i] = i;
+    if (fusion->touched)
+        epilogue(fusion->program, statements, products, fusion->touched, epilogues, when);
+    for (int i = 0; i < statements->count && fusion->touched; i++) {
+        int first = find_pair(fusion->program, statements, products, epilogues, when, i);
+        if (first < 0) continue;
+        when[first] = i;
+        products[first]->statement = statements->items[first];
+        products[i]->second = products[first];
+        products[i]->product.accumulate = products[first]->product.accumulate;
+    }
+    for (int i = 0; i < statements->count; i++) {
+        for (int j = 0; j < statements->count; j++)
+            if (j != i && when[j] == i && !is_taken(statements->items[j], epilogues[i]) &&
+                !(products[j] && products[i] && products[i]->second == products[j]))
+                add_statement(fusion, units, statements->items[j], products[j], epilogues[j]);
+        if (when[i] == i)
+            add_statement(fusion, units, statements->items[i], products[i], epilogues[i]);
+    }
+}
+
+/* A product goes before kernels that it has nothing to do with: so what works on its result can
+ * join what those made for it, and that need not go through memory. */
+static void move_up(Fusion *fusion, List *units) {
+    ScheduleUnit *unit = units->items[units->count - 1];
+    for (int i = units->count - 1; i > 0 && i >= units->count - MOST_BACK; i--) {
+        ScheduleUnit *before = units->items[i - 1];
+        if (before->kind != UNIT_KERNEL || before->once ||
+            unit_meets(fusion, before, unit->statement))
+            return;
+        units->items[i - 1] = unit;
+        units->items[i] = before;
+    }
+}
+
+static bool units_meet(Fusion *fusion, const ScheduleUnit *before, const ScheduleUnit *unit) {
+    for (int i = 0; i < unit->epilogue->members.count; i++)
+        if (unit_meets(fusion, before, ((Member *)unit->epilogue->members.items[i])->statement))
+            return true;
+    return false;
+}
+
+/* A row, the last unit, goes behind earlier ones that share its launch. False when there are none
+ * that it may reach: what lies between, and they, have nothing to do with it. */
+static bool join_rows(Fusion *fusion, List *units) {
+    const int last = units->count - 1;
+    ScheduleUnit *unit = units->items[last];
+    int found = -1, count = 0;
+    for (int i = last - 1; i >= 0 && i >= last - MOST_BACK; i--) {
+        const ScheduleUnit *before = units->items[i];
+        if (units_meet(fusion, before, unit)) return false;
+        if (!before->contraction || !before->contraction->row || before->once != unit->once)
+            continue;
+        if (!count++) found = i;
+        if (before->beside) continue;
+        if (count < MOST_BESIDE) break;
+        found = -1;
+        count = 0;
+    }
+    if (found < 0 || ((ScheduleUnit *)units->items[found - count + 1])->beside) return false;
+    for (int i = last; i > found + 1; i--) units->items[i] = units->items[i - 1];
+    units->items[found + 1] = unit;
+    unit->beside = true;
+    return true;
+}
+
+/* The later statement of two that are one product: it adds only when the first one does. */
+static Statement *as_one(Fusion *fusion, const Statement *statement, const Contraction *product) {
+    Statement *one = arena_alloc(fusion->program->arena, sizeof *one);
+    *one = *statement;
+    one->accumulate = product->product.accumulate;
+    return one;
+}
+
+static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
+                          Kernel *epilogue) {
+    if (statement->kind == STATEMENT_CALL) {
+        unit_new(fusion, units, UNIT_CALL, statement)->epilogue = epilogue;
+    } else if (statement->kind == STATEMENT_REPEAT) {
+        add_block(fusion, &unit_new(fusion, units, UNIT_REPEAT, statement)->body, &statement->body);
+    } else if (product) {
+        if (product->second) statement = as_one(fusion, statement, product);
+        ScheduleUnit *unit = unit_new(fusion, units, UNIT_CONTRACTION, statement);
+        unit->contraction = product;
+        unit->epilogue = epilogue;
+        if (product->row && join_rows(fusion, units)) return;
+        bool plain = !epilogue || epilogue->members.count == 1;
+        if (fusion->program->device && plain) move_up(fusion, units);
+    } else {
+        add_kernel(fusion, units, statement);
+    }
+}
+
+/* Notes who touches which tensor; kernel NULL: a unit that is no kernel. */
+static void note_users(Fusion *fusion, const Statement *statement, Kernel *kernel) {
+    List touched = {0};
+    reads_of(fusion->program->arena, statement, &touched);
+    writes_of(fusion->program->arena, statement, &touched);
+    for (int i = 0; i < touched.count; i++) {
+        int id = ((Expr *)touched.items[i])->tensor->id;
+        if (!kernel || (fusion->users[id] && fusion->users[id] != kernel))
+            fusion->shared[id] = true;
+        fusion->users[id] = kernel;
+    }
+}
+
+static void note_units(Fusion *fusion, const List *units) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        if (unit->kind == UNIT_REPEAT)
+            note_units(fusion, &unit->body);
+        else if (!kernel) {
+            note_users(fusion, unit->statement, NULL);
+            if (unit->contraction && unit->contraction->second)
+                note_users(fusion, unit->contraction->second->statement, NULL);
+        } else
+            for (int j = 0; j < kernel->members.count; j++)
+                note_users(fusion, ((Member *)kernel->members.items[j])->statement, kernel);
+    }
+}
+
+static void choose_in(Fusion *fusion, const List *units) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->kind == UNIT_REPEAT) choose_in(fusion, &unit->body);
+        Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        if (!kernel) continue;
+        choose_locals(fusion->program, kernel, fusion->users);
+        if (!unit->kernel || !fusion->program->device || !running(fusion->program, kernel))
+            continue;
+        kernel->locals = (List){0};
+        choose_locals(fusion->program, kernel, fusion->users);
+    }
+}
+
+/* What plan cannot see in the statements: tables that a grouped product reads. */
+static void note_tables(Fusion *fusion) {
+    for (int i = 0; i < fusion->program->relations.count; i++) {
+        const Relation *relation = fusion->program->relations.items[i];
+        if (relation->group) fusion->shared[relation->group->id] = true;
+        for (int j = 0; j < relation->flats.count; j++)
+            fusion->shared[((Flat *)relation->flats.items[j])->table->id] = true;
+    }
+}
+
+Schedule *fuse(Program *program) {
+    size_t count = (size_t)program->tensors.count + 1;
+    Fusion fusion = {.program = program};
+    fusion.schedule = arena_alloc(program->arena, sizeof *fusion.schedule);
+    fusion.schedule->program = program;
+    fusion.users = arena_alloc(program->arena, count * sizeof *fusion.users);
+    fusion.shared = arena_alloc(program->arena, count * sizeof *fusion.shared);
+    if (program->device && program->graph != GRAPH_UPDATE) fusion.touched = touches_of(program);
+
+    add_block(&fusion, &fusion.schedule->units, &program->body);
+    note_units(&fusion, &fusion.schedule->units);
+    note_tables(&fusion);
+    for (int i = 0; i < program->tensors.count; i++)
+        if (fusion.shared[i]) fusion.users[i] = NULL;
+    choose_in(&fusion, &fusion.schedule->units);
+    return fusion.schedule;
+}

@@ -1,0 +1,171 @@
+/* locals: keep in variables what only one nest needs.
+ *
+ * A tensor whose every use in the kernel sits in the same turn of all its loops becomes a scalar;
+ * one that shares only the outer loops with its uses becomes a row on the stack. Without users
+ * elsewhere it then needs no memory at all.
+ */
+#include "schedule/nest.h"
+
+#include <string.h>
+
+/* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
+enum { MOST_ROW = 8192, MOST_ROWS = 16384, MOST_ROWS_OF_BLOCK = 8192 };
+
+typedef struct Use {
+    Member *member;
+    Expr *access;
+    bool write;
+} Use;
+
+typedef struct Uses {
+    Use *items;
+    int count;
+} Uses;
+
+static Uses uses_of(Program *program, const Kernel *kernel, const Tensor *tensor) {
+    List members = {0}, accesses = {0}, writes = {0};
+    for (int i = 0; i < kernel->members.count; i++) {
+        Member *member = kernel->members.items[i];
+        List reads = {0}, written = {0};
+        reads_of(program->arena, member->statement, &reads);
+        for (int j = 0; j < reads.count; j++) {
+            if (((Expr *)reads.items[j])->tensor != tensor) continue;
+            list_push(program->arena, &members, member);
+            list_push(program->arena, &accesses, reads.items[j]);
+            list_push(program->arena, &writes, NULL);
+        }
+        writes_of(program->arena, member->statement, &written);
+        if (((Expr *)written.items[0])->tensor != tensor) continue;
+        list_push(program->arena, &members, member);
+        list_push(program->arena, &accesses, written.items[0]);
+        list_push(program->arena, &writes, member);
+    }
+    Uses uses = {arena_alloc(program->arena, (size_t)(members.count + 1) * sizeof *uses.items),
+                 members.count};
+    for (int i = 0; i < members.count; i++)
+        uses.items[i] = (Use){members.items[i], accesses.items[i], writes.items[i] != NULL};
+    return uses;
+}
+
+static const Use *first_write(const Uses *uses) {
+    for (int i = 0; i < uses->count; i++)
+        if (uses->items[i].write) return &uses->items[i];
+    return NULL;
+}
+
+/* On an axis of one element a variable has no subscript: every use must name that element. */
+static bool names_the_one(const Uses *uses, int dimension) {
+    for (int i = 0; i < uses->count; i++) {
+        const Expr *sub = uses->items[i].access->args[dimension];
+        if (sub->kind != EXPR_INDEX && !expr_is_number(sub, 0)) return false;
+    }
+    return true;
+}
+
+/* Every subscript of the write is a loop of its own or fixed, and all uses agree on the fixed ones.
+ */
+static bool is_regular(const Use *write, const Uses *uses) {
+    for (int i = 0; i < write->access->count; i++) {
+        const Expr *sub = write->access->args[i];
+        bool loop = sub->kind == EXPR_INDEX && !sub->index->turn;
+        for (int j = 0; j < i; j++)
+            if (loop && expr_equal(write->access->args[j], sub)) return false;
+        if (loop && loop_size(sub->index) == 1 && !names_the_one(uses, i)) return false;
+        if (loop) continue;
+        for (int j = 0; j < write->member->statement->loop_count; j++)
+            if (expr_uses_index(sub, write->member->statement->loops[j])) return false;
+        for (int j = 0; j < uses->count; j++)
+            if (!expr_equal(uses->items[j].access->args[i], sub)) return false;
+    }
+    return true;
+}
+
+/* How many loops from outside all uses share with the first write, one turn of both at a time. */
+static int shared_by_all(const Use *write, const Uses *uses) {
+    const Member *member = write->member;
+    int shared = member->block >= 0 ? member->block : member->kept;
+    for (int i = 0; i < uses->count; i++) {
+        const Member *other = uses->items[i].member;
+        int level = 0;
+        while (level < shared && level < other->depth &&
+               other->path[level] == member->path[level] &&
+               same_turn(write->access, member->order[level], uses->items[i].access,
+                         other->order[level]))
+            level++;
+        shared = level;
+    }
+    return shared;
+}
+
+/* Elements of the tensor that the loops from `covered` on run over. */
+static long row_size(const Member *member, const Expr *target, int covered) {
+    long size = 1;
+    for (int i = 0; i < target->count; i++) {
+        bool fixed = target->args[i]->kind != EXPR_INDEX;
+        for (int j = 0; j < covered && !fixed; j++)
+            fixed = target->args[i]->index == member->order[j];
+        if (!fixed && !target->args[i]->index->turn) size *= target->tensor->axes[i]->size;
+    }
+    return size;
+}
+
+static bool is_scatter_use(const Use *use) {
+    return use->write && statement_is_scatter(use->member->statement);
+}
+
+static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, bool alone,
+                       long *rows) {
+    if (tensor->type == TYPE_BF16) return NULL; /* a variable would not round */
+    Uses uses = uses_of(program, kernel, tensor);
+    const Use *write = first_write(&uses);
+    for (int i = 0; i < uses.count; i++)
+        if (is_scatter_use(&uses.items[i])) return NULL;
+    if (!is_regular(write, &uses)) return NULL;
+    Member *member = write->member;
+    bool starts = write == uses.items && !member->statement->accumulate;
+    int covered = shared_by_all(write, &uses);
+    bool scalar = covered == member->kept && !member->column;
+    if (scalar && uses.count == 1 && !alone) return NULL;
+
+    Local local = {.tensor = tensor,
+                   .covered = covered,
+                   .first = member,
+                   .kind = scalar ? LOCAL_SCALAR : LOCAL_ROW};
+    local.scope = covered ? member->path[covered - 1] : kernel->root;
+    local.stored = !alone || !starts;
+    if (!scalar) {
+        long size = row_size(member, write->access, covered);
+        long room = program->device ? MOST_ROWS_OF_BLOCK : MOST_ROWS;
+        bool fits = size <= MOST_ROW && *rows + size <= room &&
+                    (covered || kernel->work < small_work(program));
+        if (local.stored || !fits) return NULL;
+        *rows += size;
+        local.size = size;
+    }
+    Local *result = arena_alloc(program->arena, sizeof *result);
+    *result = local;
+    return result;
+}
+
+Local *local_in(const Kernel *kernel, const Tensor *tensor) {
+    for (int i = 0; i < kernel->locals.count; i++) {
+        Local *local = kernel->locals.items[i];
+        if (local->tensor == tensor) return local;
+    }
+    return NULL;
+}
+
+void choose_locals(Program *program, Kernel *kernel, Kernel *const *users) {
+    long rows = 0;
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        Tensor *tensor = member->statement->target->tensor;
+        bool known = false;
+        for (int j = 0; j < i; j++)
+            known |= ((Member *)kernel->members.items[j])->statement->target->tensor == tensor;
+        if (known) continue;
+        bool alone = tensor->role == ROLE_TEMP && users[tensor->id] == kernel;
+        Local *local = local_of(program, kernel, tensor, alone, &rows);
+        if (local) list_push(program->arena, &kernel->locals, local);
+    }
+}

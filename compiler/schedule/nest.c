@@ -1,0 +1,147 @@
+/* nest: add a statement to the loops of a kernel.
+ *
+ * From outside to inside, a statement joins the loop written last when both loops turn equally
+ * often and nothing that one statement writes in one turn is touched by another in a different
+ * turn. Below the loops that it shares it gets its own.
+ *
+ *     m[b,s] = sum[d] x[b,s,d]               for b, s:
+ *     t[b,s] = rsqrt(m[b,s] / 64)      -->       for d: m += x
+ *     y[b,s,d] = x[b,s,d] * t[b,s]               t = rsqrt(m / 64)
+ *                                                for d: y = x * t
+ */
+#include "schedule/nest.h"
+
+/* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should
+ * turn so often at least. */
+enum { MOST_MEMBERS = 32, LEAST_PARALLEL = 64 };
+
+typedef struct Accesses {
+    List reads, writes;
+} Accesses;
+
+static Accesses accesses_of(Program *program, const Statement *statement) {
+    Accesses accesses = {{0}, {0}};
+    reads_of(program->arena, statement, &accesses.reads);
+    writes_of(program->arena, statement, &accesses.writes);
+    return accesses;
+}
+
+/* No element that `writes` of one member touch in one turn of the loop at `level` is among
+ * `touched` in another turn. */
+static bool apart(const List *writes, const Index *write_index, const List *touched,
+                  const Index *touch_index) {
+    for (int i = 0; i < writes->count; i++)
+        for (int j = 0; j < touched->count; j++) {
+            const Expr *write = writes->items[i], *touch = touched->items[j];
+            if (write->tensor != touch->tensor || never_meet(write, touch)) continue;
+            if (!same_turn(write, write_index, touch, touch_index)) return false;
+        }
+    return true;
+}
+
+static bool may_share(Program *program, const Kernel *kernel, const Nest *loop, const Member *added,
+                      int level) {
+    Accesses new = accesses_of(program, added->statement);
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        if (level >= member->depth || member->path[level] != loop) continue;
+        Accesses old = accesses_of(program, member->statement);
+        const Index *a = member->order[level], *b = added->order[level];
+        if (!apart(&old.writes, a, &new.reads, b) || !apart(&old.writes, a, &new.writes, b) ||
+            !apart(&new.writes, b, &old.reads, a))
+            return false;
+    }
+    return true;
+}
+
+/* A loop over which one sums and the other does not can only be split among threads by what is
+ * outside of it. */
+static bool same_sort(const Kernel *kernel, const Nest *loop, const Member *added, int level) {
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        if (level < member->depth && member->path[level] == loop &&
+            (level < member->kept) != (level < added->kept))
+            return false;
+    }
+    return true;
+}
+
+static bool same_loop(const Nest *loop, const Member *added, int level) {
+    bool elements = loop->index->axis->kind == AXIS_ELEMENTS;
+    long step = level == added->block ? added->block_size : 1;
+    bool in_block = added->block >= 0 && added->column && level == added->depth - 1;
+    return loop->step == step && (loop->block != NULL) == in_block &&
+           (!in_block || loop->block == added->path[added->block]) &&
+           loop->size == loop_size(added->order[level]) &&
+           elements == (added->order[level]->axis->kind == AXIS_ELEMENTS);
+}
+
+static Nest *last_loop(const Nest *nest) {
+    Nest *last = nest->children.count ? nest->children.items[nest->children.count - 1] : NULL;
+    return last && !last->member ? last : NULL;
+}
+
+/* How many loops the statement shares with the kernel's last nest. */
+static int shared_loops(Program *program, const Kernel *kernel, Member *added, bool small) {
+    const Nest *at = kernel->root;
+    double turns = 1;
+    int shared = 0;
+    for (; shared < added->depth; shared++) {
+        Nest *loop = last_loop(at);
+        if (!loop || !same_loop(loop, added, shared) ||
+            !may_share(program, kernel, loop, added, shared))
+            break;
+        if (!small && turns < LEAST_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
+        added->path[shared] = loop;
+        if (shared < added->kept) turns *= (double)loop->size;
+        at = loop;
+    }
+    bool whole = shared == added->depth && last_loop(at) == NULL;
+    return small || whole || turns >= LEAST_PARALLEL ? shared : 0;
+}
+
+static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level) {
+    Nest *loop = arena_alloc(program->arena, sizeof *loop);
+    loop->index = added->order[level];
+    loop->size = loop_size(loop->index);
+    loop->step = level == added->block ? added->block_size : 1;
+    loop->total = level == added->block ? loop_size(added->order[added->depth - 1]) : loop->size;
+    if (added->block >= 0 && level == added->depth - 1) loop->block = added->path[added->block];
+    list_push(program->arena, &parent->children, loop);
+    return loop;
+}
+
+/* On a device the nests of a large kernel are launched apart: numbers that one hands to the next
+ * would keep all of it in one block. */
+static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
+    if (!program->device || program->graph == GRAPH_UPDATE) return false;
+    for (int i = 0; i < kernel->members.count; i++)
+        if (((const Member *)kernel->members.items[i])->kept == 0) return true;
+    return false;
+}
+
+double small_work(const Program *program) {
+    bool block = program->device && program->graph != GRAPH_UPDATE;
+    return block ? SMALL_WORK_OF_BLOCK : SMALL_WORK;
+}
+
+bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {
+    if (!kernel->root) kernel->root = arena_alloc(program->arena, sizeof *kernel->root);
+    Member *member = order_loops(program, statement);
+    double work = statement_work(statement);
+    bool small = kernel->work + work < small_work(program);
+    int shared = fresh ? 0 : shared_loops(program, kernel, member, small);
+    bool full = kernel->members.count >= MOST_MEMBERS && program->graph != GRAPH_UPDATE;
+    if (!fresh && (full || (shared == 0 && !small))) return false;
+    if (!fresh && !small && hands_over_numbers(program, kernel)) return false;
+
+    Nest *at = shared ? member->path[shared - 1] : kernel->root;
+    for (int level = shared; level < member->depth; level++)
+        at = member->path[level] = new_loop(program, at, member, level);
+    Nest *leaf = arena_alloc(program->arena, sizeof *leaf);
+    leaf->member = member;
+    list_push(program->arena, &at->children, leaf);
+    list_push(program->arena, &kernel->members, member);
+    kernel->work += work;
+    return true;
+}

@@ -1,0 +1,78 @@
+/* nest: what fuse needs to build loop nests. */
+#ifndef NEST_H
+#define NEST_H
+
+#include "schedule/kernel.h"
+
+/* Kernels with fewer operations than this run in one thread; on a device, in one block, sooner than
+ * in the blocks of several launches. */
+enum { SMALL_WORK = 20000, SMALL_WORK_OF_BLOCK = 1 << 16 };
+
+/* ---- access.c ---- */
+
+/* Every read of a statement, those inside subscripts too; every target. */
+void reads_of(Arena *arena, const Statement *statement, List *list);
+void writes_of(Arena *arena, const Statement *statement, List *list);
+/* sub == turn + offset, or a number (turn NULL). */
+bool turn_and_offset(const Expr *sub, const Index **turn, double *offset);
+/* The two touch different turns of a stacked tensor: x[i] and x[i+1]. */
+bool never_meet(const Expr *one, const Expr *other);
+/* One writes a tensor that the other touches. */
+bool statements_meet(Arena *arena, const Statement *one, const Statement *other);
+
+/* ---- order.c ---- */
+
+/* A statement with its loops in the order in which they shall run. */
+Member *order_loops(Program *program, Statement *statement);
+/* How many operations a statement makes. */
+double statement_work(const Statement *statement);
+/* How often a loop turns; an axis whose size only the run knows counts as long. */
+long loop_size(const Index *index);
+
+/* ---- nest.c ---- */
+
+/* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own,
+ * always. */
+/* What is small, see SMALL_WORK. */
+double small_work(const Program *program);
+bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
+
+/* ---- epilogue.c ---- */
+
+/* By tensor->id: how many statements touch it. */
+int *touches_of(Program *program);
+/* For each product of a block, by place, the kernel of what its store computes; nothing is written
+ * where there is nothing. when: the place of each statement, or that of the product in whose store
+ * or before which it is computed now. */
+void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
+              Kernel **epilogues, int *when);
+
+/* ---- endings.c ---- */
+
+/* Makes the next statement on the way of a dense product's result an ending of it when it can be
+ * one. first, next: the product and that statement, with loops that stand for each other; kept:
+ * others read the result, too. */
+bool end_product(Contraction *product, const Member *first, const Member *next, bool kept);
+
+/* ---- pairs.c ---- */
+
+/* Whether two statements read the same element where their loops stand at the same turns. */
+bool same_place(const Expr *one, const Expr *other);
+
+/* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */
+int find_pair(Program *program, const List *statements, Contraction *const *products,
+              Kernel *const *epilogues, const int *when, int place);
+
+/* ---- locals.c ---- */
+
+/* Decides which tensors of a kernel live in variables. users[tensor->id] is the only kernel that
+ * touches it, or NULL. */
+void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
+
+/* ---- running.c ---- */
+
+/* Sums of exponentials less their largest, found in the loop of that. True when there are any:
+ * more may live in variables now. */
+bool running(Program *program, const Kernel *kernel);
+
+#endif

@@ -1,0 +1,154 @@
+/* order: the loops of one statement from outside to inside.
+ *
+ *     y[b,s] = sum[d] x[b,s,d]        b s d     one sum, along what lies side by side in memory
+ *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory
+ *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two turns may both hit stays in
+ *                                               one thread
+ *     p[at[r],n[r]] += x[r]           r         but not where no two rows have the same place
+ */
+#include "schedule/nest.h"
+
+/* Sums kept at once: a few vector registers. A scatter takes less, so that there are blocks enough
+ * for all threads. */
+enum { SUM_BLOCK = 64, SCATTER_BLOCK = 16, WIDE_SCATTER = 512 };
+
+long loop_size(const Index *index) {
+    return index->axis->kind == AXIS_ELEMENTS ? 1L << 20 : index->axis->size;
+}
+
+typedef struct Work {
+    double operations;
+} Work;
+
+static void count_operation(Expr *expr, void *data) {
+    Work *work = data;
+    if (expr->kind == EXPR_APPLY) work->operations += op_table[expr->op].cost;
+    if (expr->kind == EXPR_READ) work->operations += 0.5;
+}
+
+double statement_work(const Statement *statement) {
+    Work work = {1};
+    expr_walk(statement->value, count_operation, &work);
+    for (int i = 0; i < statement->loop_count; i++)
+        work.operations *= (double)loop_size(statement->loops[i]);
+    return work.operations;
+}
+
+typedef struct Contiguous {
+    Index *index;
+    int count;
+} Contiguous;
+
+static void count_contiguous(Expr *expr, void *data) {
+    Contiguous *contiguous = data;
+    long stride;
+    if (expr->kind != EXPR_READ) return;
+    if (!strides_of(expr, &contiguous->index, 1, &stride))
+        contiguous->count--;
+    else if (stride == 1)
+        contiguous->count++;
+    else if (stride > 1)
+        contiguous->count--;
+}
+
+/* How many reads of the statement move by one element with the index, less those that jump. */
+static int contiguity(const Statement *statement, Index *index) {
+    Contiguous contiguous = {index, 0};
+    expr_walk(statement->value, count_contiguous, &contiguous);
+    return contiguous.count;
+}
+
+static bool is_plain_target(const Statement *statement, const Index *index) {
+    for (int i = 0; i < statement->target->count; i++) {
+        const Expr *target = statement->target;
+        if (sub_loop(target->args[i], target->tensor->axes[i]) == index) return true;
+    }
+    return false;
+}
+
+/* What each turn of decides alone, and what several turns put together; loops of one turn are left
+ * out. */
+typedef struct Split {
+    Index *kept[MAX_LOOPS], *summed[MAX_LOOPS];
+    int kept_count, summed_count;
+} Split;
+
+static Split split_loops(const Program *program, const Statement *statement) {
+    Split split = {.kept_count = 0};
+    for (int i = 0; i < statement->loop_count; i++) {
+        Index *index = statement->loops[i];
+        if (loop_size(index) == 1) continue;
+        if (is_plain_target(statement, index) || lands_alone(program, statement, index))
+            split.kept[split.kept_count++] = index;
+        else
+            split.summed[split.summed_count++] = index;
+    }
+    return split;
+}
+
+static void swap_indices(Index **a, Index **b) {
+    Index *old = *a;
+    *a = *b;
+    *b = old;
+}
+
+/* The largest summed loop first, so that it can be cut into chunks; the one along memory last. */
+static void arrange_summed(const Statement *statement, Split *split) {
+    int last = split->summed_count - 1;
+    if (last < 1) return;
+    int best = last;
+    for (int i = 0; i < last; i++)
+        if (contiguity(statement, split->summed[i]) > contiguity(statement, split->summed[best]))
+            best = i;
+    swap_indices(&split->summed[best], &split->summed[last]);
+    int largest = 0;
+    for (int i = 1; i < last; i++)
+        if (loop_size(split->summed[i]) > loop_size(split->summed[largest])) largest = i;
+    if (split->kept_count == 0) swap_indices(&split->summed[largest], &split->summed[0]);
+}
+
+static bool wants_column(const Statement *statement, const Split *split) {
+    if (split->kept_count == 0 || split->summed_count == 0) return false;
+    Index *kept = split->kept[split->kept_count - 1],
+          *summed = split->summed[split->summed_count - 1];
+    if (statement->reduction == REDUCE_NONE) {
+        long stride;
+        return !strides_of(statement->target, &kept, 1, &stride) || stride == 1;
+    }
+    return contiguity(statement, kept) > contiguity(statement, summed);
+}
+
+static void add_loop(Member *member, Index *index) {
+    member->order[member->depth++] = index;
+}
+
+Member *order_loops(Program *program, Statement *statement) {
+    Member *member = arena_alloc(program->arena, sizeof *member);
+    Split split = split_loops(program, statement);
+    arrange_summed(statement, &split);
+    member->statement = statement;
+    member->block = -1;
+    member->across = wants_column(statement, &split);
+    member->column = member->across && !program->device;
+
+    int kept = split.kept_count - (member->column ? 1 : 0);
+    for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);
+    if (member->column) {
+        Index *last = split.kept[kept];
+        long size = loop_size(last),
+             block = statement->reduction == REDUCE_NONE && size < WIDE_SCATTER ? SCATTER_BLOCK
+                                                                                : SUM_BLOCK;
+        if (size > block) {
+            Axis *axis = arena_alloc(program->arena, sizeof *axis);
+            *axis = (Axis){.name = last->axis->name, .size = (size + block - 1) / block};
+            member->block = member->depth;
+            member->block_size = block;
+            add_loop(member,
+                     index_new(program, arena_format(program->arena, "%s_from", last->name), axis));
+        }
+    }
+    member->kept = member->depth;
+    for (int i = 0; i < split.summed_count; i++) add_loop(member, split.summed[i]);
+    if (member->column) add_loop(member, split.kept[kept]);
+    return member;
+}

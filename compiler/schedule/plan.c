@@ -1,0 +1,317 @@
+/* plan: give every temporary a place in one block of memory.
+ *
+ * Needs:   fuse.
+ * Leaves:  for each tensor that needs memory an offset; tensors that live together do not overlap.
+ *
+ * Time is the linear order of the units. What is used inside one repeat only lives for one turn;
+ * what is used inside and outside of it, or has a place for each turn, lives as long as the whole
+ * repeat. A tensor that a repeat hands from turn to turn and nobody reads otherwise needs two
+ * places instead of one for each turn:
+ *
+ *     x[0,b,s,d] = ...
+ *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
+ *
+ * Some take over the memory of another: takeover.c.
+ */
+#include "schedule/nest.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT = 64 };
+
+typedef struct Touch {
+    const Expr *access;
+    bool write, defines; /* defines: sets all elements of the turn without looking at them */
+    int at;
+    const ScheduleUnit *repeat; /* the innermost around it, or NULL */
+    const ScheduleUnit *top;    /* the outermost */
+} Touch;
+
+typedef struct Planning {
+    Schedule *schedule;
+    Arena *arena;
+    List *touches; /* by tensor->id: Touch * in linear order */
+    int clock;
+} Planning;
+
+/* ---- who touches what, when ---- */
+
+static void touch(Planning *planning, const Expr *access, const Statement *writer, Touch touch) {
+    Touch *copy = arena_alloc(planning->arena, sizeof *copy);
+    *copy = touch;
+    copy->access = access;
+    copy->write = writer != NULL;
+    copy->defines = writer && (writer->kind == STATEMENT_CALL ||
+                               (!writer->accumulate && !statement_is_scatter(writer)));
+    list_push(planning->arena, &planning->touches[access->tensor->id], copy);
+}
+
+static void touch_table(Planning *planning, Tensor *table, Touch base) {
+    if (!table) return;
+    Expr *access = arena_alloc(planning->arena, sizeof *access);
+    *access = (Expr){.kind = EXPR_READ, .tensor = table};
+    touch(planning, access, NULL, base);
+}
+
+static void touch_statement(Planning *planning, const Statement *statement, const Kernel *kernel,
+                            Touch base) {
+    List reads = {0}, writes = {0};
+    reads_of(planning->arena, statement, &reads);
+    writes_of(planning->arena, statement, &writes);
+    for (int pass = 0; pass < 2; pass++) {
+        List *list = pass ? &writes : &reads;
+        for (int i = 0; i < list->count; i++) {
+            const Expr *access = list->items[i];
+            const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
+            if (!local || local->stored) touch(planning, access, pass ? statement : NULL, base);
+        }
+    }
+}
+
+/* On a device a scatter goes by the lists of its rows. */
+static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
+                         Touch base) {
+    const Program *program = planning->schedule->program;
+    const Relation *relation = program->device ? listed_rows(program, member->statement) : NULL;
+    touch_statement(planning, member->statement, kernel, base);
+    if (!relation) return;
+    touch_table(planning, relation->start, base);
+    touch_table(planning, relation->list, base);
+}
+
+static void touch_units(Planning *planning, List *units, const ScheduleUnit *top,
+                        const ScheduleUnit *repeat) {
+    for (int i = 0; i < units->count; i++) {
+        ScheduleUnit *unit = units->items[i];
+        unit->first = unit->last = unit->beside ? planning->clock - 1 : planning->clock++;
+        Touch base = {.at = unit->first, .repeat = repeat, .top = top};
+        const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        if (unit->kind == UNIT_REPEAT) {
+            touch_units(planning, &unit->body, top ? top : unit, unit);
+            unit->last = planning->clock++;
+        } else if (kernel) {
+            for (int j = 0; j < kernel->members.count; j++)
+                touch_member(planning, kernel, kernel->members.items[j], base);
+        } else {
+            touch_statement(planning, unit->statement, NULL, base);
+        }
+        if (unit->contraction && unit->contraction->second) {
+            const Contraction *second = unit->contraction->second;
+            touch(planning, second->a, NULL, base);
+            touch(planning, second->b, NULL, base);
+            touch_table(planning, second->gather, base);
+        }
+        if (unit->contraction) {
+            touch_table(planning, unit->contraction->gather, base);
+            touch_table(planning, unit->contraction->gather_b, base);
+            touch_table(planning,
+                        unit->contraction->relation ? unit->contraction->relation->group : NULL,
+                        base);
+        }
+    }
+}
+
+/* ---- lifetimes ---- */
+
+static bool uses_turn(const Expr *access) {
+    for (int i = 0; i < access->count; i++) {
+        const Index *turn;
+        double offset;
+        if (turn_and_offset(access->args[i], &turn, &offset) && turn) return true;
+    }
+    return false;
+}
+
+static void find_lifetime(Place *place, const List *touches) {
+    const Touch *first = touches->items[0];
+    bool one_turn = first->repeat != NULL;
+    for (int i = 0; i < touches->count; i++) {
+        const Touch *touch = touches->items[i];
+        one_turn = one_turn && touch->repeat == first->repeat && !uses_turn(touch->access);
+    }
+    one_turn = one_turn && first->defines;
+    place->first = first->at;
+    for (int i = 0; i < touches->count; i++) {
+        const Touch *touch = touches->items[i];
+        int from = one_turn || !touch->top ? touch->at : touch->top->first;
+        int to = one_turn || !touch->top ? touch->at : touch->top->last;
+        if (from < place->first) place->first = from;
+        if (to > place->last) place->last = to;
+    }
+    place->cleared = !first->defines;
+    if (place->cleared) place->first = 0;
+}
+
+/* ---- carried tensors ---- */
+
+typedef struct Carry {
+    const ScheduleUnit *repeat;
+    double read, written; /* offsets from the turn */
+    bool defined;         /* in this turn, so far */
+} Carry;
+
+static const Expr *carried_sub(const Touch *touch) {
+    return touch->access->count ? touch->access->args[0] : NULL;
+}
+
+/* The repeat that hands the tensor on, and at which offset it writes. */
+static bool find_carry(const List *touches, Carry *carry) {
+    for (int i = 0; i < touches->count; i++) {
+        const Touch *touch = touches->items[i];
+        const Index *turn;
+        if (!touch->repeat || !touch->write) continue;
+        carry->repeat = touch->repeat;
+        if (!turn_and_offset(carried_sub(touch), &turn, &carry->written)) return false;
+        carry->read = touch->repeat->statement->reverse ? carry->written + 1 : carry->written - 1;
+        return turn == touch->repeat->statement->index;
+    }
+    return false;
+}
+
+static bool fits_inside(const Touch *touch, Carry *carry) {
+    const Index *turn;
+    double offset;
+    if (!turn_and_offset(carried_sub(touch), &turn, &offset) ||
+        turn != carry->repeat->statement->index)
+        return false;
+    if (offset == carry->read) return !touch->write;
+    if (offset != carry->written) return false;
+    carry->defined = carry->defined || touch->defines;
+    return carry->defined;
+}
+
+/* Outside, only the place that the first turn reads is touched before, the one that the last turn
+ * writes after. */
+static bool fits_outside(const Touch *touch, const Carry *carry) {
+    const Index *turn;
+    double place, last = (double)carry->repeat->statement->index->axis->size - 1;
+    bool reverse = carry->repeat->statement->reverse, before = touch->at < carry->repeat->first;
+    if (!turn_and_offset(carried_sub(touch), &turn, &place) || turn) return false;
+    double first_turn = reverse ? last : 0, last_turn = reverse ? 0 : last;
+    return place == (before ? first_turn + carry->read : last_turn + carry->written);
+}
+
+static bool is_carried(const Tensor *tensor, const List *touches) {
+    Carry carry = {.repeat = NULL};
+    if (tensor->rank == 0 || tensor->axes[0]->size <= 2 || !find_carry(touches, &carry))
+        return false;
+    for (int i = 0; i < touches->count; i++) {
+        const Touch *touch = touches->items[i];
+        if (touch->access->count == 0) return false;
+        if (touch->repeat == carry.repeat ? !fits_inside(touch, &carry) : touch->repeat != NULL)
+            return false;
+        if (!touch->repeat && !fits_outside(touch, &carry)) return false;
+    }
+    return true;
+}
+
+/* ---- places ---- */
+
+static bool lives_with(const Place *a, const Place *b) {
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static int by_bytes(const void *a, const void *b) {
+    const Place *one = *(Place *const *)a, *other = *(Place *const *)b;
+    if (one->bytes != other->bytes) return one->bytes < other->bytes ? 1 : -1;
+    return one < other ? -1 : 1;
+}
+
+/* The lowest offset where the place meets none of those before it: what is in its way moves it up
+ * until nothing does. */
+static size_t first_fit(Place *const *placed, int count, const Place *place) {
+    size_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        const Place *other = placed[i];
+        bool overlaps =
+            offset < other->offset + other->bytes && other->offset < offset + place->bytes;
+        if (!lives_with(place, other) || !overlaps) continue;
+        offset = other->offset + other->bytes;
+        i = -1;
+    }
+    return offset;
+}
+
+/* The tensor that had the memory first. */
+static Place *first_owner(const Schedule *schedule, Place *place) {
+    while (place->over) place = &schedule->places[place->over->id];
+    return place;
+}
+
+/* How long the memory of a place is in use, by whatever takes it over. */
+static int last_use(const Schedule *schedule, Place *owner) {
+    int last = owner->last;
+    for (int i = 0; i < schedule->program->tensors.count; i++) {
+        Place *place = &schedule->places[i];
+        if (place->over && place->last > last && first_owner(schedule, place) == owner)
+            last = place->last;
+    }
+    return last;
+}
+
+static void assign(Schedule *schedule, Arena *arena) {
+    int count = 0, total = schedule->program->tensors.count;
+    Place **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
+    Place *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
+    for (int i = 0; i < total; i++) {
+        Place *place = &schedule->places[i];
+        if (!place->bytes || place->over) continue;
+        owned[i] = *place;
+        owned[i].last = last_use(schedule, place);
+        order[count++] = &owned[i];
+    }
+    qsort(order, (size_t)count, sizeof *order, by_bytes);
+    for (int i = 0; i < count; i++) {
+        order[i]->offset = first_fit(order, i, order[i]);
+        size_t end = order[i]->offset + order[i]->bytes;
+        if (end > schedule->arena_bytes) schedule->arena_bytes = end;
+    }
+    for (int i = 0; i < total; i++) {
+        Place *place = &schedule->places[i];
+        if (place->bytes)
+            place->offset = owned[first_owner(schedule, place) - schedule->places].offset;
+    }
+}
+
+void plan(Schedule *schedule) {
+    Program *program = schedule->program;
+    size_t count = (size_t)program->tensors.count + 1;
+    Planning planning = {.schedule = schedule, .arena = program->arena};
+    planning.touches = arena_alloc(program->arena, count * sizeof *planning.touches);
+    schedule->places = arena_alloc(program->arena, count * sizeof *schedule->places);
+    touch_units(&planning, &schedule->units, NULL, NULL);
+
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const List *touches = &planning.touches[i];
+        Place *place = &schedule->places[i];
+        place->used = touches->count > 0;
+        if (!place->used || tensor->role != ROLE_TEMP) continue;
+        find_lifetime(place, touches);
+        place->slots = !place->cleared && is_carried(tensor, touches);
+        long elements = tensor_elements(tensor);
+        if (place->slots) elements = elements / tensor->axes[0]->size * 2;
+        place->bytes =
+            ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    takeover(schedule);
+    assign(schedule, program->arena);
+}
+
+char *print_plan(Arena *arena, const Schedule *schedule) {
+    Text text = {.arena = arena};
+    const Program *program = schedule->program;
+    text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Place *place = &schedule->places[i];
+        const Tensor *tensor = program->tensors.items[i];
+        if (!place->bytes) continue;
+        const char *over = place->over ? place->over->name : NULL;
+        text_add(&text, "%12zu %12zu %6d %6d  %s%s%s%s%s%s\n", place->offset, place->bytes,
+                 place->first, place->last, tensor->name, place->slots ? " (two slots)" : "",
+                 place->cleared ? " (cleared)" : "", over ? " (over " : "", over ? over : "",
+                 over ? ")" : "");
+    }
+    text_add(&text, "%12zu bytes in all\n", schedule->arena_bytes);
+    return text.text;
+}

@@ -1,0 +1,251 @@
+#include "syntax/syntax.h"
+
+#include "parser.h"
+
+#include <string.h>
+
+/* expected: the text of a syntax error.
+ *
+ * Where an expression may stand, some forty tokens may; they are told as one thing: "an
+ * expression".
+ */
+
+enum { MOST_QUOTED = 30 };
+
+typedef struct Expectation {
+    const char *const *names;
+    int count;
+    const char *shown[8];
+    int shown_count;
+} Expectation;
+
+static bool has(const Expectation *expectation, const char *name) {
+    for (int i = 0; i < expectation->count; i++)
+        if (strcmp(expectation->names[i], name) == 0) return true;
+    return false;
+}
+
+static bool among(const char *name, const char *const *list) {
+    for (; *list; list++)
+        if (strcmp(name, *list) == 0) return true;
+    return false;
+}
+
+static bool is_word_name(const char *name) {
+    return strncmp(name, "a ", 2) == 0 || (name[0] >= 'a' && name[0] <= 'z');
+}
+
+static const char *const operators[] = {"'+'", "'-'", "'*'", "'/'", "'%'", "'^'",
+                                        "'<'", "'>'", "==",  "!=",  "<=",  ">=",
+                                        "'['", "'('", "'.'", "'@'", NULL};
+static const char *const beginnings[] = {"'-'", "'('", "'['", "'{'", NULL};
+
+static void show(Expectation *expectation, const char *text) {
+    int most = (int)(sizeof expectation->shown / sizeof *expectation->shown);
+    if (expectation->shown_count < most) expectation->shown[expectation->shown_count++] = text;
+}
+
+/* Punctuation that is expected and not told by a group already. */
+static void show_rest(Expectation *expectation, Parser *parser, const char *const *told) {
+    for (int i = 0; i < expectation->count; i++) {
+        const char *name = expectation->names[i];
+        if (among(name, told)) continue;
+        if (strcmp(name, "end of file") == 0) {
+            if (parser->entry_only) show(expectation, "the end of the text");
+        } else if (name[0] == '\'') {
+            show(expectation, name);
+        } else if (!is_word_name(name)) {
+            show(expectation, arena_format(parser->arena, "'%s'", name));
+        }
+    }
+}
+
+/* Keywords that are expected where no name is. */
+static void show_keywords(Expectation *expectation, Parser *parser) {
+    for (int i = 0; i < expectation->count; i++) {
+        const char *name = expectation->names[i];
+        if (strncmp(name, "a ", 2) == 0)
+            show(expectation, name);
+        else if (is_word_name(name) && strncmp(name, "end ", 4) != 0)
+            show(expectation, arena_format(parser->arena, "'%s'", name));
+    }
+}
+
+/* What may begin here, from the tokens that tell it: `not` is a word where an entry may begin,
+ * `require` a statement. */
+static const char *next_thing(const Expectation *expectation) {
+    if (has(expectation, "not") && has(expectation, "in")) return "the next entry";
+    if (has(expectation, "require")) return "the next statement";
+    return has(expectation, "use") ? "the next item" : NULL;
+}
+
+/* After a complete expression: the brackets and commas that would end it tell more than all the
+ * operators. */
+static void show_after_expression(Expectation *expectation, Parser *parser) {
+    const char *next = next_thing(expectation);
+    show_rest(expectation, parser, operators);
+    if (next) expectation->shown_count = 0;
+    if (expectation->shown_count == 0) show(expectation, "an operator");
+    if (next && has(expectation, "','")) show(expectation, "','");
+    if (next && has(expectation, "'}'")) show(expectation, "'}'");
+    if (next) show(expectation, next);
+}
+
+/* After ':', '.', '@' or where an entry begins, any word may stand. */
+static const char *name_of(const Expectation *expectation, const Parser *parser) {
+    bool any_word = has(expectation, "or");
+    if (parser->before_last.kind == ':')
+        return any_word ? "a type (int, real, flag, word, list, record, axes, layer, layers or any)"
+                        : "what is given (token, next, real or class)";
+    return any_word && has(expectation, "'}'") ? "the name of an option" : "a name";
+}
+
+/* Shows what was expected; true when it is good to know what stands before it. */
+static bool group(Expectation *expectation, Parser *parser) {
+    static const char *const nothing[] = {NULL};
+    if (has(expectation, "'+'") && has(expectation, "'*'")) {
+        show_after_expression(expectation, parser);
+        return true;
+    }
+    if (has(expectation, "a number") && has(expectation, "'('") && has(expectation, "a name")) {
+        show(expectation, has(expectation, "'{'") ? "a value" : "an expression");
+        show_rest(expectation, parser, beginnings);
+        return true;
+    }
+    if (has(expectation, "require") && has(expectation, "match") && !has(expectation, "or")) {
+        show_rest(expectation, parser, nothing);
+        show(expectation, "a statement");
+        return false;
+    }
+    if (has(expectation, "use") && has(expectation, "end of file") && !has(expectation, "or")) {
+        show_rest(expectation, parser, nothing);
+        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'model' or 'experiment'");
+        return false;
+    }
+    if (has(expectation, "a name")) {
+        show(expectation, name_of(expectation, parser));
+        show_rest(expectation, parser, nothing);
+        return true;
+    }
+    show_rest(expectation, parser, nothing);
+    show_keywords(expectation, parser);
+    return true;
+}
+
+static const char *describe(Parser *parser, const Token *token, const char *kind) {
+    if (token->kind == END)
+        return parser->entry_only ? "the end of the text" : "the end of the file";
+    if (token->kind == NAME || token->kind == NUMBER)
+        return arena_format(parser->arena, "'%s'", token->text);
+    if (token->kind == STRING) return "a text in quotes";
+    return kind[0] == '\'' ? kind : arena_format(parser->arena, "'%s'", kind);
+}
+
+static bool is_comparison(int kind) {
+    return kind == '<' || kind == '>' || kind == EQUAL || kind == NOT_EQUAL || kind == AT_MOST ||
+           kind == AT_LEAST;
+}
+
+/* What people write from the habits of other languages. */
+static void advise_spelling(Parser *parser, const Expectation *expectation) {
+    const Token *found = &parser->last, *before = &parser->before_last;
+    const char *text = parser->source->text;
+    Reports *reports = parser->reports;
+    if (found->kind == '=' && has(expectation, "=="))
+        report_help(reports, "to compare, write '=='");
+    else if (found->kind == EQUAL && has(expectation, "'='"))
+        report_help(reports, "to define, write '='");
+    else if (found->kind == ':' && has(expectation, "'='"))
+        report_help(reports, "write '=' before the value");
+    else if (found->kind == '/' && (before->kind == '/' || strchr("/*", text[found->span.end])))
+        report_help(reports, "comments begin with '#'");
+    else if (found->kind == '*' && before->kind == '*')
+        report_help(reports, "a power is written '^'");
+    else if (found->kind == ';' && has(expectation, "require"))
+        report_help(reports, "nothing stands between statements");
+    else if (is_comparison(found->kind) && has(expectation, "'+'"))
+        report_help(reports, "comparisons do not chain: write 'a < b and b < c'");
+}
+
+static void advise_keyword(Parser *parser, const Expectation *expectation) {
+    static const char *const items[] = {"use",      "layer", "optimizer",
+                                        "schedule", "model", "experiment"};
+    static const char *const statements[] = {
+        "option", "axis",   "sequence", "param",  "state", "input", "update", "loss",    "aux",
+        "probe",  "output", "cache",    "repeat", "if",    "match", "for",    "require", "else"};
+    const Token *found = &parser->last, *before = &parser->before_last;
+    const char *near = NULL;
+    if (found->kind == NAME && has(expectation, "use") && !has(expectation, "or"))
+        near = did_you_mean(found->text, items, sizeof items / sizeof *items);
+    else if (before->kind == NAME && has(expectation, "'='") && has(expectation, "'['"))
+        near = did_you_mean(before->text, statements, sizeof statements / sizeof *statements);
+    if (near) report_help(parser->reports, "did you mean '%s'?", near);
+}
+
+/* The bracket that must have been forgotten to close, when what was found tells that one was. */
+static void advise_bracket(Parser *parser) {
+    const Token *found = &parser->last, *before = &parser->before_last;
+    if (parser->bracket_count == 0) return;
+    const Bracket *bracket = &parser->brackets[parser->bracket_count - 1];
+    bool brace = bracket->character == '{';
+    bool wrong_closer =
+        !parser->has_closed &&
+        (found->kind == '}' || (!brace && (found->kind == ')' || found->kind == ']')));
+    bool margin =
+        (found->first && found->indent == 0) ||
+        (before->first && before->indent == 0 && before->span.start > bracket->span.start);
+    bool new_line = found->first && !brace;
+    if (bracket->span.end < found->span.end &&
+        (found->kind == END || wrong_closer || margin || new_line))
+        report_note(parser->reports, bracket->span, "this '%c' is not closed", bracket->character);
+}
+
+/* `y = x` behind a line that is not complete was read as its end; `y = 2 x` as a statement `x`
+ * behind y = 2. */
+static bool report_late(Parser *parser, const Expectation *expectation) {
+    const Token *found = &parser->last, *before = &parser->before_last;
+    if (before->kind != NAME) return false;
+    bool ended = has(expectation, "'}'") || has(expectation, "')'") || has(expectation, "']'");
+    if (found->kind == '=' && before->first && ended && !has(expectation, "a number")) {
+        report_error(parser->reports, before->span, "the line above '%s' is not complete",
+                     before->text);
+        return true;
+    }
+    bool statement = expectation->count == 2 && has(expectation, "'='") && has(expectation, "'['");
+    int earlier = parser->earlier_kind;
+    bool complete = earlier == NAME || earlier == NUMBER || earlier == STRING || earlier == ')' ||
+                    earlier == ']';
+    if (!statement || before->first || !complete) return false;
+    report_error(parser->reports, before->span,
+                 "expected an operator or the next statement, found '%s'", before->text);
+    return true;
+}
+
+void report_expected(Parser *parser, const char *const *names, int count, const char *found_kind) {
+    const Token *found = &parser->last;
+    parser->recovering = true;
+    parser->repeated = found->span.end <= parser->error_end;
+    bool silent = parser->stopped || parser->repeated || found->kind == INVALID;
+    if (found->span.end > parser->error_end) parser->error_end = found->span.end;
+    if (silent) return;
+
+    Expectation expectation = {.names = names, .count = count};
+    Text text = {.arena = parser->arena};
+    if (report_late(parser, &expectation)) return;
+    bool tell_before = group(&expectation, parser);
+    for (int i = 0; i < expectation.shown_count; i++)
+        text_add(&text, "%s%s",
+                 i == 0                             ? ""
+                 : i == expectation.shown_count - 1 ? " or "
+                                                    : ", ",
+                 expectation.shown[i]);
+    Span before = parser->before_last.span;
+    int length = before.end - before.start;
+    if (tell_before && length > 0 && length <= MOST_QUOTED)
+        text_add(&text, " after '%.*s'", length, before.source->text + before.start);
+    report_error(parser->reports, found->span, "expected %s, found %s", text.text,
+                 describe(parser, found, found_kind));
+    advise_spelling(parser, &expectation);
+    advise_keyword(parser, &expectation);
+    advise_bracket(parser);
+}

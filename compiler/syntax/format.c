@@ -1,0 +1,587 @@
+#include "syntax/format.h"
+
+#include <string.h>
+
+/* format: a tree as text in the one layout. Comments are taken from the source and stay with what
+ * they stand before or behind; single blank lines stay. A record or a block on one line stays there
+ * when it fits and is simple.
+ *
+ *     param up [ d , f ],open[d,f]                 param up[d,f], open[d,f]
+ *     y[s,d]=sum[f](h[s,f]*down[f,d])     -->      y[s,d] = sum[f] h[s,f] * down[f,d]
+ */
+
+typedef struct Comment {
+    int start, end;
+} Comment;
+
+typedef struct Format {
+    Arena *arena;
+    const Source *source;
+    List comments; /* Comment *, in order */
+    int next;      /* the first comment that is not written yet */
+    Text out;
+    Line line, trial;
+    int indent;
+    int position; /* in the source: end of what was written last */
+    bool fresh;   /* nothing was written in this block yet: no blank line */
+} Format;
+
+static void find_comments(Format *format) {
+    const char *text = format->source->text;
+    int length = (int)format->source->length;
+    for (int at = 0; at < length; at++) {
+        if (text[at] == '"') {
+            /* A string ends at its quote; the parser has seen to it that there is one. */
+            for (at++; at < length && text[at] != '"' && text[at] != '\n';) at++;
+        } else if (text[at] == '#') {
+            Comment *comment = arena_alloc(format->arena, sizeof *comment);
+            comment->start = at;
+            while (at < length && text[at] != '\n') at++;
+            comment->end = at;
+            while (strchr(" \t\r", text[comment->end - 1])) comment->end--;
+            list_push(format->arena, &format->comments, comment);
+        }
+    }
+}
+
+static const Comment *pending(const Format *format, int before) {
+    if (format->next >= format->comments.count) return NULL;
+    const Comment *comment = format->comments.items[format->next];
+    return comment->start < before ? comment : NULL;
+}
+
+static bool has_comment(const Format *format, Span span) {
+    int low = format->next, high = format->comments.count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        const Comment *comment = format->comments.items[middle];
+        if (comment->start < span.start)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < format->comments.count &&
+           ((Comment *)format->comments.items[low])->start < span.end;
+}
+
+static int newlines(const Format *format, int from, int to) {
+    int count = 0;
+    for (int i = from; i < to && count < 2; i++) count += format->source->text[i] == '\n';
+    return count;
+}
+
+static void blank_line(Format *format, bool wanted) {
+    if (wanted && !format->fresh) text_add(&format->out, "\n");
+    format->fresh = false;
+}
+
+/* Writes the comments that stand before `start`, and one blank line where there were some. */
+static void begin(Format *format, int start, int comments_before, bool blank) {
+    for (const Comment *comment; (comment = pending(format, comments_before)); format->next++) {
+        blank_line(format, blank || newlines(format, format->position, comment->start) > 1);
+        blank = false;
+        text_add(&format->out, "%*s", format->indent, "");
+        text_add_bytes(&format->out, format->source->text + comment->start,
+                       (size_t)(comment->end - comment->start));
+        text_add(&format->out, "\n");
+        if (format->position < comment->end) format->position = comment->end;
+    }
+    blank_line(format, blank || newlines(format, format->position, start) > 1);
+    if (format->position < start) format->position = start;
+}
+
+/* Ends the line, with the comment that stands behind `end` on its line in the source. */
+static void end_line(Format *format, int end) {
+    line_write(&format->line, &format->out, format->indent);
+    line_clear(&format->line);
+    if (format->position < end) format->position = end;
+    const char *text = format->source->text;
+    int at = end;
+    while (at < (int)format->source->length && strchr(" \t\r,", text[at])) at++;
+    const Comment *comment = pending(format, at + 1);
+    if (comment && comment->start == at) {
+        text_add(&format->out, "  ");
+        text_add_bytes(&format->out, text + at, (size_t)(comment->end - at));
+        format->position = comment->end;
+        format->next++;
+    }
+    text_add(&format->out, "\n");
+}
+
+static void add(Format *format, const char *text) {
+    line_add(&format->line, text);
+}
+
+static void open_block(Format *format, const char *bracket, Span span) {
+    add(format, bracket);
+    end_line(format, span.start + 1);
+    format->indent += INDENT_COLUMNS;
+    format->fresh = true;
+    format->position = span.start + 1;
+}
+
+static void close_block(Format *format, const char *bracket, Span span) {
+    /* Comments at the end of a block; a blank line before the bracket is not kept. */
+    int end = span.end - 1;
+    while (pending(format, end)) {
+        const Comment *comment = pending(format, end);
+        begin(format, comment->start, comment->start + 1, false);
+        format->fresh = true;
+        format->position = comment->end;
+        if (newlines(format, format->position, end) > 1 && pending(format, end))
+            format->fresh = false;
+    }
+    format->fresh = false;
+    format->indent -= INDENT_COLUMNS;
+    format->position = end;
+    add(format, bracket);
+}
+
+/* ---- values ---- */
+
+/* A record that begins a new line behind its bracket was meant to have one entry a line. */
+static bool is_spread(const Format *format, const Node *value) {
+    if (value->kind == NODE_RECORD && value->count > 0 &&
+        newlines(format, value->span.start, value->kids[0]->span.start) > 0)
+        return true;
+    for (int i = 0; i < value->count; i++)
+        if (value->kids[i] && is_spread(format, value->kids[i])) return true;
+    return false;
+}
+
+static bool fits(Format *format, const Node *value) {
+    size_t used = (size_t)format->indent + format->line.text.length;
+    if (used >= LINE_COLUMNS) return false;
+    line_clear(&format->trial);
+    format->trial.limit = LINE_COLUMNS - used;
+    line_expr(&format->trial, value);
+    return !line_is_full(&format->trial) && !has_comment(format, value->span) &&
+           !is_spread(format, value);
+}
+
+/* Whether an option or entry takes one line: short enough, no comment in it, not meant to be
+ * spread. */
+static bool is_row(Format *format, const Node *node) {
+    return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
+           !has_comment(format, node->span) && !is_spread(format, node);
+}
+
+/* The rows from kid i on, up to a blank line, a comment between them, or what is no row. Returns
+ * the first kid after. */
+static int format_rows(Format *format, const Node *parent, int i) {
+    int end = i;
+    for (; end < parent->count && parent->kids[end]->kind == parent->kids[i]->kind; end++) {
+        Span between = {format->source, end > i ? parent->kids[end - 1]->span.end : 0,
+                        parent->kids[end]->span.start};
+        if (end > i &&
+            (has_comment(format, between) || newlines(format, between.start, between.end) > 1))
+            break;
+        if (!is_row(format, parent->kids[end])) break;
+    }
+    int most = LINE_COLUMNS - format->indent;
+    Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
+    for (int k = i; k < end; k++) {
+        const Node *node = parent->kids[k];
+        begin(format, node->span.start, node->span.start, false);
+        line_row(&format->line, node, &columns);
+        end_line(format, node->span.end);
+    }
+    return end;
+}
+
+static void format_value(Format *format, const Node *value);
+
+static void format_record(Format *format, const Node *record) {
+    if (record->count == 0 && !has_comment(format, record->span)) {
+        add(format, "{}");
+        return;
+    }
+    open_block(format, "{", record->span);
+    for (int i = 0; i < record->count; i++) {
+        i = format_rows(format, record, i);
+        if (i == record->count) break;
+        const Node *entry = record->kids[i];
+        begin(format, entry->span.start, entry->kids[0]->span.start, false);
+        add(format, entry->name);
+        add(format, " = ");
+        format_value(format, entry->kids[0]);
+        end_line(format, entry->span.end);
+    }
+    close_block(format, "}", record->span);
+}
+
+static void format_value(Format *format, const Node *value) {
+    bool divisible =
+        value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
+    if (!divisible || fits(format, value)) {
+        line_expr(&format->line, value);
+    } else if (value->kind == NODE_RECORD) {
+        format_record(format, value);
+    } else if (value->kind == NODE_MADE) {
+        add(format, value->name);
+        add(format, " ");
+        format_record(format, value->kids[0]);
+    } else {
+        open_block(format, "[", value->span);
+        for (int i = 0; i < value->count; i++) {
+            begin(format, value->kids[i]->span.start, value->kids[i]->span.start, false);
+            format_value(format, value->kids[i]);
+            add(format, ",");
+            end_line(format, value->kids[i]->span.end);
+        }
+        close_block(format, "]", value->span);
+    }
+}
+
+/* ---- statements ---- */
+
+static void format_block(Format *format, const Node *block);
+
+static void format_option(Format *format, const Node *option) {
+    line_option_head(&format->line, option, 0);
+    if (option->kids[2]) format_value(format, option->kids[2]);
+    static const Columns plain = {0, 0, 0};
+    line_option_text(&format->line, option, &plain);
+}
+
+/* KEYWORD name[subs] = expr, with what there is of it. */
+static void definition(Line *line, const char *keyword, const Node *node, const Node *subs,
+                       const Node *expr) {
+    line_add(line, keyword);
+    if (node->name) line_add(line, node->name);
+    line_subs(line, subs);
+    if (!expr) return;
+    line_add(line, " = ");
+    line_expr(line, expr);
+}
+
+static void parameter(Line *line, const Node *node) {
+    line_add(line, node->name);
+    line_subs(line, node->kids[0]);
+    if (!node->kids[1]) return;
+    line_add(line, " ~ ");
+    line_expr(line, node->kids[1]);
+}
+
+/* Statements without a block in them. */
+static void simple(Format *format, const Node *node) {
+    Line *line = &format->line;
+    switch (node->kind) {
+    case NODE_OPTION:
+        format_option(format, node);
+        break;
+    case NODE_AXIS:
+        definition(line, "axis ", node, NULL, node->kids[0]);
+        break;
+    case NODE_SEQUENCE:
+        definition(line, "sequence ", node, NULL, node->kids[0]);
+        break;
+    case NODE_STATE:
+        definition(line, "state ", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_EQUATION:
+        definition(line, "", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_UPDATE:
+        definition(line, "update ", node, node->kids[0], node->kids[1]);
+        break;
+    case NODE_LOSS:
+        definition(line, "loss", node, NULL, node->kids[0]);
+        break;
+    case NODE_AUX:
+        definition(line, "aux ", node, NULL, node->kids[0]);
+        break;
+    case NODE_PROBE:
+        definition(line, "probe ", node, NULL, node->kids[0]);
+        break;
+    case NODE_OUTPUT:
+        definition(line, "output ", node, NULL, NULL);
+        break;
+    case NODE_CACHE:
+        definition(line, "cache ", node, NULL, NULL);
+        break;
+    case NODE_PARAM:
+        line_add(line, "param ");
+        parameter(line, node);
+        break;
+    case NODE_INPUT:
+        definition(line, "input ", node, node->kids[0], NULL);
+        line_add(line, ": ");
+        line_add(line, node->kids[1]->name);
+        break;
+    case NODE_REQUIRE:
+        line_add(line, "require ");
+        line_expr(line, node->kids[0]);
+        line_break(line, 0);
+        line_add(line, " ");
+        line_expr(line, node->kids[1]);
+        break;
+    default:
+        break;
+    }
+}
+
+static void format_if(Format *format, const Node *node) {
+    for (;;) {
+        add(format, "if ");
+        line_expr(&format->line, node->kids[0]);
+        add(format, " ");
+        format_block(format, node->kids[1]);
+        if (!node->kids[2]) return;
+        add(format, " else ");
+        if (node->kids[2]->kind != NODE_IF) break;
+        node = node->kids[2];
+    }
+    format_block(format, node->kids[2]);
+}
+
+static void format_case(Format *format, const Node *node) {
+    const Node *patterns = node->kids[0];
+    begin(format, node->span.start, node->kids[1]->span.start, false);
+    for (int i = 0; i < patterns->count; i++) {
+        if (i > 0) add(format, ", ");
+        line_expr(&format->line, patterns->kids[i]);
+    }
+    add(format, patterns->count ? " => " : "else => ");
+    format_block(format, node->kids[1]);
+    end_line(format, node->span.end);
+}
+
+static void format_match(Format *format, const Node *node) {
+    add(format, "match ");
+    line_expr(&format->line, node->kids[0]);
+    add(format, " ");
+    /* The bracket has no node of its own; it is the first one behind the expression, comments
+     * aside. */
+    Span span = node->span;
+    span.start = node->kids[0]->span.end;
+    while (span.start < span.end - 1 && format->source->text[span.start] != '{') {
+        if (format->source->text[span.start] == '#')
+            while (format->source->text[span.start] != '\n') span.start++;
+        else
+            span.start++;
+    }
+    open_block(format, "{", span);
+    for (int i = 1; i < node->count; i++) format_case(format, node->kids[i]);
+    close_block(format, "}", span);
+}
+
+/* Where comments inside a statement must stop being moved before it: at its block, if it has one.
+ */
+static int head_end(const Node *node) {
+    switch (node->kind) {
+    case NODE_REPEAT:
+        return node->kids[2]->span.start;
+    case NODE_IF:
+    case NODE_FOR:
+        return node->kids[1]->span.start;
+    case NODE_MATCH:
+        return node->kids[0]->span.end;
+    case NODE_OPTION:
+        return node->kids[2] ? node->kids[2]->span.start : node->span.end;
+    default:
+        return node->span.end;
+    }
+}
+
+static void statement(Format *format, const Node *node) {
+    switch (node->kind) {
+    case NODE_REPEAT:
+        add(format, "repeat ");
+        add(format, node->name);
+        add(format, "[");
+        add(format, node->kids[0]->name);
+        add(format, " < ");
+        line_expr(&format->line, node->kids[1]);
+        add(format, "] ");
+        format_block(format, node->kids[2]);
+        break;
+    case NODE_FOR:
+        add(format, "for ");
+        add(format, node->name);
+        add(format, " in ");
+        line_expr(&format->line, node->kids[0]);
+        add(format, " ");
+        format_block(format, node->kids[1]);
+        break;
+    case NODE_IF:
+        format_if(format, node);
+        break;
+    case NODE_MATCH:
+        format_match(format, node);
+        break;
+    default:
+        simple(format, node);
+        break;
+    }
+}
+
+/* The parameters of one list: those that follow without the keyword, up to a comment. */
+static int parameters(Format *format, const Node *block, int i) {
+    const Node *const *kids = (const Node *const *)block->kids;
+    int last = i;
+    while (last + 1 < block->count && kids[last + 1]->kind == NODE_PARAM &&
+           kids[last + 1]->span.start == kids[last + 1]->name_span.start &&
+           !has_comment(format,
+                        (Span){format->source, kids[last]->span.end, kids[last + 1]->span.start}))
+        last++;
+    begin(format, kids[i]->span.start, kids[last]->span.end, false);
+    simple(format, kids[i]);
+    for (int k = i + 1; k <= last; k++) {
+        add(format, ",");
+        line_break(&format->line, 0);
+        add(format, " ");
+        parameter(&format->line, kids[k]);
+    }
+    end_line(format, kids[last]->span.end);
+    return last;
+}
+
+static bool is_simple(const Node *node) {
+    return node->kind != NODE_REPEAT && node->kind != NODE_IF && node->kind != NODE_FOR &&
+           node->kind != NODE_MATCH;
+}
+
+/* `{ y = x }`: one simple statement that stands on one line and fits there. */
+static bool format_short_block(Format *format, const Node *block) {
+    if (block->count > 1 || has_comment(format, block->span)) return false;
+    if (block->count == 0) {
+        add(format, "{}");
+        return true;
+    }
+    const Node *node = block->kids[0];
+    if (newlines(format, block->span.start, block->span.end) > 0 || !is_simple(node)) return false;
+    size_t length = format->line.text.length;
+    int breaks = format->line.break_count;
+    add(format, "{ ");
+    simple(format, node);
+    add(format, " }");
+    if ((size_t)format->indent + format->line.text.length <= LINE_COLUMNS) return true;
+    format->line.text.length = length;
+    format->line.break_count = breaks;
+    return false;
+}
+
+static void format_block(Format *format, const Node *block) {
+    if (format_short_block(format, block)) return;
+    open_block(format, "{", block->span);
+    for (int i = 0; i < block->count; i++) {
+        if (block->kids[i]->kind == NODE_OPTION) i = format_rows(format, block, i);
+        if (i == block->count) break;
+        const Node *node = block->kids[i];
+        if (node->kind == NODE_PARAM) {
+            i = parameters(format, block, i);
+            continue;
+        }
+        begin(format, node->span.start, head_end(node), false);
+        statement(format, node);
+        end_line(format, node->span.end);
+    }
+    close_block(format, "}", block->span);
+}
+
+/* ---- items ---- */
+
+static void formal(Format *format, const Node *node) {
+    add(format, node->name);
+    line_subs(&format->line, node->kids[0]);
+}
+
+static void format_layer(Format *format, const Node *node) {
+    const Node *formals = node->kids[0];
+    add(format, node->name);
+    if (formals->count > 0) add(format, "(");
+    for (int i = 0; i < formals->count; i++) {
+        if (i > 0) add(format, ", ");
+        formal(format, formals->kids[i]);
+    }
+    if (formals->count > 0) add(format, ")");
+    if (node->kids[1]) {
+        add(format, " -> ");
+        formal(format, node->kids[1]);
+    }
+    add(format, " ");
+    format_block(format, node->kids[2]);
+}
+
+static void format_model(Format *format, const Node *node) {
+    add(format, node->name);
+    add(format, " = ");
+    add(format, node->kids[0]->name);
+    if (node->kids[1]) {
+        add(format, " ");
+        format_value(format, node->kids[1]);
+    }
+    if (node->count > 2) {
+        add(format, " transfer ");
+        add(format, node->kids[2]->name);
+        add(format, " from ");
+        add(format, node->kids[3]->name);
+    }
+}
+
+static void format_item(Format *format, const Node *node) {
+    add(format, node_kind_name(node->kind));
+    add(format, " ");
+    switch (node->kind) {
+    case NODE_LAYER:
+        format_layer(format, node);
+        break;
+    case NODE_MODEL:
+        format_model(format, node);
+        break;
+    case NODE_OPTIMIZER:
+    case NODE_SCHEDULE:
+        add(format, node->name);
+        add(format, " ");
+        format_block(format, node->kids[0]);
+        break;
+    case NODE_EXPERIMENT:
+        add(format, node->name);
+        add(format, " ");
+        format_value(format, node->kids[0]);
+        break;
+    default:
+        add(format, node->name);
+        break; /* USE */
+    }
+}
+
+/* Where an item's first bracket opens: comments before it are written before the item. */
+static int item_head_end(const Node *node) {
+    switch (node->kind) {
+    case NODE_LAYER:
+        return node->kids[2]->span.start;
+    case NODE_MODEL:
+        return node->kids[1] ? node->kids[1]->span.start : node->span.end;
+    case NODE_USE:
+        return node->span.end;
+    default:
+        return node->kids[0]->span.start;
+    }
+}
+
+char *format_tree(Arena *arena, const Source *source, const Node *file) {
+    Format format = {.arena = arena, .source = source, .out = {.arena = arena}, .fresh = true};
+    format.line = (Line){.arena = arena, .text = {.arena = arena}};
+    format.trial = format.line;
+    text_add(&format.out, "%s", "");
+    find_comments(&format);
+    for (int i = 0; i < file->count; i++) {
+        const Node *item = file->kids[i];
+        bool blank = i > 0 && !(item->kind == NODE_USE && file->kids[i - 1]->kind == NODE_USE);
+        begin(&format, item->span.start, item_head_end(item), blank);
+        format_item(&format, item);
+        end_line(&format, item->span.end);
+    }
+    while (format.next < format.comments.count) {
+        const Comment *comment = format.comments.items[format.next];
+        blank_line(&format, newlines(&format, format.position, comment->start) > 1);
+        text_add_bytes(&format.out, source->text + comment->start,
+                       (size_t)(comment->end - comment->start));
+        text_add(&format.out, "\n");
+        format.position = comment->end;
+        format.next++;
+    }
+    return format.out.text;
+}

@@ -1,0 +1,100 @@
+#include "syntax/format.h"
+
+/* Rows: options and entries that stand below each other share their columns.
+ *
+ *     option heads.q: int in 1.. = 8      "query heads"
+ *     option scale:   real       = 0.125  "of the scores"
+ */
+
+enum { WIDEST_HEAD = 60, GAP = 2 };
+
+static void pad(Line *line, int columns) {
+    for (int at = line_columns(line); at < columns; at++) line_add(line, " ");
+}
+
+static void add_bound(Line *line, const Node *value) {
+    if (!value) return;
+    bool plain = value->kind == NODE_NUMBER ||
+                 (value->kind == NODE_UNARY && value->kids[0]->kind == NODE_NUMBER);
+    if (!plain) line_add(line, "(");
+    line_expr(line, value);
+    if (!plain) line_add(line, ")");
+}
+
+/* `in [a, b]` or `in 1..8` */
+static void add_limits(Line *line, const Node *limits) {
+    line_add(line, " in ");
+    if (limits->kind == NODE_LIST) {
+        line_expr(line, limits);
+        return;
+    }
+    add_bound(line, limits->kids[0]);
+    line_add(line, "..");
+    add_bound(line, limits->kids[1]);
+}
+
+void line_option_head(Line *line, const Node *option, int name_columns) {
+    line_add(line, "option ");
+    line_add(line, option->name);
+    line_add(line, ":");
+    pad(line, name_columns - 1);
+    line_add(line, " ");
+    line_add(line, option->kids[0]->name);
+    if (option->kids[1]) add_limits(line, option->kids[1]->kids[0]);
+    if (option->kids[2]) line_add(line, " = ");
+}
+
+void line_option_text(Line *line, const Node *option, const Columns *columns) {
+    if (!option->kids[3]) return;
+    line_break(line, 0);
+    /* What does not fit into the column stands as far left as it can. */
+    Line text = {.arena = line->arena, .text = {.arena = line->arena}};
+    line_expr(&text, option->kids[3]);
+    if (columns->head + line_columns(&text) <= columns->most) pad(line, columns->head - GAP);
+    line_add(line, "  ");
+    line_expr(line, option->kids[3]);
+}
+
+static void add_head(Line *line, const Node *node, int name_columns) {
+    if (node->kind == NODE_OPTION) {
+        line_option_head(line, node, name_columns);
+        if (node->kids[2]) line_expr(line, node->kids[2]);
+        return;
+    }
+    line_add(line, node->name);
+    pad(line, name_columns - 1);
+    line_add(line, " = ");
+    line_expr(line, node->kids[0]);
+}
+
+bool line_is_row(Line *trial, const Node *node, int most) {
+    line_clear(trial);
+    trial->limit = (size_t)most;
+    add_head(trial, node, 0);
+    return !line_is_full(trial);
+}
+
+void line_row(Line *line, const Node *node, const Columns *columns) {
+    add_head(line, node, columns->name);
+    if (node->kind == NODE_OPTION) line_option_text(line, node, columns);
+}
+
+Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
+    Columns columns = {.most = most};
+    trial->limit = 8 * LINE_COLUMNS;
+    for (int i = 0; i < count; i++) {
+        line_clear(trial);
+        line_add(trial, nodes[i]->kind == NODE_OPTION ? "option : " : " ");
+        line_add(trial, nodes[i]->name);
+        int width = line_columns(trial);
+        if (width > columns.name) columns.name = width;
+    }
+    for (int i = 0; i < count; i++) {
+        if (nodes[i]->kind != NODE_OPTION || !nodes[i]->kids[3]) continue;
+        line_clear(trial);
+        add_head(trial, nodes[i], columns.name);
+        int width = line_columns(trial) + GAP;
+        if (width > columns.head && width <= WIDEST_HEAD) columns.head = width;
+    }
+    return columns;
+}

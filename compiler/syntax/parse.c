@@ -1,0 +1,51 @@
+#include "syntax/syntax.h"
+
+#include "parser.h"
+#include "base/utf8.h"
+
+#include <string.h>
+
+/* What must hold before the lexer looks at it: text of a sane size. */
+static bool is_text(Reports *reports, const Source *source) {
+    if (source->length > MAX_SOURCE_BYTES) {
+        report_error(reports, (Span){NULL, 0, 0}, "%s is larger than %d MB", source->path,
+                     MAX_SOURCE_BYTES >> 20);
+        return false;
+    }
+    for (size_t at = 0; at < source->length;) {
+        unsigned character = 0;
+        int bytes = utf8_decode(source->text + at, source->length - at, &character);
+        if (bytes == 0 || character == 0) {
+            report_error(reports, (Span){source, (int)at, (int)at + 1},
+                         bytes ? "a NUL byte: this is not a text file"
+                               : "invalid UTF-8: byte 0x%02X",
+                         (unsigned char)source->text[at]);
+            return false;
+        }
+        at += (size_t)bytes;
+    }
+    return true;
+}
+
+static Node *read_source(Arena *arena, Reports *reports, const Source *source, bool entry_only) {
+    if (!is_text(reports, source)) return NULL;
+    Parser *parser = arena_alloc(arena, sizeof *parser);
+    parser->arena = arena;
+    parser->reports = reports;
+    parser->source = source;
+    parser->entry_only = entry_only;
+    parser->scanner = scanner_open(source);
+    moe_parse(parser);
+    scanner_close(parser->scanner);
+    /* A tree that is too deep must not reach those who walk it by recursion. */
+    if (parser->result && parser->result->depth > MAX_DEPTH) return NULL;
+    return parser->result;
+}
+
+Node *parse(Arena *arena, Reports *reports, const Source *source) {
+    return read_source(arena, reports, source, false);
+}
+
+Node *parse_entry(Arena *arena, Reports *reports, const Source *source) {
+    return read_source(arena, reports, source, true);
+}

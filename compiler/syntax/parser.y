@@ -1,0 +1,433 @@
+/* The grammar, and nothing but the grammar: each rule makes one node of tree.h. No name is looked up here. */
+
+%define api.pure full
+%define api.prefix {moe_}
+%define api.location.type {Span}
+%define parse.error custom
+%define parse.lac full
+%param {Parser *parser}
+%locations
+%expect 0
+
+%code requires {
+#include "syntax/syntax.h"
+}
+
+%code {
+#define YYLLOC_DEFAULT(current, parts, count) (current) = join_parts(parts, count)
+static Span join_parts(const Span *parts, int count);
+static int moe_lex(MOE_STYPE *value, Span *span, Parser *parser);
+static void moe_error(const Span *span, Parser *parser, const char *message);
+
+static Node *make(Parser *parser, NodeKind kind, Span span);
+static Node *titled(Parser *parser, NodeKind kind, Span span, Token token);
+static Node *named(Parser *parser, NodeKind kind, Span span, const Node *path);
+static Node *with(Parser *parser, Node *node, Node *kid);
+static Node *binary(Parser *parser, Span span, Token operation, Node *left, Node *right);
+static void take_all(Parser *parser, Node *node, const Node *list);
+}
+
+%union {
+    Token token;
+    Node *node;
+}
+
+%token END "end of file" INVALID "invalid text" RESYNC "place to go on" START_FILE "a file" START_ENTRY "an entry"
+%token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
+%token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
+%token <token> TRANSFER "transfer" FROM "from" OPTION "option" AXIS "axis" SEQUENCE "sequence" PARAM "param"
+%token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
+%token <token> CACHE "cache" REPEAT "repeat" IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
+%token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
+%token <token> NONE "none" TRUE "true" FALSE "false"
+%token <token> EQUAL "==" NOT_EQUAL "!=" AT_MOST "<=" AT_LEAST ">=" '<' '>' '+' '-' '*' '/' '%' '^' ELLIPSIS "..."
+%token ARROW "->" CASE_ARROW "=>" RANGE ".."
+
+%type <token> word name target comparison additive multiplicative reduction extreme constant
+%type <node> item formals formal_list formal result path optional_record record entries entry
+%type <node> value value_term value_unary value_power value_exponent value_primary values value_list
+%type <node> block statements statement type limits bound default description parameters parameter initial
+%type <node> if_statement otherwise cases case patterns pattern range
+%type <node> expr disjunction conjunction negation compared sum_expr term open_term open_unary product unary power exponent
+%type <node> postfix primary binders names arguments expr_list options call_entries call_entry optional_subs subs sub
+
+%%
+
+/* ---- files ---- */
+
+start: START_FILE file END
+     | START_ENTRY entry END                            { parser->result = $entry; };
+
+file: %empty                                            { parser->result = make(parser, NODE_FILE, @$); }
+    | file item                                         { if ($item) with(parser, parser->result, $item); };
+
+item: USE name                                          { $$ = titled(parser, NODE_USE, @$, $2); }
+    | LAYER name formals result block
+        { $$ = titled(parser, NODE_LAYER, @$, $2);
+          with(parser, with(parser, with(parser, $$, $formals), $result), $block); }
+    | OPTIMIZER name block
+        { $$ = with(parser, titled(parser, NODE_OPTIMIZER, @$, $2), $block); }
+    | SCHEDULE name block
+        { $$ = with(parser, titled(parser, NODE_SCHEDULE, @$, $2), $block); }
+    | MODEL name '=' name optional_record
+        { $$ = titled(parser, NODE_MODEL, @$, $2);
+          with(parser, with(parser, $$, titled(parser, NODE_NAME, @4, $4)), $5); }
+    | MODEL name '=' name optional_record TRANSFER name FROM name
+        { $$ = titled(parser, NODE_MODEL, @$, $2);
+          with(parser, with(parser, $$, titled(parser, NODE_NAME, @4, $4)), $5);
+          with(parser, $$, titled(parser, NODE_NAME, @7, $7));
+          with(parser, $$, titled(parser, NODE_NAME, @9, $9)); }
+    | EXPERIMENT name record
+        { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $record); }
+    | error RESYNC                                      { $$ = NULL; yyerrok; };
+
+formals: %empty                                         { $$ = make(parser, NODE_FORMALS, @$); }
+       | '(' ')'                                        { $$ = make(parser, NODE_FORMALS, @$); }
+       | '(' formal_list ')'                            { $$ = $2; $$->span = @$; };
+formal_list: formal
+        { $$ = with(parser, make(parser, NODE_FORMALS, @$), $1); }
+           | formal_list ',' formal                     { $$ = with(parser, $1, $3); };
+formal: name optional_subs
+        { $$ = with(parser, titled(parser, NODE_FORMAL, @$, $1), $2); };
+result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
+
+/* Every keyword but these may also be a name: the position decides. */
+name: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE | OUTPUT
+    | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT;
+/* In paths and records no keyword has a meaning. */
+word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
+path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
+    | path '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
+
+/* ---- records ---- */
+
+optional_record: %empty { $$ = NULL; } | record;
+record: '{' entries '}'                                 { $$ = $entries; $$->span = @$; };
+entries: %empty                                         { $$ = make(parser, NODE_RECORD, @$); }
+       | entries entry                                  { $$ = $2 ? with(parser, $1, $2) : $1; }
+       | entries entry ','                              { $$ = $2 ? with(parser, $1, $2) : $1; };
+entry: path '=' value
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
+     | error RESYNC                                     { $$ = NULL; yyerrok; };
+
+value: value_term
+     | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };
+value_term: value_unary
+          | value_term multiplicative value_unary       { $$ = binary(parser, @$, $2, $1, $3); };
+value_unary: value_power
+           | '-' value_unary
+        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+value_power: value_primary
+           | value_primary '^' value_exponent           { $$ = binary(parser, @$, $2, $1, $3); };
+value_exponent: value_power
+              | '-' value_exponent
+        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1), $2); };
+value_primary:
+      NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); }
+    | STRING
+        { $$ = titled(parser, NODE_STRING, @$, $1); }
+    | constant                                          { $$ = titled(parser, NODE_NAME, @$, $1); }
+    | path                                              { $$ = $1; }
+    | word record
+        { $$ = with(parser, titled(parser, NODE_MADE, @$, $1), $2); }
+    | word '(' arguments ')'
+        { Node *callee = titled(parser, NODE_NAME, @1, $1);
+          $$ = with(parser, with(parser, with(parser, make(parser, NODE_CALL, @$), callee), $3), NULL); }
+    | record
+    | '[' values ']'                                    { $$ = $2; $$->span = @$; }
+    | '(' value ')'                                     { $$ = $2; };
+values: %empty                                          { $$ = make(parser, NODE_LIST, @$); }
+      | value_list | value_list ',';
+value_list: value
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+          | value_list ',' value                        { $$ = with(parser, $1, $3); };
+constant: NONE | TRUE | FALSE;
+
+/* ---- statements ---- */
+
+block: '{' statements '}'                               { $$ = $2; $$->span = @$; };
+statements: %empty                                      { $$ = make(parser, NODE_BLOCK, @$); }
+          | statements statement                        { $$ = $1; if ($2) with(parser, $$, $2); }
+          | statements parameters                       { $$ = $1; take_all(parser, $$, $2); };
+
+statement:
+      OPTION path ':' type limits default description
+        { $$ = with(parser, with(parser, named(parser, NODE_OPTION, @$, $path), $type), $limits);
+          with(parser, with(parser, $$, $default), $description); }
+    | AXIS name '=' expr
+        { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
+    | SEQUENCE name '=' expr
+        { $$ = with(parser, titled(parser, NODE_SEQUENCE, @$, $2), $4); }
+    | STATE name optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_STATE, @$, $2), $3), $5); }
+    | INPUT name optional_subs ':' name
+        { $$ = with(parser, titled(parser, NODE_INPUT, @$, $2), $3);
+          with(parser, $$, titled(parser, NODE_NAME, @5, $5)); }
+    | target optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_EQUATION, @$, $1), $2), $4); }
+    | UPDATE name optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_UPDATE, @$, $2), $3), $5); }
+    | LOSS '=' expr
+        { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
+    | AUX name '=' expr
+        { $$ = with(parser, titled(parser, NODE_AUX, @$, $2), $4); }
+    | PROBE name '=' expr
+        { $$ = with(parser, titled(parser, NODE_PROBE, @$, $2), $4); }
+    | OUTPUT name
+        { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
+    | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }
+    | REPEAT name '[' name '<' expr ']' block
+        { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
+          with(parser, with(parser, $$, $expr), $block); }
+    | if_statement
+    | MATCH expr '{' cases '}'
+        { $$ = with(parser, make(parser, NODE_MATCH, @$), $expr); take_all(parser, $$, $cases); }
+    | FOR name IN range block
+        { $$ = with(parser, with(parser, titled(parser, NODE_FOR, @$, $2), $range), $block); }
+    | REQUIRE expr STRING
+        { $$ = with(parser, make(parser, NODE_REQUIRE, @$), $expr);
+          with(parser, $$, titled(parser, NODE_STRING, @3, $3)); }
+    | error RESYNC                                      { $$ = NULL; yyerrok; };
+
+/* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
+target: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE | OUTPUT
+      | CACHE | REPEAT;
+
+type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
+limits: %empty                                          { $$ = NULL; }
+      | IN '[' values ']'
+        { $$ = with(parser, make(parser, NODE_LIMITS, @$), $3); }
+      | IN bound RANGE bound
+        { Node *both = with(parser, with(parser, make(parser, NODE_RANGE, span_join(@2, @4)), $2), $4);
+          $$ = with(parser, make(parser, NODE_LIMITS, @$), both); };
+/* A bound is a plain number or stands in parentheses: after '1..' a name begins the next statement. */
+bound: %empty                                           { $$ = NULL; }
+     | NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); }
+     | '-' NUMBER
+        { $$ = with(parser, node_named(parser->arena, NODE_UNARY, @$, "-", @1),
+                    titled(parser, NODE_NUMBER, @2, $2)); }
+     | '(' value ')'                                    { $$ = $2; };
+default: %empty { $$ = NULL; } | '=' value              { $$ = $2; };
+description: %empty
+        { $$ = NULL; } | STRING             { $$ = titled(parser, NODE_STRING, @$, $1); };
+
+parameters: PARAM parameter
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $2); $2->span = @$; }
+          | parameters ',' parameter                    { $$ = with(parser, $1, $3); };
+parameter: name optional_subs initial
+        { $$ = with(parser, titled(parser, NODE_PARAM, @$, $1), $2 ? $2 : make(parser, NODE_SUBS, @2));
+          with(parser, $$, $initial); };
+initial: %empty { $$ = NULL; } | '~' expr               { $$ = $2; };
+
+if_statement: IF expr block
+        { $$ = with(parser, with(parser, with(parser, make(parser, NODE_IF, @$), $2), $3), NULL); }
+            | IF expr block ELSE otherwise
+        { $$ = with(parser, with(parser, with(parser, make(parser, NODE_IF, @$), $2), $3), $5); };
+otherwise: block | if_statement;
+
+cases: %empty                                           { $$ = make(parser, NODE_LIST, @$); }
+     | cases case                                       { $$ = $2 ? with(parser, $1, $2) : $1; };
+case: patterns CASE_ARROW block
+        { $$ = with(parser, with(parser, make(parser, NODE_CASE, @$), $1), $3); }
+    | ELSE CASE_ARROW block
+        { $$ = with(parser, with(parser, make(parser, NODE_CASE, @$), make(parser, NODE_LIST, @1)), $3); }
+    | error RESYNC                                      { $$ = NULL; yyerrok; };
+patterns: pattern
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+        | patterns ',' pattern                          { $$ = with(parser, $1, $3); };
+pattern: name                                           { $$ = titled(parser, NODE_NAME, @$, $1); }
+       | reduction                                      { $$ = titled(parser, NODE_NAME, @$, $1); }
+       | constant                                       { $$ = titled(parser, NODE_NAME, @$, $1); }
+       | NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); };
+
+range: expr
+     | expr RANGE expr
+        { $$ = with(parser, with(parser, make(parser, NODE_RANGE, @$), $1), $3); };
+
+/* ---- expressions, loose to tight ---- */
+
+expr: disjunction;
+disjunction: conjunction
+           | disjunction OR conjunction                 { $$ = binary(parser, @$, $2, $1, $3); };
+conjunction: negation
+           | conjunction AND negation                   { $$ = binary(parser, @$, $2, $1, $3); };
+negation: compared
+        | NOT negation
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2);
+                                                          $$->name_span = @1; };
+compared: sum_expr
+        | sum_expr comparison sum_expr                  { $$ = binary(parser, @$, $2, $1, $3); };
+comparison: EQUAL | NOT_EQUAL | '<' | '>' | AT_MOST | AT_LEAST;
+sum_expr: term
+        | sum_expr additive term                        { $$ = binary(parser, @$, $2, $1, $3); };
+additive: '+' | '-';
+
+/* A reduction takes everything to its right in the product: what ends in one is open on that side. */
+term: product | open_term;
+open_term: open_unary
+         | product multiplicative open_unary            { $$ = binary(parser, @$, $2, $1, $3); };
+open_unary: reduction '[' binders ']' term
+        { $$ = with(parser, with(parser, titled(parser, NODE_REDUCE, @$, $1), $binders), $5); }
+          | '-' open_unary
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+product: unary
+       | product multiplicative unary                   { $$ = binary(parser, @$, $2, $1, $3); };
+multiplicative: '*' | '/' | '%';
+unary: power
+     | '-' unary
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+power: postfix
+     | postfix '^' exponent                             { $$ = binary(parser, @$, $2, $1, $3); };
+exponent: power
+        | '-' exponent
+        { $$ = with(parser, titled(parser, NODE_UNARY, @$, $1), $2); };
+
+postfix: primary
+       | postfix '(' arguments options ')'
+        { $$ = with(parser, with(parser, with(parser, make(parser, NODE_CALL, @$), $1), $3), $4); }
+       | postfix '[' subs ']'
+        { $subs->span = span_join(@2, @4);
+          $$ = with(parser, with(parser, make(parser, NODE_INDEXED, @$), $1), $subs); }
+       | postfix '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1);
+                                                          $$->name_span = @3; };
+
+primary: NUMBER
+        { $$ = titled(parser, NODE_NUMBER, @$, $1); }
+       | STRING
+        { $$ = titled(parser, NODE_STRING, @$, $1); }
+       | constant                                       { $$ = titled(parser, NODE_NAME, @$, $1); }
+       | name                                           { $$ = titled(parser, NODE_NAME, @$, $1); }
+       | name '@' word
+        { $$ = with(parser, titled(parser, NODE_LABELLED, @$, $1), titled(parser, NODE_NAME, @3, $3)); }
+       | extreme '(' arguments options ')'
+        { $$ = with(parser, make(parser, NODE_CALL, @$), titled(parser, NODE_NAME, @1, $1));
+          with(parser, with(parser, $$, $3), $4); }
+       | '(' expr ')'                                   { $$ = $2; }
+       | '[' arguments ']'                              { $$ = $2; $$->span = @$; };
+
+reduction: SUM | MEAN | MAX | MIN | LOGSUMEXP;
+extreme: MAX | MIN;
+
+binders: names                                          { $$ = $1; }
+       | names IN expr
+        { $$ = with(parser, $1, $3); $$->span = @$; $$->number = 1; };
+names: name
+        { $$ = with(parser, make(parser, NODE_BINDERS, @$), titled(parser, NODE_NAME, @1, $1)); }
+     | names ',' name
+        { $$ = with(parser, $1, titled(parser, NODE_NAME, @3, $3)); };
+
+arguments: %empty                                       { $$ = make(parser, NODE_LIST, @$); }
+         | expr_list | expr_list ',';
+expr_list: expr
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+         | expr_list ',' expr                           { $$ = with(parser, $1, $3); };
+
+options: %empty { $$ = NULL; } | ';' call_entries       { $$ = $2; };
+call_entries: call_entry
+        { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
+            | call_entries ',' call_entry               { $$ = with(parser, $1, $3); };
+call_entry: path '=' expr
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $1), $3); };
+
+optional_subs: %empty                                   { $$ = NULL; }
+             | '[' subs ']'                             { $$ = $2; $$->span = @$; };
+subs: sub
+        { $$ = with(parser, make(parser, NODE_SUBS, @$), $1); }
+    | subs ',' sub                                      { $$ = with(parser, $1, $3); };
+sub: expr
+   | ELLIPSIS                                           { $$ = make(parser, NODE_ELLIPSIS, @$); };
+
+%%
+
+static Span join_parts(const Span *parts, int count)
+{
+    if (count > 0) {
+        /* Parts that are empty stand at the end of what came before; they must not stretch the whole. */
+        Span whole = parts[count];
+        for (int i = count; i >= 1; i--)
+            if (parts[i].end > parts[i].start) whole = span_join(parts[i], whole);
+        return whole;
+    }
+    return (Span){parts[0].source, parts[0].end, parts[0].end};
+}
+
+static Node *make(Parser *parser, NodeKind kind, Span span)
+{
+    return node_new(parser->arena, kind, span);
+}
+
+/* A node that carries the text, number and place of a token. */
+static Node *titled(Parser *parser, NodeKind kind, Span span, Token token)
+{
+    Node *node = node_named(parser->arena, kind, span, token.text, token.span);
+    node->number = token.number;
+    return node;
+}
+
+static void add_path(Text *text, const Node *path)
+{
+    if (path->kind == NODE_FIELD) {
+        add_path(text, path->kids[0]);
+        text_add(text, ".");
+    }
+    text_add(text, "%s", path->name);
+}
+
+/* A node named by a path, "attention.heads.q". */
+static Node *named(Parser *parser, NodeKind kind, Span span, const Node *path)
+{
+    Text text = {.arena = parser->arena};
+    if (path->depth <= MAX_DEPTH) add_path(&text, path);
+    return node_named(parser->arena, kind, span, text.text, path->span);
+}
+
+static Node *with(Parser *parser, Node *node, Node *kid)
+{
+    node_add(parser->arena, node, kid);
+    if (node->depth > MAX_DEPTH && !parser->stopped) {
+        report_error(parser->reports, kid->span, "nested more than %d levels deep", MAX_DEPTH);
+        parser->stopped = true;
+    }
+    return node;
+}
+
+static Node *binary(Parser *parser, Span span, Token operation, Node *left, Node *right)
+{
+    return with(parser, with(parser, titled(parser, NODE_BINARY, span, operation), left), right);
+}
+
+static void take_all(Parser *parser, Node *node, const Node *list)
+{
+    for (int i = 0; i < list->count; i++) with(parser, node, list->kids[i]);
+}
+
+static int moe_lex(MOE_STYPE *value, Span *span, Parser *parser)
+{
+    value->token = next_token(parser);
+    *span = value->token.span;
+    return value->token.kind;
+}
+
+static int yyreport_syntax_error(const yypcontext_t *context, Parser *parser)
+{
+    enum { MOST = YYNTOKENS };
+    yysymbol_kind_t kinds[MOST];
+    const char *names[MOST];
+    int count = yypcontext_expected_tokens(context, kinds, MOST);
+    for (int i = 0; i < count; i++) names[i] = yysymbol_name(kinds[i]);
+    report_expected(parser, names, count > 0 ? count : 0, yysymbol_name(yypcontext_token(context)));
+    return 0;
+}
+
+/* Called for what is not a syntax error: the parser's stack is full. */
+static void moe_error(const Span *span, Parser *parser, const char *message)
+{
+    (void)message;
+    if (!parser->stopped) report_error(parser->reports, *span, "nested too deeply");
+    parser->stopped = true;
+}

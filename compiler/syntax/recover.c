@@ -1,0 +1,184 @@
+#include "syntax/syntax.h"
+
+#include "parser.h"
+
+/* recover: hands the parser its tokens; after a syntax error finds the place to go on.
+ *
+ * That place is the end of the entry, statement or item the error is in. Layout has no meaning in
+ * the language, but people lay out what they write, so recovery, and only recovery, looks at it: a
+ * word that is first on its line begins a statement or entry; a keyword that begins an item at the
+ * left margin ends whatever is still open.
+ *
+ *     y[s] = sum[f x[s,f] * w[f]     <- error at 'x'; dropped up to the end of the line
+ *     z[s] = y[s]                    <- RESYNC before 'z'
+ */
+
+static bool is_word(int kind) {
+    return kind == NAME || (kind >= USE && kind <= NOT) || kind == NONE;
+}
+
+static bool begins_item(const Token *token) {
+    bool keyword = token->kind == USE || token->kind == LAYER || token->kind == OPTIMIZER ||
+                   token->kind == SCHEDULE || token->kind == MODEL || token->kind == EXPERIMENT;
+    return keyword && token->first && token->indent == 0;
+}
+
+static Token fetch(Parser *parser) {
+    if (parser->queued > 0) return parser->queue[--parser->queued];
+    Token token = scan_token(parser);
+    /* The end is behind the last token, where something is missing when the end is an error. */
+    if (token.kind == END) token.span.start = token.span.end = parser->scanned;
+    const char *text = parser->source->text;
+    int line = parser->scanned == 0 ? 0 : -1;
+    for (int i = parser->scanned; i < token.span.start; i++)
+        if (text[i] == '\n') line = i + 1;
+    if (line >= 0) parser->line_indent = token.span.start - line;
+    token.first = line >= 0;
+    token.indent = parser->line_indent;
+    parser->scanned = token.span.end;
+    return token;
+}
+
+static void put_back(Parser *parser, Token token) {
+    parser->queue[parser->queued++] = token;
+}
+
+static bool opens_record(const Parser *parser) {
+    int before = parser->last.kind;
+    if (is_word(before)) before = parser->before_last.kind;
+    return before == '=' || before == '[' || before == ',' || before == EXPERIMENT;
+}
+
+static char partner(int closing) {
+    return closing == ')' ? '(' : closing == ']' ? '[' : '{';
+}
+
+/* Keeps the stack of open brackets for a token that is about to be given out. */
+static void note_bracket(Parser *parser, const Token *token) {
+    parser->has_closed = false;
+    switch (token->kind) {
+    case '(':
+    case '[':
+    case '{':
+        if (parser->bracket_count == MAX_DEPTH) {
+            report_error(parser->reports, token->span, "nested more than %d levels deep",
+                         MAX_DEPTH);
+            parser->stopped = true;
+            return;
+        }
+        parser->brackets[parser->bracket_count++] =
+            (Bracket){token->span, (char)token->kind, token->kind == '{' && opens_record(parser),
+                      token->indent};
+        return;
+    case ')':
+    case ']':
+    case '}':
+        if (parser->bracket_count == 0) return;
+        if (parser->brackets[parser->bracket_count - 1].character != partner(token->kind)) return;
+        parser->closed = parser->brackets[--parser->bracket_count];
+        parser->has_closed = true;
+        return;
+    default:
+        return;
+    }
+}
+
+static void undo_bracket(Parser *parser) {
+    int kind = parser->last.kind;
+    if (parser->has_closed)
+        parser->brackets[parser->bracket_count++] = parser->closed;
+    else if ((kind == '(' || kind == '[' || kind == '{') && parser->bracket_count > 0)
+        parser->bracket_count--;
+    parser->has_closed = false;
+}
+
+static Token invented(const Parser *parser, int kind, int place) {
+    return (Token){.kind = kind, .span = {parser->source, place, place}};
+}
+
+/* While tokens are dropped: brackets that open and close among them. */
+static void drop(Parser *parser, const Token *token, int base) {
+    int kind = token->kind;
+    if ((kind == '(' || kind == '[' || kind == '{') && parser->bracket_count < MAX_DEPTH)
+        parser->brackets[parser->bracket_count++] =
+            (Bracket){token->span, (char)kind, false, token->indent};
+    if (kind != ')' && kind != ']' && kind != '}') return;
+    int match = parser->bracket_count;
+    while (match > base && parser->brackets[match - 1].character != partner(kind)) match--;
+    if (match > base) parser->bracket_count = match - 1;
+}
+
+static bool is_place_to_go_on(const Parser *parser, const Token *token, int base) {
+    const Bracket *brackets = parser->brackets;
+    bool clear = true; /* no brace was opened since the error */
+    for (int i = base; i < parser->bracket_count; i++)
+        clear = clear && brackets[i].character != '{';
+    if (token->kind == END || begins_item(token)) return true;
+    if (base == 0) return false;
+    if (token->kind == '}') return clear;
+    if (token->kind == ',') return parser->bracket_count == base && brackets[base - 1].record;
+    if (!is_word(token->kind) || !token->first) return false;
+    return parser->bracket_count == base || (clear && token->indent <= brackets[base].indent);
+}
+
+static int closing(char character) {
+    return character == '(' ? ')' : character == '[' ? ']' : '}';
+}
+
+/* Drops tokens up to the place to go on and queues what the parser is to see from there; returns
+ * RESYNC. */
+static Token resync(Parser *parser) {
+    bool must_drop = parser->repeated;
+    parser->recovering = false;
+    undo_bracket(parser);
+    put_back(parser, parser->last);
+    /* `layer f` in a record that was left open, or `a = x +` and on the next line `b = 1`: the
+     * parser noticed late. */
+    bool late = (begins_item(&parser->before_last) && parser->bracket_count > 0) ||
+                (parser->last.kind == '=' && is_word(parser->before_last.kind) &&
+                 parser->before_last.first);
+    if (late && !must_drop) put_back(parser, parser->before_last);
+
+    /* The innermost open brace holds the list that goes on; what was open inside it is given up,
+     * but its closing brackets are still to come. */
+    int base = parser->bracket_count;
+    while (base > 0 && parser->brackets[base - 1].character != '{') base--;
+    Token token = fetch(parser);
+    if (must_drop && token.kind == END) {
+        parser->stopped = true;
+        return invented(parser, MOE_EOF, token.span.start);
+    }
+    while (must_drop || !is_place_to_go_on(parser, &token, base)) {
+        drop(parser, &token, base);
+        must_drop = false;
+        token = fetch(parser);
+    }
+    parser->bracket_count = base;
+    put_back(parser, token);
+    if (token.kind == END || begins_item(&token))
+        for (int i = 0; i < base; i++)
+            put_back(parser,
+                     invented(parser, closing(parser->brackets[i].character), token.span.start));
+    return invented(parser, RESYNC, token.span.start);
+}
+
+Token next_token(Parser *parser) {
+    Token token;
+    if (!parser->started) {
+        parser->started = true;
+        return invented(parser, parser->entry_only ? START_ENTRY : START_FILE, 0);
+    }
+    if (parser->stopped || (parser->last.kind == END && !parser->recovering))
+        return invented(parser, MOE_EOF, parser->last.span.end);
+    if (parser->recovering) {
+        token = resync(parser);
+    } else {
+        token = fetch(parser);
+        note_bracket(parser, &token);
+        if (parser->stopped) token.kind = MOE_EOF;
+    }
+    parser->earlier_kind = parser->before_last.kind;
+    parser->before_last = parser->last;
+    parser->last = token;
+    return token;
+}

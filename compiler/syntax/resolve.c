@@ -1,0 +1,262 @@
+#include "passes.h"
+
+#include "base/embedded.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* resolve: a file and everything it uses, parsed and sorted by kind. A file is read once, so files
+ * may use each other.
+ *
+ * Needs:   a path, or the sources themselves.
+ * Leaves:  a Unit whose names are unique; what is wrong is in the reports.
+ */
+
+enum {
+    MOST_BYTES = (16 << 20) + 1
+}; /* one more than the parser takes, so that it is the one who says so */
+
+/* The names of one kind that are taken: layers and models share theirs, because a model is made of
+ * either. */
+typedef struct Names {
+    Node **slots;
+    size_t capacity, count;
+} Names;
+
+typedef struct Resolver {
+    Unit *unit;
+    const char *search;
+    bool given; /* all sources are given: nothing is read from disk */
+    Names parts, optimizers, schedules, experiments;
+} Resolver;
+
+static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
+    Source *source = arena_alloc(unit->arena, sizeof *source);
+    *source = (Source){path, text, length};
+    list_push(unit->arena, &unit->sources, source);
+    return source;
+}
+
+/* The file's text in the arena, or NULL with errno set. */
+static char *read_text(Arena *arena, const char *path, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    size_t capacity = 1 << 14, size = 0;
+    char *buffer = NULL, *text = NULL;
+    for (;;) {
+        char *larger = realloc(buffer, capacity);
+        if (!larger) break;
+        buffer = larger;
+        size += fread(buffer + size, 1, capacity - size, file);
+        if (size < capacity || size >= MOST_BYTES) break;
+        capacity *= 2;
+    }
+    if (buffer && !ferror(file)) {
+        text = arena_copy(arena, buffer, size);
+        *length = size;
+    }
+    int reason = errno;
+    free(buffer);
+    fclose(file);
+    errno = reason;
+    return text;
+}
+
+static Source *find_source(const Unit *unit, const char *path) {
+    for (int i = 0; i < unit->sources.count; i++) {
+        Source *source = unit->sources.items[i];
+        if (strcmp(source->path, path) == 0) return source;
+    }
+    return NULL;
+}
+
+/* Among given sources the name alone decides: the folders they came from may be gone. */
+static bool is_given(const Unit *unit, const char *name) {
+    for (int i = 0; i < unit->sources.count; i++) {
+        const Source *source = unit->sources.items[i];
+        const char *slash = strrchr(source->path, '/');
+        const char *base = slash ? slash + 1 : source->path;
+        size_t length = strlen(name);
+        if (strncmp(base, name, length) == 0 && strcmp(base + length, ".moe") == 0) return true;
+    }
+    return false;
+}
+
+static bool is_stdlib(const char *path) {
+    return strncmp(path, "std/", 4) == 0;
+}
+
+/* The folder of a path with its slash, or "". */
+static const char *folder_of(Arena *arena, const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? arena_copy(arena, path, (size_t)(slash - path) + 1) : "";
+}
+
+/* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. */
+static bool use_from(Resolver *resolver, const char *folder, const char *name) {
+    Unit *unit = resolver->unit;
+    const char *path = arena_format(unit->arena, "%s%s.moe", folder, name);
+    if (find_source(unit, path)) return true;
+    size_t length = 0;
+    char *text = read_text(unit->arena, path, &length);
+    if (text) add_source(unit, path, text, length);
+    return text != NULL;
+}
+
+static bool use_from_search(Resolver *resolver, const char *name, Text *looked) {
+    Arena *arena = resolver->unit->arena;
+    for (const char *at = resolver->search; at && *at;) {
+        size_t length = strcspn(at, ":");
+        const char *slash = length > 0 && at[length - 1] == '/' ? "" : "/";
+        const char *folder = arena_format(arena, "%.*s%s", (int)length, at, slash);
+        if (length > 0 && use_from(resolver, folder, name)) return true;
+        if (length > 0) text_add(looked, "'%s', ", folder);
+        at += length + (at[length] == ':');
+    }
+    return false;
+}
+
+static bool use_from_stdlib(Resolver *resolver, const char *name) {
+    Unit *unit = resolver->unit;
+    const char *path = arena_format(unit->arena, "std/%s.moe", name);
+    if (find_source(unit, path)) return true;
+    size_t length = 0;
+    const char *text = stdlib_text(name, &length);
+    if (text) add_source(unit, path, text, length);
+    return text != NULL;
+}
+
+static const char *near_stdlib_name(Arena *arena, const char *name) {
+    List names = {0};
+    for (int i = 0; i < stdlib_file_count; i++) {
+        const char *file = stdlib_files[i].name;
+        list_push(arena, &names, arena_copy(arena, file, strcspn(file, ".")));
+    }
+    return did_you_mean(name, (const char *const *)names.items, names.count);
+}
+
+static void resolve_use(Resolver *resolver, const Source *from, const Node *use) {
+    Unit *unit = resolver->unit;
+    Text looked = {.arena = unit->arena};
+    text_add(&looked, "looked in ");
+    if (resolver->given && is_given(unit, use->name)) return;
+    if (!resolver->given && !is_stdlib(from->path)) {
+        const char *folder = folder_of(unit->arena, from->path);
+        if (use_from(resolver, folder, use->name)) return;
+        text_add(&looked, "'%s', ", *folder ? folder : "./");
+        if (use_from_search(resolver, use->name, &looked)) return;
+    }
+    if (use_from_stdlib(resolver, use->name)) return;
+    report_error(unit->reports, use->name_span, "there is no file '%s.moe' to use", use->name);
+    report_help(unit->reports, "%sthe standard library", looked.text);
+    const char *near = near_stdlib_name(unit->arena, use->name);
+    if (near) report_help(unit->reports, "did you mean '%s'?", near);
+}
+
+static Node **find_slot(const Names *names, const char *name) {
+    size_t hash = 5381;
+    for (const char *at = name; *at; at++) hash = hash * 33 ^ (unsigned char)*at;
+    size_t slot = hash & (names->capacity - 1);
+    while (names->slots[slot] && strcmp(names->slots[slot]->name, name) != 0)
+        slot = (slot + 1) & (names->capacity - 1);
+    return &names->slots[slot];
+}
+
+/* The node that has the name already, or NULL and the name is taken by this node now. */
+static Node *take_name(Arena *arena, Names *names, Node *node) {
+    if (2 * (names->count + 1) > names->capacity) {
+        Names larger = {.capacity = names->capacity ? 2 * names->capacity : 64,
+                        .count = names->count};
+        larger.slots = arena_alloc(arena, larger.capacity * sizeof *larger.slots);
+        for (size_t i = 0; i < names->capacity; i++)
+            if (names->slots[i]) *find_slot(&larger, names->slots[i]->name) = names->slots[i];
+        *names = larger;
+    }
+    Node **slot = find_slot(names, node->name);
+    if (*slot) return *slot;
+    *slot = node;
+    names->count++;
+    return NULL;
+}
+
+static void define(Resolver *resolver, Names *names, List *list, Node *node) {
+    Unit *unit = resolver->unit;
+    Node *earlier = take_name(unit->arena, names, node);
+    if (earlier) {
+        report_error(unit->reports, node->name_span, "'%s' is defined twice", node->name);
+        report_note(unit->reports, earlier->name_span, "%s '%s' is defined here first",
+                    node_kind_name(earlier->kind), earlier->name);
+        return;
+    }
+    list_push(unit->arena, list, node);
+}
+
+static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
+    Unit *unit = resolver->unit;
+    switch (item->kind) {
+    case NODE_USE:
+        resolve_use(resolver, source, item);
+        break;
+    case NODE_LAYER:
+        define(resolver, &resolver->parts, &unit->layers, item);
+        break;
+    case NODE_MODEL:
+        define(resolver, &resolver->parts, &unit->models, item);
+        break;
+    case NODE_OPTIMIZER:
+        define(resolver, &resolver->optimizers, &unit->optimizers, item);
+        break;
+    case NODE_SCHEDULE:
+        define(resolver, &resolver->schedules, &unit->schedules, item);
+        break;
+    default:
+        define(resolver, &resolver->experiments, &unit->experiments, item);
+        break;
+    }
+}
+
+/* Reads all sources, those that they use, and the overrides; the list of sources grows on the way.
+ */
+static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
+    Unit *unit = resolver->unit;
+    for (int i = 0; i < unit->sources.count; i++) {
+        const Source *source = unit->sources.items[i];
+        const Node *file = parse(unit->arena, unit->reports, source);
+        for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
+    }
+    for (int i = 0; i < set_count; i++) {
+        const Source *source = add_source(unit, "--set", sets[i], strlen(sets[i]));
+        Node *entry = parse_entry(unit->arena, unit->reports, source);
+        if (entry) list_push(unit->arena, &unit->overrides, entry);
+    }
+    return unit;
+}
+
+static Unit *unit_new(Arena *arena, Reports *reports) {
+    Unit *unit = arena_alloc(arena, sizeof *unit);
+    unit->arena = arena;
+    unit->reports = reports;
+    return unit;
+}
+
+Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
+                      int source_count, const char *const *sets, int set_count) {
+    Resolver resolver = {.unit = unit_new(arena, reports), .given = true};
+    for (int i = 0; i < source_count; i++)
+        add_source(resolver.unit, sources[i]->path, sources[i]->text, sources[i]->length);
+    return resolve_all(&resolver, sets, set_count);
+}
+
+Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
+              const char *const *sets, int set_count) {
+    Resolver resolver = {.unit = unit_new(arena, reports), .search = search};
+    size_t length = 0;
+    char *text = read_text(arena, path, &length);
+    if (text)
+        add_source(resolver.unit, arena_copy(arena, path, strlen(path)), text, length);
+    else
+        report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, strerror(errno));
+    return resolve_all(&resolver, sets, set_count);
+}

@@ -1,0 +1,44 @@
+#include "passes.h"
+
+#include "base/embedded.h"
+
+#include <string.h>
+
+const char *stdlib_text(const char *name, size_t *length) {
+    size_t size = strlen(name);
+    for (int i = 0; i < stdlib_file_count; i++) {
+        const EmbeddedFile *file = &stdlib_files[i];
+        if (strncmp(file->name, name, size) != 0 || strcmp(file->name + size, ".moe") != 0)
+            continue;
+        *length = file->length;
+        return file->text;
+    }
+    return NULL;
+}
+
+/* Whether a line of the text declares `name`. */
+static bool declares(const char *text, const char *name) {
+    static const char *const kinds[] = {"layer ", "optimizer ", "schedule "};
+    size_t size = strlen(name);
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        for (int i = 0; i < 3; i++) {
+            const char *at = line + strlen(kinds[i]);
+            if (strncmp(line, kinds[i], strlen(kinds[i])) == 0 && strncmp(at, name, size) == 0 &&
+                (at[size] == ' ' || at[size] == '('))
+                return true;
+        }
+    }
+    return false;
+}
+
+bool help_with_use(Reports *reports, const char *name) {
+    for (int i = 0; i < stdlib_file_count; i++) {
+        const char *file = stdlib_files[i].name;
+        if (!declares(stdlib_files[i].text, name)) continue;
+        report_help(reports, "the standard library has it: begin the file with 'use %.*s'",
+                    (int)strcspn(file, "."), file);
+        return true;
+    }
+    return false;
+}

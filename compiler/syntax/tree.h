@@ -1,0 +1,99 @@
+/* tree: what a .moe file says, as it was written. Built by the parser, read by fmt and by the elaborator.
+ *
+ * One node type: `kind` says which rule made it, `name` and `number` hold a token, `kids` the parts in the order of the
+ * rule. A part that was left out is NULL. The rule of each kind stands beside it; (x)* is a list of kids.
+ */
+#ifndef TREE_H
+#define TREE_H
+
+#include "base/report.h"
+
+typedef enum NodeKind {
+    /* items of a file */
+    NODE_FILE,       /* (item)* */
+    NODE_USE,        /* use NAME                                  name */
+    NODE_LAYER,      /* layer NAME(formals) -> formal { body }    name; kids: FORMALS, FORMAL or NULL, BLOCK */
+    NODE_OPTIMIZER,  /* optimizer NAME { body }                   name; kids: BLOCK */
+    NODE_SCHEDULE,   /* schedule NAME { body }                    name; kids: BLOCK */
+    NODE_MODEL,      /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL */
+    NODE_EXPERIMENT, /* experiment NAME { record }                name; kids: RECORD */
+
+    /* layers */
+    NODE_FORMALS, /* (FORMAL)* */
+    NODE_FORMAL,  /* NAME or NAME[subs]      name; kids: SUBS or NULL.  x[..., d] has an ELLIPSIS as its first sub */
+    NODE_BLOCK,   /* (statement)* */
+
+    /* statements */
+    NODE_OPTION,   /* option PATH: type in limits = default "text"   name ("heads.q"); kids: TYPE, LIMITS or NULL, value or NULL,
+                      STRING or NULL */
+    NODE_TYPE,     /* int real flag word list record axes layer any  name */
+    NODE_LIMITS,   /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
+    NODE_AXIS,     /* axis NAME = expr         name; kids: expr */
+    NODE_SEQUENCE, /* sequence NAME = expr     name; kids: expr */
+    NODE_PARAM,    /* param NAME[subs] ~ expr  name; kids: SUBS, expr or NULL.  param a[..], b[..] makes one node each */
+    NODE_STATE,    /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
+    NODE_INPUT,    /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next, real, class) */
+    NODE_EQUATION, /* NAME[subs] = expr        name; kids: SUBS or NULL, expr */
+    NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
+    NODE_LOSS,     /* loss = expr              kids: expr */
+    NODE_AUX,      /* aux NAME = expr          name; kids: expr */
+    NODE_PROBE,    /* probe NAME = expr        name; kids: expr */
+    NODE_OUTPUT,   /* output NAME              name */
+    NODE_CACHE,    /* cache NAME               name */
+    NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */
+    NODE_IF,       /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
+    NODE_MATCH,    /* match expr { (case)* }   kids: expr, (CASE)* */
+    NODE_CASE,     /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
+    NODE_FOR,      /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
+    NODE_REQUIRE,  /* require expr "text"      kids: expr, STRING */
+
+    /* records and their values (also option defaults) */
+    NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
+    NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
+    NODE_MADE,   /* NAME { record }          name; kids: RECORD       a layer with its options */
+
+    /* expressions */
+    NODE_NUMBER,   /* number, name = its text */
+    NODE_STRING,   /* name = its text without quotes */
+    NODE_NAME,     /* name */
+    NODE_LABELLED, /* NAME@LABEL               name; kids: NAME (label) */
+    NODE_LIST,     /* [a, b, c]                (expr)* */
+    NODE_RANGE,    /* a..b                     kids: expr or NULL, expr or NULL */
+    NODE_FIELD,    /* e.NAME                   name; kids: e */
+    NODE_INDEXED,  /* e[subs]                  kids: e, SUBS */
+    NODE_CALL,     /* e(args; options)         kids: e, LIST of expr, RECORD or NULL */
+    NODE_SUBS,     /* (expr | ELLIPSIS)* */
+    NODE_ELLIPSIS, /* ... */
+    NODE_REDUCE,   /* sum[i, j in t] e         name (sum mean max min logsumexp); kids: BINDERS, e */
+    NODE_BINDERS,  /* (NAME)*, then `in` relation or NULL as number==1: kids: (NAME)*, relation expr last when number == 1 */
+    NODE_UNARY,    /* -e, not e                name ("-", "not"); kids: e */
+    NODE_BINARY,   /* a + b                    name (+ - * / % ^ == != < <= > >= and or); kids: a, b */
+    NODE_KIND_COUNT
+} NodeKind;
+
+typedef struct Node {
+    NodeKind kind;
+    Span span;       /* the whole construct */
+    Span name_span;  /* where `name` stands, for carets */
+    const char *name;
+    double number;
+    struct Node **kids;
+    int count;
+    int depth; /* of the tree below; the parser refuses trees deeper than 200, so that walks may recurse */
+} Node;
+
+Node *node_new(Arena *arena, NodeKind kind, Span span);
+Node *node_named(Arena *arena, NodeKind kind, Span span, const char *name, Span name_span);
+void node_add(Arena *arena, Node *node, Node *kid); /* kid may be NULL */
+const char *node_kind_name(NodeKind kind);
+bool node_mentions(const Node *node, const char *name); /* a NODE_NAME of that name stands in it */
+
+/* parse: a source to its tree. Reports every syntax error it can; returns NULL only when nothing could be read. */
+Node *parse(Arena *arena, Reports *reports, const Source *source);
+/* The same for one record entry, `path = value`, as given with --set; a NODE_ENTRY or NULL. */
+Node *parse_entry(Arena *arena, Reports *reports, const Source *source);
+
+/* fmt: a tree back to text in the one layout; comments are kept. */
+char *format_tree(Arena *arena, const Source *source, const Node *file);
+
+#endif

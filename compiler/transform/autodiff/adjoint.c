@@ -1,0 +1,354 @@
+/* adjoint: what reaches a tensor on the way back, and how it is added up.
+ *
+ * Sums are written at once, the first one assigning and the others adding. Pointwise contributions
+ * and scatters wait until the adjoint is read, so that the pointwise ones become one statement and
+ * nothing is zeroed for a scatter without need:
+ *
+ *     y[s] = x[s] * a[s];  z[s] = x[s] + b[s]      -->    d_x[s] = d_y[s] * a[s] + d_z[s]
+ *     h[s,d] = table[token[s],d]                   -->    d_table[token[s],d] += d_h[s,d]
+ *
+ * What lives outside a repeat and is reached from inside is zeroed before the repeat and added to
+ * in every turn.
+ */
+#include "transform/autodiff/gradient.h"
+
+/* One contribution on its way: the product of factors, for all loops, into subs. */
+typedef struct Contribution {
+    Expr *subs[MAX_RANK];
+    Index *loops[2 * MAX_LOOPS];
+    int loop_count;
+    List factors; /* Expr * */
+    Span span;
+} Contribution;
+
+/* ---- slots ---- */
+
+static Slot *find_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
+    for (int i = 0; i < adjoint->slots.count; i++) {
+        Slot *slot = adjoint->slots.items[i];
+        if (!slice || expr_equal(slot->slice, slice)) return slot;
+    }
+    Slot *slot = arena_alloc(backward->program->arena, sizeof *slot);
+    slot->slice = slice;
+    /* A carried tensor: slice i+1 is left by the turn before or from outside, slice 0 by the last
+     * turn. */
+    if (slice) slot->started = slice->kind == EXPR_APPLY || expr_is_number(slice, 0);
+    list_push(backward->program->arena, &adjoint->slots, slot);
+    return slot;
+}
+
+/* The adjoint's own loops are named like those of `subs`, where these are loops. */
+static Adjoint *adjoint_of(Backward *backward, Tensor *tensor, Expr *const *subs) {
+    Program *program = backward->program;
+    Adjoint *adjoint = &backward->adjoints[tensor->id];
+    if (adjoint->tensor) return adjoint;
+    const char *name = arena_format(program->arena, "d_%s", tensor->name);
+    Role role = tensor->role == ROLE_PARAMETER ? ROLE_GRADIENT : ROLE_TEMP;
+    adjoint->tensor =
+        tensor_new(program, name, role, TYPE_REAL, tensor->rank, tensor->axes, tensor->span);
+    adjoint->tensor->of = tensor;
+    for (int i = 0; i < tensor->rank; i++) {
+        bool named = subs && subs[i]->kind == EXPR_INDEX;
+        const char *index_name = named ? subs[i]->index->name : tensor->axes[i]->name;
+        adjoint->indices[i] = index_new(program, index_name, tensor->axes[i]);
+    }
+    return adjoint;
+}
+
+void adjoint_declare(Backward *backward, Tensor *parameter) {
+    if (parameter->role == ROLE_PARAMETER && parameter->type == TYPE_REAL)
+        adjoint_of(backward, parameter, NULL);
+}
+
+static Slot *slot_of(Backward *backward, Adjoint *adjoint, Expr *const *subs) {
+    return find_slot(backward, adjoint, adjoint->sliced ? subs[0] : NULL);
+}
+
+/* The adjoint in this slot, read at the adjoint's own indices. */
+static Expr *slot_target(const Backward *backward, const Adjoint *adjoint, const Slot *slot) {
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < adjoint->tensor->rank; i++)
+        subs[i] = expr_index(backward->program, adjoint->indices[i]);
+    if (slot->slice) subs[0] = slot->slice;
+    return expr_read(backward->program, adjoint->tensor, subs);
+}
+
+static void write_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slot, Expr *value) {
+    statement_loop(backward->program, backward->block, slot_target(backward, adjoint, slot),
+                   slot->started, REDUCE_NONE, NULL, 0, value, adjoint->tensor->span);
+    slot->started = true;
+}
+
+static void flush_slot(Backward *backward, const Adjoint *adjoint, Slot *slot, bool zero) {
+    Program *program = backward->program;
+    if (slot->pointwise.count) {
+        Expr *value = slot->pointwise.items[0];
+        for (int i = 1; i < slot->pointwise.count; i++)
+            value = expr_apply(program, OP_ADD, value, slot->pointwise.items[i], NULL);
+        write_pointwise(backward, adjoint, slot, value);
+    }
+    if ((zero || slot->scatters.count) && !slot->started)
+        write_pointwise(backward, adjoint, slot, expr_number(program, 0));
+    for (int i = 0; i < slot->scatters.count; i++)
+        list_push(program->arena, &backward->block->statements, slot->scatters.items[i]);
+    slot->pointwise = slot->scatters = (List){0};
+}
+
+void adjoint_flush(Backward *backward, Tensor *tensor, bool zero) {
+    Adjoint *adjoint = zero ? adjoint_of(backward, tensor, NULL) : &backward->adjoints[tensor->id];
+    if (zero && !adjoint->sliced) find_slot(backward, adjoint, NULL);
+    for (int i = 0; i < adjoint->slots.count; i++)
+        flush_slot(backward, adjoint, adjoint->slots.items[i], zero);
+}
+
+void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero) {
+    Adjoint *adjoint = adjoint_of(backward, tensor, NULL);
+    flush_slot(backward, adjoint, find_slot(backward, adjoint, slice), zero);
+}
+
+Expr *adjoint_read(Backward *backward, Expr *target) {
+    Adjoint *adjoint = adjoint_of(backward, target->tensor, target->args);
+    Slot *slot = slot_of(backward, adjoint, target->args);
+    flush_slot(backward, adjoint, slot, false);
+    return slot->started ? expr_read(backward->program, adjoint->tensor, target->args) : NULL;
+}
+
+/* ---- computed subscripts turned round ---- */
+
+static int uses(const Contribution *contribution, int rank, const Index *index) {
+    int count = 0;
+    for (int i = 0; i < rank; i++) count += expr_uses_index(contribution->subs[i], index);
+    return count;
+}
+
+static bool is_loop(const Contribution *contribution, const Expr *sub) {
+    for (int i = 0; sub->kind == EXPR_INDEX && i < contribution->loop_count; i++)
+        if (contribution->loops[i] == sub->index) return true;
+    return false;
+}
+
+/* Is sub a loop's index plus a constant? */
+static bool match_shift(const Contribution *contribution, const Expr *sub, Index **index,
+                        double *shift) {
+    if (is_loop(contribution, sub)) {
+        *index = sub->index;
+        *shift = 0;
+        return true;
+    }
+    if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_SUB)) return false;
+    const Expr *left = sub->args[0], *right = sub->args[1];
+    if (sub->op == OP_ADD && left->kind == EXPR_NUMBER &&
+        match_shift(contribution, right, index, shift)) {
+        *shift += left->number;
+        return true;
+    }
+    if (right->kind != EXPR_NUMBER || !match_shift(contribution, left, index, shift)) return false;
+    *shift += sub->op == OP_ADD ? right->number : -right->number;
+    return true;
+}
+
+/* Does a factor say `index < limit` for a limit of at most `size`? */
+static bool is_below(const Contribution *contribution, const Index *index, double size) {
+    if ((double)index->axis->size <= size) return true;
+    for (int i = 0; i < contribution->factors.count; i++) {
+        const Expr *factor = contribution->factors.items[i];
+        if (factor->kind == EXPR_APPLY && factor->op == OP_LT &&
+            factor->args[0]->kind == EXPR_INDEX && factor->args[0]->index == index &&
+            factor->args[1]->kind == EXPR_NUMBER && factor->args[1]->number <= size)
+            return true;
+    }
+    return false;
+}
+
+/* Would the product be 0 for a value of the index outside its axis, since a read of a place outside
+ * is 0? */
+static bool vanishes_outside(const Contribution *contribution, const Index *index) {
+    for (int i = 0; i < contribution->factors.count; i++) {
+        const Expr *factor = contribution->factors.items[i];
+        for (int j = 0; factor->kind == EXPR_READ && j < factor->count; j++)
+            if (factor->args[j]->kind == EXPR_INDEX && factor->args[j]->index == index) return true;
+    }
+    return false;
+}
+
+static void add_comparison(Program *program, Contribution *contribution, OpCode op, Expr *a,
+                           double b) {
+    Expr *comparison = expr_apply(program, op, a, expr_number(program, b), NULL);
+    if (!expr_is_number(comparison, 1))
+        list_push(program->arena, &contribution->factors, comparison);
+}
+
+/* Replaces loop `old` by `fresh`, `old` being `value` of it. */
+static void replace_loop(Program *program, Contribution *contribution, Index *old, Index *fresh,
+                         Expr *value) {
+    List factors = {0};
+    for (int i = 0; i < contribution->factors.count; i++)
+        list_push(program->arena, &factors,
+                  expr_substitute(program, contribution->factors.items[i], &old, &value, 1));
+    contribution->factors = factors;
+    for (int i = 0; i < contribution->loop_count; i++)
+        if (contribution->loops[i] == old) contribution->loops[i] = fresh;
+}
+
+/* Turns x[(i + c) % n] or x[i + c] round: the place is j, and i is (j - c) % n or j - c. */
+static void invert_shift(Program *program, Contribution *contribution, const Tensor *tensor,
+                         int dimension) {
+    Expr *sub = contribution->subs[dimension];
+    Index *old;
+    double shift, size = 0;
+    if (sub->kind == EXPR_APPLY && sub->op == OP_MOD && sub->args[1]->kind == EXPR_NUMBER) {
+        size = sub->args[1]->number;
+        sub = sub->args[0];
+    }
+    if (!match_shift(contribution, sub, &old, &shift)) return;
+    Axis *axis = tensor->axes[dimension];
+    if (uses(contribution, tensor->rank, old) != 1) return;
+    if (size != 0 && (!is_below(contribution, old, size) || size > (double)axis->size)) return;
+
+    Index *fresh = index_new(program, old->name, axis);
+    Expr *place = expr_index(program, fresh);
+    if (size != 0) {
+        double back = size - (shift - size * (double)(long)(shift / size));
+        Expr *sum = expr_apply(program, OP_ADD, place,
+                               expr_number(program, back >= size ? back - size : back), NULL);
+        replace_loop(program, contribution, old, fresh,
+                     expr_apply(program, OP_MOD, sum, expr_number(program, size), NULL));
+        if (size < (double)axis->size) add_comparison(program, contribution, OP_LT, place, size);
+    } else {
+        bool guarded = vanishes_outside(contribution, old);
+        Expr *source = expr_apply(program, OP_ADD, place, expr_number(program, -shift), NULL);
+        replace_loop(program, contribution, old, fresh, source);
+        if (!guarded && shift > 0) add_comparison(program, contribution, OP_GE, source, 0);
+        if (!guarded && (double)axis->size - shift > (double)old->axis->size)
+            add_comparison(program, contribution, OP_LT, source, (double)old->axis->size);
+    }
+    contribution->subs[dimension] = place;
+}
+
+/* x[i,i]: the second place gets a loop of its own, and the product is 0 where the two differ. */
+static void separate(Program *program, Contribution *contribution, const Tensor *tensor,
+                     int dimension) {
+    Expr *sub = contribution->subs[dimension];
+    if (!is_loop(contribution, sub)) return;
+    for (int i = 0; i < dimension; i++) {
+        if (!expr_equal(contribution->subs[i], sub)) continue;
+        Index *fresh = index_new(program, sub->index->name, tensor->axes[dimension]);
+        Expr *place = expr_index(program, fresh);
+        list_push(program->arena, &contribution->factors,
+                  expr_apply(program, OP_EQ, sub, place, NULL));
+        contribution->loops[contribution->loop_count++] = fresh;
+        contribution->subs[dimension] = place;
+        return;
+    }
+}
+
+/* ---- contributions ---- */
+
+static bool is_plain(const Contribution *contribution, const Tensor *tensor) {
+    for (int i = 0; i < tensor->rank; i++) {
+        const Expr *sub = contribution->subs[i];
+        for (int j = 0; j < contribution->loop_count; j++)
+            if (sub->kind != EXPR_INDEX && expr_uses_index(sub, contribution->loops[j]))
+                return false;
+        if (sub->kind == EXPR_READ) return false;
+    }
+    return true;
+}
+
+static bool covers(const Contribution *contribution, const Tensor *tensor, int first) {
+    for (int i = first; i < tensor->rank; i++)
+        if (!is_loop(contribution, contribution->subs[i])) return false;
+    return true;
+}
+
+/* Splits the loops into those that the subscripts use and the rest; returns the number of the rest.
+ */
+static int other_loops(const Contribution *contribution, int rank, Index **used, int *used_count,
+                       Index **rest) {
+    int count = 0;
+    *used_count = 0;
+    for (int i = 0; i < contribution->loop_count; i++) {
+        Index *loop = contribution->loops[i];
+        if (uses(contribution, rank, loop))
+            used[(*used_count)++] = loop;
+        else
+            rest[count++] = loop;
+    }
+    return count;
+}
+
+/* Adds up what does not depend on the subscripts first, then scatters the sums. */
+static void write_scatter(Backward *backward, Block *block, Contribution *contribution,
+                          Tensor *tensor) {
+    Program *program = backward->program;
+    Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];
+    int used_count, rest_count = other_loops(contribution, tensor->rank, used, &used_count, rest);
+    Expr *value = NULL;
+    if (rest_count) {
+        Axis *axes[MAX_LOOPS];
+        for (int i = 0; i < used_count; i++) axes[i] = used[i]->axis;
+        const char *name = arena_format(program->arena, "%s_part", tensor->name);
+        Tensor *part =
+            tensor_new(program, name, ROLE_TEMP, TYPE_REAL, used_count, axes, contribution->span);
+        value = expr_read_indices(program, part, used);
+        statement_product(program, block, value, false, rest, rest_count, &contribution->factors,
+                          contribution->span);
+    } else {
+        value = expr_product(program, &contribution->factors, 0);
+    }
+    statement_loop(program, block, expr_read(program, tensor, contribution->subs), true,
+                   REDUCE_NONE, used, used_count, value, contribution->span);
+}
+
+/* Keeps a pointwise value for later, over the adjoint's own indices. */
+static void keep_pointwise(Backward *backward, const Adjoint *adjoint, Slot *slot,
+                           Contribution *contribution) {
+    Program *program = backward->program;
+    Index *from[MAX_RANK];
+    Expr *to[MAX_RANK];
+    int count = 0;
+    for (int i = adjoint->sliced; i < adjoint->tensor->rank; i++) {
+        from[count] = contribution->subs[i]->index;
+        to[count++] = expr_index(program, adjoint->indices[i]);
+    }
+    Expr *value = expr_product(program, &contribution->factors, 0);
+    list_push(program->arena, &slot->pointwise, expr_substitute(program, value, from, to, count));
+}
+
+void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_count,
+                 const List *factors, Span span) {
+    Program *program = backward->program;
+    Adjoint *adjoint = adjoint_of(backward, read->tensor, read->args);
+    Contribution contribution = {.loop_count = loop_count, .factors = *factors, .span = span};
+    for (int i = 0; i < read->count; i++) contribution.subs[i] = read->args[i];
+    for (int i = 0; i < loop_count; i++) contribution.loops[i] = loops[i];
+    for (int i = 0; i < read->count; i++) {
+        if (contribution.subs[i]->kind == EXPR_APPLY)
+            invert_shift(program, &contribution, read->tensor, i);
+        separate(program, &contribution, read->tensor, i);
+    }
+
+    Slot *slot = slot_of(backward, adjoint, contribution.subs);
+    bool gradient = read->tensor->role == ROLE_PARAMETER;
+    if (gradient) slot->started = true;
+    bool here = !gradient && (adjoint->sliced || adjoint->home == backward->repeat);
+    if (!is_plain(&contribution, read->tensor)) {
+        Block later = {0};
+        write_scatter(backward, here ? &later : backward->block, &contribution, adjoint->tensor);
+        for (int i = 0; i < later.statements.count; i++)
+            list_push(program->arena, &slot->scatters, later.statements.items[i]);
+        return;
+    }
+    Index *used[2 * MAX_LOOPS], *rest[2 * MAX_LOOPS];
+    int used_count, rest_count = other_loops(&contribution, read->count, used, &used_count, rest);
+    bool whole = covers(&contribution, read->tensor, adjoint->sliced);
+    if (here && whole && !rest_count) {
+        keep_pointwise(backward, adjoint, slot, &contribution);
+        return;
+    }
+    if (!whole && !slot->started) flush_slot(backward, adjoint, slot, true);
+    statement_product(program, backward->block,
+                      expr_read(program, adjoint->tensor, contribution.subs), slot->started, rest,
+                      rest_count, &contribution.factors, span);
+    slot->started = true;
+}

@@ -1,0 +1,128 @@
+/* derive: the derivative of one operation, read from its row in op.def.
+ *
+ *     tanh(x)   row: "1 - $y * $y"   -->   1 - result * result
+ *
+ * The texts are short, so they are read anew each time, straight into expressions:
+ *
+ *     compare = sum [("<=" | "<" | ">=" | ">" | "!=" | "==") sum]
+ *     sum     = product {("+" | "-") product}
+ *     product = power {("*" | "/") power}
+ *     power   = atom ["^" atom]
+ *     atom    = number | "-" atom | "$" ("0" | "1" | "2" | "y")
+ *             | "(" compare ")" | NAME "(" compare ")"
+ */
+#include "transform/autodiff/gradient.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Reader {
+    Program *program;
+    const char *at;
+    const Expr *apply;
+    Expr *result;
+} Reader;
+
+static Expr *read_compare(Reader *reader);
+
+static bool take(Reader *reader, const char *text) {
+    while (*reader->at == ' ') reader->at++;
+    if (strncmp(reader->at, text, strlen(text)) != 0) return false;
+    reader->at += strlen(text);
+    return true;
+}
+
+static Expr *read_argument(Reader *reader) {
+    char which = *reader->at++;
+    return which == 'y' ? reader->result : reader->apply->args[which - '0'];
+}
+
+static Expr *read_named(Reader *reader) {
+    char name[16] = "";
+    size_t length = 0;
+    while (isalpha((unsigned char)*reader->at) && length + 1 < sizeof name)
+        name[length++] = *reader->at++;
+    int op = op_find(name, 1);
+    assert(op >= 0);
+    Expr *argument = read_compare(reader);
+    return expr_apply(reader->program, (OpCode)op, argument, NULL, NULL);
+}
+
+static Expr *read_atom(Reader *reader) {
+    if (take(reader, "-"))
+        return expr_apply(reader->program, OP_NEG, read_atom(reader), NULL, NULL);
+    if (take(reader, "$")) return read_argument(reader);
+    if (take(reader, "(")) {
+        Expr *inner = read_compare(reader);
+        take(reader, ")");
+        return inner;
+    }
+    if (isalpha((unsigned char)*reader->at)) return read_named(reader);
+    char *end;
+    double number = strtod(reader->at, &end);
+    assert(end > reader->at);
+    reader->at = end;
+    return expr_number(reader->program, number);
+}
+
+static Expr *read_power(Reader *reader) {
+    Expr *base = read_atom(reader);
+    return take(reader, "^") ? expr_apply(reader->program, OP_POW, base, read_atom(reader), NULL)
+                             : base;
+}
+
+static Expr *read_product(Reader *reader) {
+    Expr *left = read_power(reader);
+    for (;;) {
+        if (take(reader, "*"))
+            left = expr_apply(reader->program, OP_MUL, left, read_power(reader), NULL);
+        else if (take(reader, "/"))
+            left = expr_apply(reader->program, OP_DIV, left, read_power(reader), NULL);
+        else
+            return left;
+    }
+}
+
+static Expr *read_sum(Reader *reader) {
+    Expr *left = read_product(reader);
+    for (;;) {
+        if (take(reader, "+"))
+            left = expr_apply(reader->program, OP_ADD, left, read_product(reader), NULL);
+        else if (take(reader, "-"))
+            left = expr_apply(reader->program, OP_SUB, left, read_product(reader), NULL);
+        else
+            return left;
+    }
+}
+
+/* What is 0 or 1 already needs no comparison with 0. */
+static Expr *compare(const Reader *reader, OpCode op, Expr *left, Expr *right) {
+    if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_NE) return left;
+    if (expr_is_truth(left) && expr_is_number(right, 0) && op == OP_EQ)
+        return expr_apply(reader->program, OP_NOT, left, NULL, NULL);
+    return expr_apply(reader->program, op, left, right, NULL);
+}
+
+static Expr *read_compare(Reader *reader) {
+    static const struct {
+        const char *text;
+        OpCode op;
+    } comparisons[] = {{"<=", OP_LE}, {">=", OP_GE}, {"<", OP_LT},
+                       {">", OP_GT},  {"!=", OP_NE}, {"==", OP_EQ}};
+    Expr *left = read_sum(reader);
+    for (size_t i = 0; i < sizeof comparisons / sizeof *comparisons; i++)
+        if (take(reader, comparisons[i].text))
+            return compare(reader, comparisons[i].op, left, read_sum(reader));
+    return left;
+}
+
+Expr *derive(Program *program, const Expr *apply, int argument, Expr *result) {
+    const char *text = op_table[apply->op].derivative[argument];
+    if (strcmp(text, "0") == 0) return NULL;
+    Reader reader = {program, text, apply, result};
+    Expr *derivative = read_compare(&reader);
+    assert(!*reader.at);
+    return derivative;
+}

@@ -1,0 +1,535 @@
+/* gradient: the backward pass, derived symbolically and appended to the program.
+ *
+ * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
+ * Leaves:  a gradient tensor for every parameter, which statements only add to (the runtime zeroes
+ *          them), seeded with the input `loss_scale`. A repeat is followed backwards by a reverse
+ *          repeat.
+ *
+ *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
+ *     y[b,f] = tanh(h[b,f])              -->   d_h[b,f] = d_y[b,f] * (1 - y[b,f] * y[b,f])
+ *     loss = sum[b,f] ... y[b,f] ...           d_w[d,f] += sum[b] x[b,d] * d_h[b,f]
+ *
+ * No gradient passes through a comparison, floor, sign, stop or the choice of the largest. A
+ * largest or smallest value passes its gradient to every entry that is equal to it: ties are not
+ * told apart.
+ */
+#include "transform/autodiff/gradient.h"
+#include "passes.h"
+
+#include <string.h>
+
+/* ---- which tensors matter ---- */
+
+typedef void VisitRead(Backward *backward, Expr *read, void *data);
+
+/* All reads that a gradient can pass through. */
+static void visit_reads(Backward *backward, Expr *expr, VisitRead *visit, void *data) {
+    if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_REAL) visit(backward, expr, data);
+    if (expr->kind != EXPR_APPLY) return;
+    for (int i = 0; i < expr->count; i++)
+        if (strcmp(op_table[expr->op].derivative[i], "0") != 0)
+            visit_reads(backward, expr->args[i], visit, data);
+}
+
+typedef struct Reach {
+    bool *from_parameter, *to_loss; /* by tensor id */
+    bool found;
+    bool changed;
+} Reach;
+
+static void mark(Reach *reach, bool *flag) {
+    if (!*flag) reach->changed = true;
+    *flag = true;
+}
+
+static void find_varied(Backward *backward, Expr *read, void *data) {
+    (void)backward;
+    Reach *reach = data;
+    if (reach->from_parameter[read->tensor->id]) reach->found = true;
+}
+
+static void mark_useful(Backward *backward, Expr *read, void *data) {
+    (void)backward;
+    Reach *reach = data;
+    mark(reach, &reach->to_loss[read->tensor->id]);
+}
+
+/* The results of a statement, and the operands that its gradient passes to. */
+static void statement_ends(Arena *arena, const Statement *statement, List *results,
+                           List *operands) {
+    if (statement->kind == STATEMENT_LOOP) {
+        list_push(arena, results, statement->target);
+        list_push(arena, operands, statement->value);
+    } else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND) {
+        *results = statement->outputs;
+        *operands = statement->inputs;
+    }
+}
+
+static void reach_statement(Backward *backward, const Statement *statement, Reach *reach) {
+    List results = {0}, operands = {0};
+    if (statement->once) return;
+    statement_ends(backward->program->arena, statement, &results, &operands);
+    reach->found = false;
+    for (int i = 0; i < operands.count; i++)
+        visit_reads(backward, operands.items[i], find_varied, reach);
+    bool useful = false;
+    for (int i = 0; i < results.count; i++) {
+        const Tensor *tensor = ((Expr *)results.items[i])->tensor;
+        if (reach->found && tensor->type == TYPE_REAL)
+            mark(reach, &reach->from_parameter[tensor->id]);
+        useful |= reach->to_loss[tensor->id];
+    }
+    for (int i = 0; useful && i < operands.count; i++)
+        visit_reads(backward, operands.items[i], mark_useful, reach);
+}
+
+static void reach_block(Backward *backward, const Block *block, Reach *reach) {
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            reach_block(backward, &statement->body, reach);
+        else
+            reach_statement(backward, statement, reach);
+    }
+}
+
+/* A fixed point, since a repeat hands values round. */
+static void find_needed(Backward *backward) {
+    Program *program = backward->program;
+    Reach reach = {.changed = true};
+    reach.from_parameter = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
+    reach.to_loss = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
+    reach.to_loss[program->loss->id] = true;
+    for (int i = 0; i < backward->count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        reach.from_parameter[i] = tensor->role == ROLE_PARAMETER && tensor->type == TYPE_REAL;
+    }
+    while (reach.changed) {
+        reach.changed = false;
+        reach_block(backward, &program->body, &reach);
+    }
+    for (int i = 0; i < backward->count; i++)
+        backward->adjoints[i].needed = reach.from_parameter[i] && reach.to_loss[i];
+}
+
+/* ---- where tensors live ---- */
+
+/* Every place where a tensor is read or written. */
+typedef struct Use {
+    Tensor *tensor;
+    Expr *slice;       /* leading subscript, NULL for rank 0 */
+    Statement *repeat; /* NULL: outside */
+    int position;      /* of the statement, or of the repeat around it, in the program */
+    bool write, turn;  /* turn: a subscript is the index of the repeat */
+} Use;
+
+typedef struct Uses {
+    Arena *arena;
+    List *lists; /* Use *, by tensor id */
+    Statement *repeat;
+    int position;
+    bool write;
+} Uses;
+
+static void add_use(Expr *expr, void *data) {
+    Uses *uses = data;
+    if (expr->kind != EXPR_READ) return;
+    Use *use = arena_alloc(uses->arena, sizeof *use);
+    *use = (Use){expr->tensor, expr->count ? expr->args[0] : NULL,
+                 uses->repeat, uses->position,
+                 uses->write,  false};
+    for (int i = 0; uses->repeat && i < expr->count; i++)
+        use->turn |= expr_uses_index(expr->args[i], uses->repeat->index);
+    list_push(uses->arena, &uses->lists[expr->tensor->id], use);
+}
+
+static void add_target_use(Expr *target, Uses *uses) {
+    uses->write = true;
+    add_use(target, uses);
+    uses->write = false;
+    for (int i = 0; i < target->count; i++) expr_walk(target->args[i], add_use, uses);
+}
+
+static void add_uses(const Statement *statement, Uses *uses) {
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->value, add_use, uses);
+        add_target_use(statement->target, uses);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], add_use, uses);
+    for (int i = 0; i < statement->outputs.count; i++)
+        add_target_use(statement->outputs.items[i], uses);
+    for (int i = 0; i < statement->body.statements.count; i++)
+        add_uses(statement->body.statements.items[i], uses);
+}
+
+static List *find_uses(const Backward *backward) {
+    const Program *program = backward->program;
+    List *lists = arena_alloc(program->arena, (size_t)backward->count * sizeof(List));
+    for (int i = 0; i < program->body.statements.count; i++) {
+        Statement *statement = program->body.statements.items[i];
+        Statement *repeat = statement->kind == STATEMENT_REPEAT ? statement : NULL;
+        Uses uses = {program->arena, lists, repeat, i, false};
+        add_uses(statement, &uses);
+    }
+    return lists;
+}
+
+/* The repeat in whose turn the tensor lives: every use is there, and no turn writes a place of its
+ * own. */
+static Statement *find_home(const List *uses) {
+    if (!uses->count) return NULL;
+    Statement *repeat = ((Use *)uses->items[0])->repeat;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->repeat != repeat || use->turn || use->tensor->role != ROLE_TEMP) return NULL;
+    }
+    return repeat;
+}
+
+/* Is slice the turn (offset 0) or the turn plus one (offset 1)? */
+static bool is_turn_slice(const Expr *slice, const Index *turn, int offset) {
+    if (!offset) return slice->kind == EXPR_INDEX && slice->index == turn;
+    return slice->kind == EXPR_APPLY && slice->op == OP_ADD &&
+           is_turn_slice(slice->args[0], turn, 0) && expr_is_number(slice->args[1], offset);
+}
+
+/* Is the tensor carried by one repeat: [0] written before, [i] read and [i+1] written in it, the
+ * last one read after? */
+static bool is_carried(const Tensor *tensor, const List *uses) {
+    const Use *turn = NULL;
+    if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
+        return false;
+    for (int i = 0; i < uses->count; i++)
+        if (((Use *)uses->items[i])->repeat) turn = uses->items[i];
+    if (!turn) return false;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
+        if (use->repeat && use->repeat != turn->repeat) return false;
+        if (use->repeat && use->write && !is_turn_slice(use->slice, turn->repeat->index, 1))
+            return false;
+        if (use->repeat && !is_turn_slice(use->slice, turn->repeat->index, 0) &&
+            !is_turn_slice(use->slice, turn->repeat->index, 1))
+            return false;
+        if (!use->repeat && use->position < turn->position && !expr_is_number(use->slice, 0))
+            return false;
+        if (!use->repeat && use->position > turn->position && (use->write || !last)) return false;
+    }
+    return true;
+}
+
+/* ---- statements in reverse ---- */
+
+static Expr *in_turn(const Backward *backward, Expr *expr) {
+    if (!backward->repeat) return expr;
+    Expr *turn = expr_index(backward->program, backward->turn);
+    return expr_substitute(backward->program, expr, &backward->repeat->index, &turn, 1);
+}
+
+/* One read of the value, and the factors of its derivative. */
+typedef struct Path {
+    Expr *read;
+    List factors; /* Expr * */
+} Path;
+
+static bool is_needed(const Backward *backward, const Expr *expr) {
+    return expr->kind == EXPR_READ && expr->tensor->id < backward->count &&
+           backward->adjoints[expr->tensor->id].needed;
+}
+
+/* Follows the value down to its reads; `result` stands for the value of expr. */
+static void find_paths(const Backward *backward, Expr *expr, Expr *result, List factors,
+                       List *paths) {
+    Arena *arena = backward->program->arena;
+    if (is_needed(backward, expr)) {
+        Path *path = arena_alloc(arena, sizeof *path);
+        path->read = expr;
+        for (int i = 0; i < factors.count; i++) list_push(arena, &path->factors, factors.items[i]);
+        list_push(arena, paths, path);
+    }
+    if (expr->kind != EXPR_APPLY) return;
+    for (int i = 0; i < expr->count; i++) {
+        Expr *factor = derive(backward->program, expr, i, result);
+        if (!factor || expr_is_number(factor, 0)) continue;
+        List below = {0};
+        for (int j = 0; j < factors.count; j++) list_push(arena, &below, factors.items[j]);
+        if (!expr_is_number(factor, 1)) list_push(arena, &below, factor);
+        find_paths(backward, expr->args[i], expr->args[i], below, paths);
+    }
+}
+
+/* Joins the paths to the same read: the derivatives add up behind the `common` first factors. */
+static void join_paths(Program *program, List *paths, int common) {
+    for (int i = 0; i < paths->count; i++) {
+        Path *path = paths->items[i];
+        Expr *sum = NULL;
+        for (int j = paths->count - 1; j > i; j--) {
+            const Path *other = paths->items[j];
+            if (!expr_equal(path->read, other->read)) continue;
+            if (!sum) sum = expr_product(program, &path->factors, common);
+            sum = expr_apply(program, OP_ADD, sum, expr_product(program, &other->factors, common),
+                             NULL);
+            memmove(&paths->items[j], &paths->items[j + 1],
+                    (size_t)(paths->count - j - 1) * sizeof *paths->items);
+            paths->count--;
+        }
+        if (!sum) continue;
+        path->factors.count = common;
+        if (!expr_is_number(sum, 1)) list_push(program->arena, &path->factors, sum);
+    }
+}
+
+static void reverse_loop(Backward *backward, const Statement *statement) {
+    Program *program = backward->program;
+    if (statement->once || !is_needed(backward, statement->target)) return;
+    Expr *target = in_turn(backward, statement->target);
+    Expr *value = in_turn(backward, statement->value);
+    Expr *adjoint = adjoint_read(backward, target);
+    if (!adjoint) return;
+    List factors = {0}, paths = {0};
+    list_push(program->arena, &factors, adjoint);
+    if (statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN)
+        list_push(program->arena, &factors, expr_apply(program, OP_EQ, value, target, NULL));
+    int common = factors.count;
+    bool is_value = statement->reduction == REDUCE_NONE && !statement->accumulate &&
+                    !statement_is_scatter(statement);
+    find_paths(backward, value, is_value ? target : value, factors, &paths);
+    join_paths(program, &paths, common);
+    for (int i = 0; i < paths.count; i++) {
+        Path *path = paths.items[i];
+        adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors,
+                    statement->span);
+    }
+}
+
+/* A fresh tensor with the shape of an operand, read at the operand's loops. */
+static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **loops,
+                             int *loop_count) {
+    Program *program = backward->program;
+    Axis *axes[MAX_RANK];
+    *loop_count = 0;
+    for (int i = 0; i < operand->count; i++) {
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
+        loops[*loop_count] = operand->args[i]->index;
+        axes[*loop_count] = operand->args[i]->index->axis;
+        *loop_count += 1;
+    }
+    const char *name = arena_format(program->arena, "d_%s", operand->tensor->name);
+    Tensor *tensor =
+        tensor_new(program, name, ROLE_TEMP, TYPE_REAL, *loop_count, axes, operand->span);
+    return expr_read_indices(program, tensor, loops);
+}
+
+/* `like` with one element more along its last dimension: first, then what `rest` holds, or zeros.
+ */
+static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const Expr *rest,
+                        Axis *wide) {
+    Program *program = backward->program;
+    Index *loops[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    Expr *subs[MAX_RANK];
+    int rank = 0, last = like->count - 1;
+    for (int i = 0; i < last; i++) {
+        const Expr *sub = like->args[i];
+        if (sub->kind == EXPR_INDEX && !sub->index->turn) loops[rank++] = sub->index;
+    }
+    loops[rank++] = index_new(program, wide->name, wide);
+    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
+    Expr *place = expr_index(program, loops[rank - 1]), *value = expr_number(program, 0);
+    if (rest) {
+        for (int i = 0; i < last; i++) subs[i] = rest->args[i];
+        subs[last] = expr_apply(program, OP_SUB, place, expr_number(program, 1), NULL);
+        value = expr_read(program, rest->tensor, subs);
+    }
+    const char *name = arena_format(program->arena, "%s_wide", like->tensor->name);
+    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, like->span);
+    Expr *result = expr_read_indices(program, tensor, loops);
+    Expr *later = expr_apply(program, OP_GT, place, expr_number(program, 0), NULL);
+    statement_loop(program, backward->block, result, false, REDUCE_NONE, NULL, 0,
+                   expr_apply(program, OP_WHERE, later, value, first), like->span);
+    return result;
+}
+
+/* The adjoint of the normaliser as that of one element more of what comes out: values have a 0 in
+ * front and what came out a -1, so it reaches every score, a sink's too, with its weight.
+ *
+ *     d_score[s,t] = weight[s,t] * (sum[c] do[s,c] * v[t,c] - sum[c] do[s,c] * o[s,c] + dlse[s])
+ *
+ * Whoever computes the gradient of attention need not know of it. */
+static void widen_attend(Backward *backward, List *inputs, int own, Expr *normaliser) {
+    Program *program = backward->program;
+    const Expr *value = inputs->items[2], *output = inputs->items[own],
+               *adjoint = inputs->items[own + 2];
+    const Axis *width = value->tensor->axes[value->count - 1];
+    const char *name = arena_format(program->arena, "%s_wide", width->name);
+    Axis *wide = axis_new(program, name, width->size + 1, AXIS_PLAIN, value->span);
+    Expr *zero = expr_number(program, 0), *minus = expr_number(program, -1);
+    inputs->items[2] = with_first(backward, value, zero, value, wide);
+    inputs->items[own] = with_first(backward, output, minus, output, wide);
+    inputs->items[own + 2] = with_first(backward, output, normaliser, adjoint, wide);
+}
+
+/* The gradient of an operand at its loops; of widened values all but the first. */
+static Expr *attend_part(Backward *backward, Statement *call, int place, const Expr *operand,
+                         Index **loops, int *loop_count) {
+    Program *program = backward->program;
+    Expr *input = call->inputs.items[place], *subs[MAX_RANK];
+    Expr *part = operand_adjoint(backward, input, loops, loop_count);
+    list_push(program->arena, &call->outputs, part);
+    if (input->tensor == operand->tensor) return part;
+    int last = *loop_count - 1;
+    loops[last] = operand->args[operand->count - 1]->index;
+    for (int i = 0; i <= last; i++) subs[i] = expr_index(program, loops[i]);
+    subs[last] = expr_apply(program, OP_ADD, subs[last], expr_number(program, 1), NULL);
+    return expr_read(program, part->tensor, subs);
+}
+
+static void reverse_attend(Backward *backward, Statement *statement) {
+    Program *program = backward->program;
+    Arena *arena = program->arena;
+    Expr *output = in_turn(backward, statement->outputs.items[0]);
+    Expr *normaliser = in_turn(backward, statement->outputs.items[1]);
+    Expr *adjoint = is_needed(backward, output) ? adjoint_read(backward, output) : NULL;
+    Expr *through = is_needed(backward, normaliser) ? adjoint_read(backward, normaliser) : NULL;
+    if (!adjoint && !through) return;
+    int own = attend_operands(&statement->attention);
+    List operands = {0}, inputs = {0};
+    for (int i = 0; i < own; i++) {
+        list_push(arena, &operands, in_turn(backward, statement->inputs.items[i]));
+        list_push(arena, &inputs, operands.items[i]);
+    }
+    list_push(arena, &inputs, output);
+    list_push(arena, &inputs, normaliser);
+    list_push(arena, &inputs, adjoint);
+    if (through) widen_attend(backward, &inputs, own, through);
+    Statement *call = statement_call(program, backward->block, CALL_ATTEND_GRAD, statement->span);
+    call->attention = statement->attention;
+    call->inputs = inputs;
+    for (int i = 0; i < attend_document(&statement->attention); i++) {
+        Expr *operand = operands.items[i];
+        Index *loops[MAX_RANK];
+        int loop_count;
+        List factors = {0};
+        list_push(arena, &factors, attend_part(backward, call, i, operand, loops, &loop_count));
+        if (is_needed(backward, operand))
+            adjoint_add(backward, operand, loops, loop_count, &factors, statement->span);
+    }
+}
+
+static void reverse_block(Backward *backward, const Block *block, int count);
+
+/* Writes out what waits on tensors from outside, and zeroes those that the turns will add to. */
+static void enter_repeat(Backward *backward, const Statement *repeat, const List *uses) {
+    Program *program = backward->program;
+    for (int id = 0; id < backward->count; id++) {
+        const Adjoint *adjoint = &backward->adjoints[id];
+        Tensor *tensor = program->tensors.items[id];
+        bool read = false, write = false;
+        for (int i = 0; i < uses[id].count; i++) {
+            const Use *use = uses[id].items[i];
+            if (use->repeat == repeat) *(use->write ? &write : &read) = true;
+        }
+        if (!adjoint->needed || adjoint->home || tensor->role == ROLE_PARAMETER || !(read || write))
+            continue;
+        if (!adjoint->sliced)
+            adjoint_flush(backward, tensor, read);
+        else
+            adjoint_flush_slice(backward, tensor,
+                                expr_number(program, (double)(tensor->axes[0]->size - 1)), true);
+    }
+}
+
+/* Writes out what the turn left for the slice of the turn before. */
+static void leave_turn(Backward *backward, const Statement *repeat, const List *uses) {
+    for (int id = 0; id < backward->count; id++) {
+        const Adjoint *adjoint = &backward->adjoints[id];
+        if (!adjoint->needed || !adjoint->sliced) continue;
+        bool here = false;
+        for (int i = 0; i < uses[id].count; i++)
+            here |= ((Use *)uses[id].items[i])->repeat == repeat;
+        if (here)
+            adjoint_flush_slice(backward, backward->program->tensors.items[id],
+                                expr_index(backward->program, backward->turn), true);
+    }
+}
+
+static Statement *reverse_repeat(Backward *backward, Statement *repeat, const List *uses) {
+    Program *program = backward->program;
+    enter_repeat(backward, repeat, uses);
+    Block *outside = backward->block;
+    backward->turn = index_new(program, repeat->index->name, repeat->index->axis);
+    Statement *reverse = statement_repeat(program, outside, backward->turn, true, repeat->span);
+    backward->repeat = repeat;
+    backward->block = &reverse->body;
+    reverse_block(backward, &repeat->body, repeat->body.statements.count);
+    leave_turn(backward, repeat, uses);
+    backward->repeat = NULL;
+    backward->block = outside;
+    return reverse;
+}
+
+static void reverse_block(Backward *backward, const Block *block, int count) {
+    for (int i = count - 1; i >= 0; i--) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_LOOP)
+            reverse_loop(backward, statement);
+        else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+            reverse_attend(backward, statement);
+    }
+}
+
+/* ---- the pass ---- */
+
+static void seed(Backward *backward) {
+    Program *program = backward->program;
+    Tensor *scale =
+        tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
+    scale->input = INPUT_SCALAR;
+    List factors = {0};
+    list_push(program->arena, &factors, expr_read(program, scale, NULL));
+    adjoint_add(backward, expr_read(program, program->loss, NULL), NULL, 0, &factors,
+                program->loss->span);
+}
+
+static void find_places(Backward *backward, const List *uses) {
+    for (int id = 0; id < backward->count; id++) {
+        Adjoint *adjoint = &backward->adjoints[id];
+        adjoint->home = find_home(&uses[id]);
+        adjoint->sliced =
+            adjoint->needed && is_carried(backward->program->tensors.items[id], &uses[id]);
+    }
+}
+
+static void reverse_program(Backward *backward, const List *uses, bool recompute) {
+    const Block forward = backward->program->body; /* what follows is appended to the same list */
+    int count = forward.statements.count;
+    Statement **items = arena_alloc(backward->program->arena, (size_t)count * sizeof *items);
+    memcpy(items, forward.statements.items, (size_t)count * sizeof *items);
+    for (int i = count - 1; i >= 0; i--) {
+        const Block one = {.statements = {.items = (void **)&items[i], .count = 1}};
+        if (items[i]->kind != STATEMENT_REPEAT)
+            reverse_block(backward, &one, 1);
+        else
+            save(backward->program, items[i], reverse_repeat(backward, items[i], uses), recompute);
+    }
+}
+
+void gradient(Program *program, bool recompute) {
+    if (!program->loss) return;
+    simplify(program); /* lest the way back keep what is not needed, or the same in every turn */
+    Backward backward = {
+        .program = program, .block = &program->body, .count = program->tensors.count};
+    backward.adjoints =
+        arena_alloc(program->arena, (size_t)backward.count * sizeof *backward.adjoints);
+    find_needed(&backward);
+    const List *uses = find_uses(&backward);
+    find_places(&backward, uses);
+    if (backward.adjoints[program->loss->id].needed) {
+        seed(&backward);
+        reverse_program(&backward, uses, recompute);
+    }
+    for (int id = 0; id < backward.count; id++)
+        adjoint_declare(&backward, program->tensors.items[id]);
+}

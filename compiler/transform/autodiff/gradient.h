@@ -1,0 +1,82 @@
+/* gradient: what the files of the backward pass share.
+ *
+ *     gradient.c   which tensors matter, and the statements in reverse
+ *     derive.c     the derivative of one operation, from its row in op.def
+ *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
+ *     product.c    a sum over a product as clean contractions
+ *     save.c       what the backward turn of a repeat needs of the forward one
+ *     rewrite.c    replacing reads in expressions and statements
+ */
+#ifndef GRADIENT_H
+#define GRADIENT_H
+
+#include "ir/ir.h"
+
+/* derive: the derivative of an application by one of its arguments, or NULL when no gradient passes
+ * there. `result` is an expression of the value of the application itself. */
+Expr *derive(Program *program, const Expr *apply, int argument, Expr *result);
+
+/* Is the value 0 or 1, made by a comparison or of such? */
+bool expr_is_truth(const Expr *expr);
+/* The product of factors (List of Expr *) from `first` on. Where a condition among them fails, the
+ * others do not matter: they may not even be finite. */
+Expr *expr_product(Program *program, const List *factors, int first);
+
+/* statement_product: target (+)= sum over reduced of the product of `factors` (List of Expr *).
+ * Plain targets only. */
+void statement_product(Program *program, Block *block, Expr *target, bool accumulate,
+                       Index *const *reduced, int reduced_count, const List *factors, Span span);
+
+/* Replaces every read for which `replace` gives something else than NULL; the read handed over has
+ * new subscripts already. */
+typedef Expr *Replace(Program *program, Expr *read, void *data);
+Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data);
+/* The same in all operands of a statement; targets and outputs too when `targets`. Repeats are
+ * entered. */
+void rewrite_statement(Program *program, Statement *statement, bool targets, Replace *replace,
+                       void *data);
+
+/* What reaches one tensor, or one slice of a tensor that a repeat carries. */
+typedef struct Slot {
+    Expr *slice;    /* leading subscript; NULL: the whole tensor */
+    bool started;   /* something was assigned: what follows adds */
+    List pointwise; /* Expr *: values over Adjoint.indices, not yet written */
+    List scatters;  /* Statement *: not yet written */
+} Slot;
+
+typedef struct Adjoint {
+    bool needed;     /* reached from a parameter, and reaches the loss */
+    bool sliced;     /* carried by a repeat: one slot for each slice */
+    Statement *home; /* the repeat in whose turn the tensor lives and dies; NULL: outside */
+    Tensor *tensor;  /* the adjoint; NULL until something reaches it */
+    Index *indices[MAX_RANK];
+    List slots; /* Slot * */
+} Adjoint;
+
+typedef struct Backward {
+    Program *program;
+    Adjoint *adjoints; /* by tensor id */
+    int count;         /* tensors of the forward program */
+    Block *block;      /* where statements go */
+    Statement *repeat; /* the forward repeat that is being reversed, or NULL */
+    Index *turn;       /* index of its reverse */
+} Backward;
+
+/* adjoint: adds the product of `factors`, summed over the loops that `read` does not use, to the
+ * adjoint of `read`. */
+void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_count,
+                 const List *factors, Span span);
+/* The adjoint of what `target` writes, everything that reached it written out; NULL when nothing
+ * did. */
+Expr *adjoint_read(Backward *backward, Expr *target);
+/* Makes the gradient tensor of a real parameter, when nothing has reached it. */
+void adjoint_declare(Backward *backward, Tensor *parameter);
+/* Writes out what is pending on a tensor; with `zero`, a tensor that nothing reached is zeroed. */
+void adjoint_flush(Backward *backward, Tensor *tensor, bool zero);
+/* The same for one slice of a carried tensor. */
+void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero);
+
+/* save: makes what `reverse` reads of the turns of `forward` available there. */
+void save(Program *program, Statement *forward, Statement *reverse, bool recompute);
+
+#endif

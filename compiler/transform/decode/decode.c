@@ -1,0 +1,180 @@
+/* decode: the program of one step, which computes a few new places and remembers what later ones
+ * look back at.
+ *
+ * Needs:   an elaborated GRAPH_DECODE program over the whole sequence.
+ * Leaves:  the sequence axis has `tokens` places, of which the first stands at the input
+ * `position`; caches hold what attention and x[s-1] read, and nothing else. What sums or chooses
+ * along the sequence is reported.
+ *
+ *     x[b,s,d] = embedding[tokens[b,s],d]         x[b,s,d] = embedding[tokens[b,s],d]          (s:
+ * new places) k[b,s,h,e] = ...                            k[b,s,h,e] = ... o = attend(q, k, v) -->
+ * cache_k[b,position + s,h,e] = k[b,s,h,e] o = attend(q, cache_k, cache_v, position)
+ */
+#include "transform/decode/decode.h"
+
+#include "passes.h"
+
+/* ---- the new axis ---- */
+
+static void move_index(Expr *expr, void *data) {
+    const Decode *decode = data;
+    if (expr->kind == EXPR_INDEX && expr->index->axis == decode->past)
+        expr->index->axis = decode->step;
+}
+
+static void move_indices(Statement *statement, void *data) {
+    const Decode *decode = data;
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i]->axis == decode->past) statement->loops[i]->axis = decode->step;
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->target, move_index, data);
+        expr_walk(statement->value, move_index, data);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], move_index, data);
+    for (int i = 0; i < statement->outputs.count; i++)
+        expr_walk(statement->outputs.items[i], move_index, data);
+}
+
+/* Everything but weights shrinks to the new places. */
+static void move_to_step(Decode *decode) {
+    Program *program = decode->program;
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) continue;
+        for (int j = 0; j < tensor->rank; j++)
+            if (tensor->axes[j] == decode->past) tensor->axes[j] = decode->step;
+    }
+    block_walk(&program->body, move_indices, decode);
+    program->sequence = decode->step;
+}
+
+/* ---- what looks back ---- */
+
+/* Whether a subscript of the sequence makes the read one of earlier places: one that is computed,
+ * or runs over all of them. */
+static bool looks_elsewhere(const Decode *decode, const Expr *read) {
+    int dimension = dimension_of(read->tensor, decode->step);
+    if (dimension < 0) return false;
+    const Expr *sub = read->args[dimension];
+    return sub->kind != EXPR_INDEX || sub->index->axis != decode->step;
+}
+
+/* A place used as a number counts from the start of the sequence, as does one that subscripts
+ * weights. */
+static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
+    Program *program = decode->program;
+    if (expr->kind == EXPR_INDEX)
+        return expr->index->axis == decode->step ? place_in_time(decode, expr) : expr;
+    if (!expr->count) return expr;
+    bool elsewhere = expr->kind == EXPR_READ && looks_elsewhere(decode, expr);
+    Expr *args[MAX_RANK] = {NULL};
+    for (int i = 0; i < expr->count; i++) {
+        bool here = expr->kind == EXPR_READ && expr->args[i]->kind == EXPR_INDEX &&
+                    expr->args[i]->index->axis == expr->tensor->axes[i];
+        args[i] = here ? expr->args[i] : rewrite_expr(decode, expr->args[i], region);
+    }
+    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
+    Expr *read = expr_read(program, expr->tensor, args);
+    if (!elsewhere) return read;
+    return history_read(decode, read, cache(decode, expr->tensor),
+                        args[dimension_of(expr->tensor, decode->step)], region->repeat);
+}
+
+static void rewrite_attend(Decode *decode, Statement *attend, const Region *region) {
+    Program *program = decode->program;
+    const Expr *query = attend->inputs.items[0];
+    if (query->tensor->axes[query->count - 3] != decode->step) return;
+    Index *place = index_new(program, "t", decode->past);
+    int document = attend->attention.documents ? attend_document(&attend->attention) : 0;
+    for (int i = 1; i < attend_operands(&attend->attention); i++) {
+        if (i > 2 && i != document) continue; /* a sink */
+        const Expr *operand = attend->inputs.items[i];
+        Tensor *past = history(decode, operand->tensor, region, attend);
+        attend->inputs.items[i] =
+            history_read(decode, operand, past, expr_index(program, place), region->repeat);
+    }
+    list_push(program->arena, &attend->inputs, expr_read(program, decode->position, NULL));
+    attend->attention.position = true;
+}
+
+static bool is_new(const Decode *decode, const Statement *statement) {
+    const Tensor *target = statement->target->tensor;
+    return target->role == ROLE_CACHE || dimension_of(target, decode->past) >= 0;
+}
+
+typedef void Visit(Decode *decode, Statement *statement, const Region *region);
+
+static void visit_attend(Decode *decode, Statement *statement, const Region *region) {
+    if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+        rewrite_attend(decode, statement, region);
+}
+
+/* sum[t] x[t] * (t <= s) runs over all places. What a cache holds of places still to come is no
+ * number to count on: it is left out, not multiplied by 0. */
+static void sum_over_past(Decode *decode, Statement *statement) {
+    Program *program = decode->program;
+    Index *summed = summed_places(statement, decode->step);
+    if (!summed) return;
+    Expr *earlier = earlier_only(statement->value, summed);
+    Index *place = index_new(program, summed->name, decode->past);
+    Expr *to = expr_index(program, place), *none = expr_number(program, 0);
+    Expr *value = statement->value;
+    if (value->op == OP_MUL) value = expr_apply(program, OP_WHERE, earlier, value, none);
+    statement->value = expr_substitute(program, value, &summed, &to, 1);
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] == summed) statement->loops[i] = place;
+}
+
+static void visit_loop(Decode *decode, Statement *statement, const Region *region) {
+    if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
+    sum_over_past(decode, statement);
+    statement->value = rewrite_expr(decode, statement->value, region);
+}
+
+/* Goes over a copy of the list: the block grows while its statements are rewritten. */
+static void visit_block(Decode *decode, Region region, Visit *visit) {
+    List statements = {NULL, 0, 0};
+    for (int i = 0; i < region.block->statements.count; i++)
+        list_push(decode->program->arena, &statements, region.block->statements.items[i]);
+    for (int i = 0; i < statements.count; i++) {
+        Statement *statement = statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            visit_block(decode, (Region){.block = &statement->body, .repeat = statement}, visit);
+        else
+            visit(decode, statement, &region);
+    }
+}
+
+long cache_bytes_per_token(const Program *program) {
+    long bytes = 0, sequences = program->batch ? program->batch->size : 1;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_CACHE)
+            bytes += type_bytes(tensor->type) * tensor_elements(tensor) / program->context;
+    }
+    return bytes / sequences;
+}
+
+/* decode: see the head of this file. */
+void decode(Program *program, long tokens) {
+    program->loss = NULL;
+    drop_unused(program);
+    if (!program->sequence) {
+        report_error(program->reports, (Span){0}, "cannot decode: model '%s' has no sequence",
+                     program->name);
+        return;
+    }
+    if (!check_causal(program)) return;
+    Axis *past = program->sequence;
+    Decode decode = {.program = program, .past = past};
+    decode.step = axis_new(program, past->name, tokens, AXIS_SEQUENCE, past->span);
+    decode.position = tensor_new(program, "position", ROLE_INPUT, TYPE_INT, 0, NULL, past->span);
+    decode.position->path = "position";
+    decode.position->input = INPUT_SCALAR;
+    program->context = past->size;
+    move_to_step(&decode);
+    /* What is computed again is copied from equations that still count places from the start. */
+    visit_block(&decode, (Region){.block = &program->body}, visit_attend);
+    visit_block(&decode, (Region){.block = &program->body}, visit_loop);
+}

@@ -1,0 +1,49 @@
+/* decode: what the files of the pass share. causal.c checks, history.c keeps what earlier places
+ * left behind. */
+#ifndef DECODE_H
+#define DECODE_H
+
+#include "ir/ir.h"
+
+/* A tensor over the new places and what stands for it over all places so far. */
+typedef struct Kept {
+    Tensor *tensor, *past;
+} Kept;
+
+typedef struct Decode {
+    Program *program;
+    Axis *past; /* all places; the sequence axis as it was elaborated */
+    Axis *step; /* the new places */
+    Tensor *position;
+    List kept; /* Kept *: caches, and what is computed again from them */
+} Decode;
+
+/* A block with the repeat that it is the body of, or NULL. */
+typedef struct Region {
+    Block *block;
+    Statement *repeat;
+} Region;
+
+/* causal.c */
+void drop_unused(Program *program);
+bool check_causal(Program *program);
+/* The index of a statement that runs over `sequence` and is summed, or NULL. */
+Index *summed_places(const Statement *statement, const Axis *sequence);
+/* What leaves the places after its own out of a sum, t <= s or t < s, be it a factor or the
+ * condition of a where; NULL when there is none. */
+Expr *earlier_only(Expr *value, const Index *summed);
+/* The dimension of a tensor that runs over an axis, or -1. */
+int dimension_of(const Tensor *tensor, const Axis *axis);
+
+/* history.c */
+/* place + position, for a place among the new ones. */
+Expr *place_in_time(Decode *decode, Expr *place);
+/* The tensor over all places; made, and filled from `tensor`, when it is wanted for the first time.
+ * `user` reads it. */
+Tensor *history(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);
+Tensor *cache(Decode *decode, Tensor *tensor);
+/* A read of `tensor` made into one of its history, with the place `sub`. */
+Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
+                   const Statement *repeat);
+
+#endif

@@ -1,0 +1,99 @@
+/* measure: what evaluation wants of a model: how unlikely it makes the tokens that come next.
+ *
+ * Needs:   an elaborated GRAPH_MEASURE program, which is a forward one so far.
+ * Leaves:  instead of outputs of many numbers one number a token, so that nothing as large as the
+ *          logits has to be whole. A model whose logits are not one row a token keeps its outputs.
+ *
+ *     output logits[b,s,v]    -->    most[b,s] = max[v] logits[b,s,v]
+ *                                    total[b,s] = sum[v] exp(logits[b,s,v] - most[b,s])
+ *                                    output nats[b,s] = most + log(total) - logits[b,s,next[b,s]]
+ */
+#include "transform/decode/decode.h"
+#include "passes.h"
+
+#include <string.h>
+
+static Tensor *find_output(const Program *program, const char *name) {
+    for (int i = 0; i < program->outputs.count; i++) {
+        Tensor *tensor = program->outputs.items[i];
+        if (strcmp(tensor->path, name) == 0) return tensor;
+    }
+    return NULL;
+}
+
+/* The input of that kind which the logits have a row for each element of, or NULL. */
+static Tensor *find_input(const Program *program, InputKind kind, const Tensor *logits) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        bool fits = tensor->role == ROLE_INPUT && tensor->input == kind && tensor->rank > 0 &&
+                    tensor->rank == logits->rank - 1;
+        for (int j = 0; fits && j < tensor->rank; j++) fits = tensor->axes[j] == logits->axes[j];
+        if (fits) return tensor;
+    }
+    return NULL;
+}
+
+static Tensor *next_tokens(Program *program, const Tensor *logits) {
+    Tensor *next = find_input(program, INPUT_NEXT, logits);
+    if (next) return next;
+    next = tensor_new(program, "next", ROLE_INPUT, TYPE_INT, logits->rank - 1, logits->axes,
+                      logits->span);
+    next->path = next->name;
+    next->input = INPUT_NEXT;
+    next->vocabulary = logits->axes[logits->rank - 1]->size;
+    return next;
+}
+
+/* to[row] = reduction over the last axis of logits of what `value` makes of it. */
+static Expr *add_rows(Program *program, const char *name, Reduction reduction, const Tensor *logits,
+                      Index *const *loops, Expr *value) {
+    int rank = logits->rank - 1;
+    Tensor *to = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, logits->axes, logits->span);
+    Expr *target = expr_read_indices(program, to, loops);
+    statement_loop(program, &program->body, target, false, reduction, loops + rank,
+                   reduction == REDUCE_NONE ? 0 : 1, value, logits->span);
+    return target;
+}
+
+static Tensor *add_nats(Program *program, Tensor *logits) {
+    Index *loops[MAX_RANK];
+    Expr *subs[MAX_RANK];
+    int last = logits->rank - 1;
+    Tensor *next = next_tokens(program, logits);
+    for (int i = 0; i < logits->rank; i++)
+        loops[i] = index_new(program, logits->axes[i]->name, logits->axes[i]);
+    Expr *all = expr_read_indices(program, logits, loops);
+    Expr *most = add_rows(program, "most", REDUCE_MAX, logits, loops, all);
+    most = expr_apply(program, OP_STOP, most, NULL, NULL);
+    Expr *less = expr_apply(program, OP_SUB, all, most, NULL);
+    Expr *total = add_rows(program, "total", REDUCE_SUM, logits, loops,
+                           expr_apply(program, OP_EXP, less, NULL, NULL));
+    for (int i = 0; i < last; i++) subs[i] = expr_index(program, loops[i]);
+    subs[last] = expr_read_indices(program, next, loops);
+    Expr *normal =
+        expr_apply(program, OP_ADD, most, expr_apply(program, OP_LOG, total, NULL, NULL), NULL);
+    Expr *value = expr_apply(program, OP_SUB, normal, expr_read(program, logits, subs), NULL);
+    return add_rows(program, "nats", REDUCE_NONE, logits, loops, value)->tensor;
+}
+
+/* measure: see the head of this file. */
+void measure(Program *program) {
+    Tensor *logits = find_output(program, "logits");
+    if (!logits || logits->rank < 2 || !find_input(program, INPUT_TOKEN, logits)) return;
+    Tensor *nats = add_nats(program, logits);
+    const List outputs = program->outputs;
+    program->outputs = (List){0};
+    nats->role = ROLE_OUTPUT;
+    nats->path = "nats";
+    list_push(program->arena, &program->outputs, nats);
+    for (int i = 0; i < outputs.count; i++) {
+        Tensor *output = outputs.items[i];
+        if (output->rank == 0) {
+            list_push(program->arena, &program->outputs, output);
+        } else {
+            output->role = ROLE_TEMP;
+            output->path = NULL;
+        }
+    }
+    drop_unused(program);
+}

@@ -1,0 +1,50 @@
+/* precision: which products of a device may round what they multiply.
+ *
+ * Needs: a program with `rounded` set: operands of its products are rounded to bf16, sums are f32.
+ * Leaves: `exact` on the statements that decide a choice, back to the product that makes the
+ * scores:
+ *          who is chosen shall not depend on rounding.
+ *
+ *     scores[b,s,n] = sum[d] x[b,s,d] * router[d,n]        exact
+ *     p[b,s,n] = exp(scores[b,s,n] - ...)                  exact
+ *     chosen = top(2, n) of p
+ */
+#include "schedule/kernel.h"
+#include "schedule/nest.h"
+#include "passes.h"
+
+typedef struct Search {
+    Program *program;
+    bool *wanted; /* by tensor->id: a choice depends on it */
+    bool changed;
+} Search;
+
+static void want(Search *search, const Tensor *tensor) {
+    search->changed |= !search->wanted[tensor->id];
+    search->wanted[tensor->id] = true;
+}
+
+static void visit(Statement *statement, void *data) {
+    Search *search = data;
+    if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP)
+        want(search, ((Expr *)statement->inputs.items[0])->tensor);
+    if (statement->kind != STATEMENT_LOOP || statement->exact ||
+        !search->wanted[statement->target->tensor->id])
+        return;
+    statement->exact = search->changed = true;
+    if (unit_product(search->program, statement)) return;
+    List reads = {0};
+    reads_of(search->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) want(search, ((Expr *)reads.items[i])->tensor);
+}
+
+void precision(Program *program) {
+    if (!program->rounded) return;
+    Search search = {.program = program};
+    search.wanted =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.wanted);
+    do {
+        search.changed = false;
+        block_walk(&program->body, visit, &search);
+    } while (search.changed);
+}

@@ -1,0 +1,492 @@
+/* storage: what is only ever rounded is stored rounded.
+ *
+ * Needs:   precision: which products of a device round what they multiply.
+ * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that:
+ *          the product would have rounded the same element to the same value, but it reads half
+ *          the bytes.
+ *
+ * Only products read a tensor: it is bf16 itself, and so is the stack of it that is kept for the
+ * way back. An attention with tensor cores rounds queries, keys and values as a product does; what
+ * a step of decoding keeps for it, it keeps so.
+ *
+ *     h[b,s,f] = ...                      h: bf16
+ *     y[b,s,d] = sum[f] h * down
+ *
+ * Others read it exactly besides: it has a copy, made once behind what wrote it.
+ *
+ *     x[b,s,d] = ...                      x_rounded[b,s,d] = x[b,s,d]
+ *     q = sum[d] x * wq; ... x + q        q = sum[d] x_rounded * wq; ... x + q
+ *
+ * The others do so in the turn that writes it, and when the turns are followed backwards only
+ * products are left: the stack is bf16, the turn has a tensor of its own.
+ *
+ *     t[i,b,f] = ...                      t_turn[b,f] = ...; t[i,b,f] = t_turn[b,f]
+ *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
+ *
+ * Four things round more than the products would; none of them is better than the operands were.
+ * A product that rounds made it, perhaps with a bias added or a function taken of it, or an
+ * attention that rounds, and it is kept for the way back: as bf16. Besides what rounds it only sums
+ * that are the gradient of a parameter read it: they add up bf16. Products over packed rows made
+ * it, and all that is done with it is that rows are added to where they belong: as bf16, for there
+ * are more of these rows than of anything else. A bias that is added to a result that is stored as
+ * bf16 is bf16 itself, so that the product can add it: see endings.c.
+ *
+ *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
+ *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
+ *     dbias[f] += sum[b] da[b,f]              da: bf16
+ *
+ * A parameter has a copy beside all weights, made by the host or the optimizer whenever the weights
+ * have changed and not by the program.
+ */
+#include "schedule/attend.h"
+#include "transform/autodiff/gradient.h"
+#include "schedule/kernel.h"
+#include "schedule/nest.h"
+#include "passes.h"
+
+/* A block and the repeat whose body it is. */
+typedef struct Scope {
+    struct Scope *outer;
+    Block *block;
+    Statement *repeat; /* NULL: the program */
+} Scope;
+
+/* One statement that touches a tensor. */
+typedef struct Use {
+    Statement *statement;
+    Scope *scope;
+    Expr *access;
+    bool write, stores; /* stores: sets elements and never looks at them */
+    bool takes;         /* reads: rounds it, but takes it as it comes */
+    bool result;        /* stores what a product or an attention made that rounds */
+    bool rows;          /* is written by a product over packed rows that rounds */
+    bool placed;        /* reads: adds it to a place that is computed */
+    bool sums;          /* reads: adds all of it to a gradient */
+    int operand;        /* reads: number of the operand that the statement rounds, or -1 */
+} Use;
+
+typedef struct Storage {
+    Program *program;
+    List *uses; /* by tensor->id: Use * in program order */
+    List made;  /* Made * */
+} Storage;
+
+/* A copy of a tensor that is there already. */
+typedef struct Made {
+    const Expr *read; /* what it is of */
+    const Block *block;
+    const Statement *after; /* the last statement before it that writes the tensor, or NULL */
+    Tensor *copy;
+} Made;
+
+/* ---- who uses what ---- */
+
+static void add_use(Storage *storage, Use use) {
+    Use *copy = arena_alloc(storage->program->arena, sizeof *copy);
+    *copy = use;
+    list_push(storage->program->arena, &storage->uses[use.access->tensor->id], copy);
+}
+
+static bool sums_in_turns(const Contraction *product) {
+    for (int i = 0; product && i < product->outer_count; i++)
+        if (product->outer[i].summed) return true;
+    return false;
+}
+
+static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
+    Arena *arena = storage->program->arena;
+    const Contraction *product = unit_product(storage->program, statement);
+    bool rounds = product && product->product.rounded;
+    List reads = {0};
+    reads_of(arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        Expr *read = reads.items[i];
+        int operand = -1;
+        for (int j = 0; rounds && j < 2; j++)
+            if (read == statement->value->args[j]) operand = j;
+        bool sums = statement->reduction == REDUCE_SUM && statement->value == read &&
+                    statement->target->tensor->role == ROLE_GRADIENT;
+        bool placed = statement->accumulate && statement->value == read && !statement->exact &&
+                      statement_is_scatter(statement);
+        add_use(storage, (Use){statement, scope, read, .sums = sums, .placed = placed,
+                               .operand = operand});
+    }
+    bool stores = !statement->accumulate && !sums_in_turns(product);
+    bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;
+    add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
+                           .result = stores && rounds, .rows = rows, .operand = -1});
+}
+
+/* Queries, keys, values; on the way back also the output and its gradient. */
+static bool is_attended(const Statement *statement, const Expr *read) {
+    int own = attend_operands(&statement->attention);
+    bool back = statement->call == CALL_ATTEND_GRAD;
+    for (int i = 0; i < statement->inputs.count; i++)
+        if (statement->inputs.items[i] == read)
+            return i < 3 || (back && (i == own || i == own + 2));
+    return false;
+}
+
+/* An attention with tensor cores takes f32 and bf16 as they come: what it multiplies is rounded
+ * either way. Its output and the gradient of that meet once more, in a sum that is f32: there the
+ * kept ones are good enough. */
+static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
+    bool attend = statement->call == CALL_ATTEND, grad = statement->call == CALL_ATTEND_GRAD;
+    bool rounds = (attend || grad) && attend_rounds(storage->program, statement);
+    List reads = {0};
+    reads_of(storage->program->arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        bool takes = rounds && is_attended(statement, reads.items[i]);
+        add_use(storage, (Use){statement, scope, reads.items[i], .takes = takes, .operand = -1});
+    }
+    for (int i = 0; i < statement->outputs.count; i++) {
+        bool stores = rounds && i < (attend ? 1 : 3);
+        add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true,
+                               .stores = stores, .result = stores && attend, .operand = -1});
+    }
+}
+
+static void find_in_block(Storage *storage, Scope *outer, Block *block, Statement *repeat) {
+    Scope *scope = arena_alloc(storage->program->arena, sizeof *scope);
+    *scope = (Scope){outer, block, repeat};
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            find_in_block(storage, scope, &statement->body, statement);
+        else if (statement->kind == STATEMENT_LOOP)
+            find_in_loop(storage, scope, statement);
+        else
+            find_in_call(storage, scope, statement);
+    }
+}
+
+static void find_uses(Storage *storage) {
+    Program *program = storage->program;
+    storage->uses =
+        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *storage->uses);
+    find_in_block(storage, NULL, &program->body, NULL);
+}
+
+/* ---- tensors that become bf16 ---- */
+
+static bool is_rounded(const Use *use) {
+    return use->operand >= 0 || use->takes;
+}
+
+static bool is_only_rounded(const List *uses) {
+    bool read = false;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write ? !use->stores : !is_rounded(use) && !use->sums) return false;
+        read |= is_rounded(use);
+    }
+    return read;
+}
+
+/* The bias that the statement adds to what a product made that rounds, and nothing else is done
+ * with that; or NULL. */
+static Expr *added_bias(const Storage *storage, const Statement *statement) {
+    const Expr *value = statement->value;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->exact || statement->accumulate || value->kind != EXPR_APPLY ||
+        value->op != OP_ADD)
+        return NULL;
+    for (int i = 0; i < 2; i++) {
+        const Expr *made = value->args[i];
+        Expr *bias = value->args[1 - i];
+        if (made->kind != EXPR_READ || bias->kind != EXPR_READ ||
+            bias->tensor->role != ROLE_PARAMETER || made->tensor->role != ROLE_TEMP)
+            continue;
+        const List *uses = &storage->uses[made->tensor->id];
+        const Use *first = uses->items[0];
+        if (uses->count == 2 && first->write && first->result) return bias;
+    }
+    return NULL;
+}
+
+/* The only tensor that the value reads, or NULL; *reads: how often. */
+static const Tensor *only_read(const Expr *value, int *reads) {
+    const Tensor *only = value->kind == EXPR_READ ? value->tensor : NULL;
+    *reads += value->kind == EXPR_READ;
+    for (int i = 0; value->kind == EXPR_APPLY && i < value->count; i++) {
+        int before = *reads;
+        const Tensor *tensor = only_read(value->args[i], reads);
+        if (*reads > before && (!tensor || (only && only != tensor))) return NULL;
+        if (tensor) only = tensor;
+    }
+    return value->kind == EXPR_INDEX ? NULL : only;
+}
+
+/* The statement stores a function of what a product made that rounds, and nobody else sees that. */
+static bool is_function_of_result(const Storage *storage, const Statement *statement) {
+    int reads = 0;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->exact || statement->accumulate)
+        return false;
+    const Tensor *made = only_read(statement->value, &reads);
+    if (!made || made->role != ROLE_TEMP) return false;
+    const List *uses = &storage->uses[made->id];
+    const Use *first = uses->items[0];
+    for (int i = 1; i < uses->count; i++)
+        if (((Use *)uses->items[i])->statement != statement) return false;
+    return first->write && first->result;
+}
+
+/* A stack of results of products or attentions that round, of which no choice is made. */
+static bool is_kept_result(const Storage *storage, const Tensor *tensor, const List *uses) {
+    if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return false;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        bool exact = use->statement->exact || use->statement->kind != STATEMENT_LOOP;
+        bool result = use->result || added_bias(storage, use->statement) ||
+                      is_function_of_result(storage, use->statement);
+        if (use->write ? !result : exact && !is_rounded(use)) return false;
+    }
+    return true;
+}
+
+/* What products made for rows that are then added up, each at its place. */
+static bool is_placed_result(const List *uses) {
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write ? !use->rows : !use->placed) return false;
+    }
+    return uses->count > 1;
+}
+
+/* ---- stacks that only the turn itself reads exactly ---- */
+
+/* The repeat that writes the stack, one turn of it at a time: all else is done with it in the same
+ * turn, or rounds it. */
+static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
+    const Scope *scope = NULL;
+    bool rounded = false;
+    if (tensor->rank == 0 || tensor->axes[0]->kind != AXIS_REPEAT) return NULL;
+    for (int i = 0; i < uses->count && !scope; i++)
+        if (((Use *)uses->items[i])->write) scope = ((Use *)uses->items[i])->scope;
+    if (!scope || !scope->repeat) return NULL;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        const Expr *turn = use->access->args[0];
+        bool here = use->scope->block == scope->block && turn->kind == EXPR_INDEX &&
+                    turn->index == scope->repeat->index;
+        if (!here && (use->write || !is_rounded(use))) return NULL;
+        rounded |= !here;
+    }
+    return rounded ? scope : NULL;
+}
+
+static int place_of(const Block *block, const Statement *statement) {
+    for (int i = 0; i < block->statements.count; i++)
+        if (block->statements.items[i] == statement) return i;
+    return -1;
+}
+
+static void insert(Program *program, Block *block, int place, Statement *statement) {
+    List *list = &block->statements;
+    list_push(program->arena, list, NULL);
+    for (int i = list->count - 1; i > place; i--) list->items[i] = list->items[i - 1];
+    list->items[place] = statement;
+}
+
+/* to[...] = from[...] with fresh indices; a subscript that `fixed` has stands in `from` only. */
+static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Expr *const *fixed,
+                                 bool fixed_in_target) {
+    const Tensor *whole = fixed_in_target ? to : from;
+    Expr *all[MAX_RANK], *free[MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < whole->rank; i++) {
+        all[i] = fixed[i];
+        if (fixed[i]) continue;
+        Index *index = index_new(program, whole->axes[i]->name, whole->axes[i]);
+        all[i] = free[count++] = expr_index(program, index);
+    }
+    Block block = {{0}};
+    return statement_loop(program, &block, expr_read(program, to, fixed_in_target ? all : free),
+                          false, REDUCE_NONE, NULL, 0,
+                          expr_read(program, from, fixed_in_target ? free : all), from->span);
+}
+
+typedef struct Unstack {
+    Tensor *stack, *turn;
+} Unstack;
+
+static Expr *unstacked(Program *program, Expr *read, void *data) {
+    const Unstack *unstack = data;
+    return read->tensor == unstack->stack ? expr_read(program, unstack->turn, read->args + 1)
+                                          : NULL;
+}
+
+/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_turn[b,f] = ...; s[i,b,f] = s_turn[b,f]; t =
+ * exp(s_turn[b,f]) */
+static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
+    Program *program = storage->program;
+    Tensor *turn = tensor_new(program, arena_format(program->arena, "%s_turn", stack->name),
+                              ROLE_TEMP, TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
+    const List *uses = &storage->uses[stack->id];
+    Unstack unstack = {stack, turn};
+    int last = 0;
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        if (use->write) last = place_of(scope->block, use->statement);
+    }
+    for (int i = 0; i < uses->count; i++) {
+        const Use *use = uses->items[i];
+        bool behind = is_rounded(use) && place_of(scope->block, use->statement) > last;
+        if (use->scope->block == scope->block && !behind)
+            rewrite_statement(program, use->statement, true, unstacked, &unstack);
+    }
+    Expr *fixed[MAX_RANK] = {expr_index(program, scope->repeat->index)};
+    insert(program, scope->block, last + 1, copy_statement(program, stack, turn, fixed, true));
+}
+
+/* ---- copies ---- */
+
+static bool writes(Arena *arena, const Statement *statement, const Tensor *tensor) {
+    List written = {0};
+    writes_of(arena, statement, &written);
+    for (int i = 0; i < written.count; i++)
+        if (((Expr *)written.items[i])->tensor == tensor) return true;
+    for (int i = 0; i < statement->body.statements.count; i++)
+        if (writes(arena, statement->body.statements.items[i], tensor)) return true;
+    return false;
+}
+
+/* The same turns of one tensor: subscripts that iterate may differ. */
+static bool same_part(const Expr *one, const Expr *other) {
+    if (one->tensor != other->tensor) return false;
+    for (int i = 0; i < one->count; i++) {
+        const Index *turn;
+        double offset;
+        bool fixed = turn_and_offset(one->args[i], &turn, &offset);
+        if (fixed != turn_and_offset(other->args[i], &turn, &offset)) return false;
+        if (fixed && !expr_equal(one->args[i], other->args[i])) return false;
+    }
+    return true;
+}
+
+static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *read) {
+    Program *program = storage->program;
+    Axis *axes[MAX_RANK];
+    Expr *fixed[MAX_RANK] = {NULL};
+    int rank = 0;
+    for (int i = 0; i < read->count; i++) {
+        const Index *turn;
+        double offset;
+        if (turn_and_offset(read->args[i], &turn, &offset))
+            fixed[i] = read->args[i];
+        else
+            axes[rank++] = read->tensor->axes[i];
+    }
+    Tensor *copy =
+        tensor_new(program, arena_format(program->arena, "%s_rounded", read->tensor->name),
+                   ROLE_TEMP, TYPE_BF16, rank, axes, read->tensor->span);
+    insert(program, scope->block, place, copy_statement(program, copy, read->tensor, fixed, false));
+    return copy;
+}
+
+/* A copy of what `use` reads, made behind what wrote it, outside of repeats that do not change it.
+ */
+static Tensor *copy_for(Storage *storage, const Use *use) {
+    Program *program = storage->program;
+    Expr *read = use->access;
+    const Scope *scope = use->scope;
+    const Statement *reader = use->statement, *writer = NULL;
+    while (scope->repeat && !writes(program->arena, scope->repeat, read->tensor) &&
+           !expr_uses_index(read, scope->repeat->index)) {
+        reader = scope->repeat;
+        scope = scope->outer;
+    }
+    int place = place_of(scope->block, reader);
+    for (int i = place - 1; i >= 0 && !writer; i--)
+        if (writes(program->arena, scope->block->statements.items[i], read->tensor)) {
+            writer = scope->block->statements.items[i];
+            place = i + 1;
+        }
+    for (int i = 0; i < storage->made.count; i++) {
+        const Made *made = storage->made.items[i];
+        if (made->block == scope->block && made->after == writer && same_part(made->read, read))
+            return made->copy;
+    }
+    Made *made = arena_alloc(program->arena, sizeof *made);
+    *made = (Made){read, scope->block, writer, make_copy(storage, scope, place, read)};
+    list_push(program->arena, &storage->made, made);
+    return made->copy;
+}
+
+static Tensor *rounded_parameter(Program *program, Tensor *parameter) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
+    }
+    Tensor *copy =
+        tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
+                   ROLE_ROUNDED, TYPE_BF16, parameter->rank, parameter->axes, parameter->span);
+    copy->of = parameter;
+    copy->path = parameter->path;
+    return copy;
+}
+
+/* Operand number use->operand of the product becomes a read of a copy. */
+static void read_copy(Storage *storage, const Use *use) {
+    Program *program = storage->program;
+    Expr *read = use->access, *subs[MAX_RANK], *both[2];
+    bool parameter = read->tensor->role == ROLE_PARAMETER;
+    Tensor *copy = parameter ? rounded_parameter(program, read->tensor) : copy_for(storage, use);
+    int rank = 0;
+    for (int i = 0; i < read->count; i++) {
+        const Index *turn;
+        double offset;
+        if (parameter || !turn_and_offset(read->args[i], &turn, &offset))
+            subs[rank++] = read->args[i];
+    }
+    Statement *statement = use->statement;
+    for (int i = 0; i < 2; i++) both[i] = statement->value->args[i];
+    both[use->operand] = expr_read(program, copy, subs);
+    both[use->operand]->span = read->span;
+    Span span = statement->value->span;
+    statement->value = expr_apply(program, OP_MUL, both[0], both[1], NULL);
+    statement->value->span = span;
+}
+
+/* t + bias of a statement becomes t + bias_rounded. */
+static void read_rounded_bias(Program *program, Statement *statement, Expr *bias) {
+    Expr *value = statement->value, *both[2] = {value->args[0], value->args[1]};
+    Expr *copy = expr_read(program, rounded_parameter(program, bias->tensor), bias->args);
+    copy->span = bias->span;
+    both[both[1] == bias] = copy;
+    statement->value = expr_apply(program, OP_ADD, both[0], both[1], NULL);
+    statement->value->span = value->span;
+}
+
+void storage(Program *program) {
+    if (!program->rounded) return;
+    Storage storage = {.program = program};
+    int count = program->tensors.count;
+    find_uses(&storage);
+    for (int i = 0; i < count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        const List *uses = &storage.uses[i];
+        if (tensor->role == ROLE_CACHE && tensor->type == TYPE_REAL && is_only_rounded(uses))
+            tensor->type = TYPE_BF16;
+        if (tensor->role != ROLE_TEMP || tensor->type != TYPE_REAL) continue;
+        bool whole = is_only_rounded(uses) || is_kept_result(&storage, tensor, uses) ||
+                     is_placed_result(uses);
+        const Scope *scope = whole ? NULL : scope_of_stack(tensor, uses);
+        if (scope) split_stack(&storage, tensor, scope);
+        if (scope || whole) tensor->type = TYPE_BF16;
+    }
+    find_uses(&storage);
+    count = program->tensors.count;
+    for (int i = 0; i < count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const List *uses = &storage.uses[i];
+        for (int j = 0; j < uses->count && tensor->type == TYPE_REAL; j++)
+            if (((Use *)uses->items[j])->operand >= 0) read_copy(&storage, uses->items[j]);
+        for (int j = 0; j < uses->count && tensor->type == TYPE_BF16; j++) {
+            const Use *use = uses->items[j];
+            Expr *bias = use->write ? added_bias(&storage, use->statement) : NULL;
+            if (bias) read_rounded_bias(program, use->statement, bias);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+/* route: move what is wanted only for chosen entries onto packed rows.
+ *
+ * Needs:   simplify; masks are outputs of top, used as factors of dense statements.
+ * Leaves:  tensors that are zero or unwanted outside a mask have one axis of rows in place of the
+ * mask's axes; the program means the same up to rounding. What cannot be packed stays dense and
+ * masked.
+ *
+ *     chosen[b,s,n] = top(p[b,s,n])              chosen[b,s,n] = top(p[b,s,n])
+ *                                                b[r], s[r], n[r], ... = pack(chosen[b,s,n])
+ *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]   h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
+ *     y[b,s,f] = sum[n]                    -->   y[b,s,f] = 0
+ *       chosen[b,s,n] * p[b,s,n] * h[b,s,n,f]    y[b[r],s[r],f] += p[b[r],s[r],n[r]] * h[r,f]
+ *
+ * Masks are taken in program order. A choice inside the rows of another is then a mask over (rows,
+ * choices), and is treated like any other.
+ */
+#include "transform/route/route.h"
+
+#include "passes.h"
+
+static void collect_places(Routing *routing, Block *block, Statement *region) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        Place *place = arena_alloc(routing->program->arena, sizeof *place);
+        *place = (Place){.statement = statement, .region = region};
+        list_push(routing->program->arena, &routing->places, place);
+        if (statement->kind == STATEMENT_REPEAT)
+            collect_places(routing, &statement->body, statement);
+    }
+}
+
+static void start_mask(Routing *routing, Statement *choice, Statement *home) {
+    Program *program = routing->program;
+    const Expr *output = choice->outputs.items[0];
+    *routing = (Routing){.program = program,
+                         .sites = routing->sites,
+                         .row_tensors = routing->row_tensors,
+                         .choice = choice,
+                         .home = home,
+                         .mask = output->tensor,
+                         .first_site = routing->sites.count};
+    long size = 1;
+    for (int i = 0; i < output->count; i++) {
+        const Expr *sub = output->args[i];
+        const Axis *axis = output->tensor->axes[i];
+        if (sub->kind != EXPR_INDEX || sub->index->turn) {
+            routing->stacked = true;
+            continue;
+        }
+        bool along = routing->rank == choice->top.dimension;
+        size *= along && choice->top.k < axis->size ? choice->top.k : axis->size;
+        routing->mask_dims[routing->rank++] = i;
+    }
+    int tensors = program->tensors.count;
+    do {
+        routing->places = (List){NULL, 0, 0};
+        collect_places(routing, &program->body, NULL);
+        find_support(routing);
+    } while (split_choice(routing, tensors));
+    routing->rows = arena_alloc(program->arena, sizeof *routing->rows);
+    *routing->rows = (Axis){.name = arena_format(program->arena, "%s_rows", routing->mask->name),
+                            .size = size,
+                            .kind = AXIS_ROWS,
+                            .span = choice->span};
+}
+
+/* Gives each packed tensor its new shape; reads of the old one know their own length. */
+static void reshape(Routing *routing) {
+    for (int i = 0; i < routing->packing_count; i++) {
+        Tensor *tensor = routing->program->tensors.items[i];
+        const Packing *packing = packing_of(routing, tensor);
+        if (!packing) continue;
+        void *axes[MAX_RANK];
+        for (int j = 0; j < tensor->rank; j++) axes[j] = tensor->axes[j];
+        tensor->rank = collapse(routing, packing, tensor->rank, axes, routing->rows);
+        for (int j = 0; j < tensor->rank; j++) tensor->axes[j] = axes[j];
+    }
+}
+
+static void route_mask(Routing *routing, Statement *choice, Statement *home) {
+    start_mask(routing, choice, home);
+    reshape(routing);
+    rewrite_block(routing, &routing->program->body, NULL);
+    if (routing->sites.count == routing->first_site) return;
+    list_push(routing->program->arena, &routing->program->axes, routing->rows);
+    relation_finish(routing);
+}
+
+static bool holds(const List *list, const void *item) {
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i] == item) return true;
+    return false;
+}
+
+/* The first choice that is not done; treating one may make others. */
+static const Place *next_choice(Routing *routing, const List *done) {
+    routing->places = (List){NULL, 0, 0};
+    collect_places(routing, &routing->program->body, NULL);
+    for (int i = 0; i < routing->places.count; i++) {
+        const Place *place = routing->places.items[i];
+        const Statement *statement = place->statement;
+        if (statement->kind == STATEMENT_CALL && statement->call == CALL_TOP &&
+            !holds(done, statement))
+            return place;
+    }
+    return NULL;
+}
+
+/* route: see the head of this file. */
+void route(Program *program) {
+    Routing routing = {.program = program};
+    List done = {NULL, 0, 0};
+    const Place *place;
+    while ((place = next_choice(&routing, &done)) != NULL) {
+        list_push(program->arena, &done, place->statement);
+        route_mask(&routing, place->statement, place->region);
+    }
+}

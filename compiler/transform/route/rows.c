@@ -1,0 +1,392 @@
+/* rows: rewrites statements under a mask so that they run over packed rows.
+ *
+ *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]          h[r,f] = sum[d] x[b[r],s[r],d] *
+ * up[n[r],d,f] y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d] -->  y[b,s,d] = 0;  y[b[r],s[r],d] +=
+ * e[r,d] dw[n,d] += sum[b,s] dp[b,s,n] * x[b,s,d]          dw[n[r],d] += dp[r] * x[b[r],s[r],d]
+ */
+#include "transform/route/route.h"
+
+#include <string.h>
+
+typedef struct Rewrite {
+    Routing *routing;
+    Statement *region;
+    const Tuple *tuple; /* NULL: the statement stays dense and finds packed values by their place */
+    Site *site;         /* NULL until it is needed */
+    Index *row;
+} Rewrite;
+
+static Site *site_of(Rewrite *rewrite) {
+    if (!rewrite->site) rewrite->site = site_for(rewrite->routing, rewrite->region);
+    return rewrite->site;
+}
+
+static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr);
+
+static Expr *coordinate(Rewrite *rewrite, int dimension) {
+    return expr_read_indices(rewrite->routing->program,
+                             site_of(rewrite)->relation->coordinate[dimension], &rewrite->row);
+}
+
+/* Takes the mask's dimensions out of `subs` and puts `row` where the first of them was. Returns the
+ * rank that is left. */
+int collapse(const Routing *routing, const Packing *packing, int rank, void **subs, void *row) {
+    int kept = 0, first = packing->dims[0];
+    for (int i = 1; i < routing->rank; i++)
+        if (packing->dims[i] < first) first = packing->dims[i];
+    for (int i = 0; i < rank; i++) {
+        bool gone = false;
+        for (int j = 0; j < routing->rank; j++) gone |= packing->dims[j] == i;
+        if (i == first)
+            subs[kept++] = row;
+        else if (!gone)
+            subs[kept++] = subs[i];
+    }
+    return kept;
+}
+
+/* A read of a packed tensor: at the row at hand, or at the row of its place, which is -1 and reads
+ * 0 when there is none. */
+static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *packing) {
+    Routing *routing = rewrite->routing;
+    Program *program = routing->program;
+    void *subs[MAX_RANK];
+    Expr *args[MAX_RANK], *places[MAX_RANK], *row;
+    for (int i = 0; i < read->count; i++) subs[i] = rewrite_expr(rewrite, read->args[i]);
+    for (int i = 0; i < routing->rank; i++) places[i] = subs[packing->dims[i]];
+    if (rewrite->tuple && read_at(read, packing->dims, routing->rank, rewrite->tuple))
+        row = expr_index(program, rewrite->row);
+    else
+        row = expr_read(program, site_of(rewrite)->relation->row_of, places);
+    int rank = collapse(routing, packing, read->count, subs, row);
+    for (int i = 0; i < rank; i++) args[i] = subs[i];
+    Expr *result = expr_read(program, read->tensor, args);
+    result->span = read->span;
+    return result;
+}
+
+/* The same expression over rewritten arguments. An outer coordinate of the row's row becomes one of
+ * the row. */
+static Expr *rewrite_rest(Rewrite *rewrite, Expr *expr) {
+    Program *program = rewrite->routing->program;
+    Expr *args[MAX_RANK] = {NULL};
+    bool changed = false;
+    for (int i = 0; i < expr->count; i++) {
+        args[i] = rewrite_expr(rewrite, expr->args[i]);
+        changed |= args[i] != expr->args[i];
+    }
+    if (!changed) return expr;
+    Expr *result;
+    if (expr->kind == EXPR_READ) {
+        const RowTensor *outer = row_tensor_find(rewrite->routing, expr->tensor);
+        if (outer && rewrite->tuple && expr->args[0]->kind == EXPR_INDEX &&
+            outer->site == site_of(rewrite)->outer) {
+            Tensor *own =
+                row_tensor(rewrite->routing, rewrite->site, outer->root, outer->dimension);
+            return expr_read_indices(program, own, &rewrite->row);
+        }
+        result = expr_read(program, expr->tensor, args);
+    } else
+        result = expr_apply(program, expr->op, args[0], args[1], args[2]);
+    if (!result->span.source) result->span = expr->span;
+    return result;
+}
+
+static Expr *rewrite_expr(Rewrite *rewrite, Expr *expr) {
+    Routing *routing = rewrite->routing;
+    if (expr->kind == EXPR_INDEX && rewrite->tuple)
+        for (int i = 0; i < routing->rank; i++)
+            if (rewrite->tuple->at[i] == expr->index) return coordinate(rewrite, i);
+    if (!expr->count) return expr;
+    if (expr->kind == EXPR_READ) {
+        const Packing *packing = packing_of(routing, expr->tensor);
+        if (packing) return rewrite_packed(rewrite, expr, packing);
+        if (rewrite->tuple && reads_mask_at(routing, expr, rewrite->tuple, rewrite->region))
+            return expr_number(routing->program, 1);
+    }
+    return rewrite_rest(rewrite, expr);
+}
+
+/* ---- loops ---- */
+
+static bool in_tuple(const Rewrite *rewrite, const Index *index) {
+    for (int i = 0; i < rewrite->routing->rank; i++)
+        if (rewrite->tuple->at[i] == index) return true;
+    return false;
+}
+
+/* The loops of a statement that neither the tuple nor a plain subscript of its target has. */
+static int remaining_loops(const Rewrite *rewrite, const Statement *statement, Index **rest) {
+    int count = 0;
+    for (int i = 0; i < statement->loop_count; i++) {
+        bool plain = in_tuple(rewrite, statement->loops[i]);
+        for (int j = 0; j < statement->target->count; j++) {
+            const Expr *sub = statement->target->args[j];
+            plain |= sub->kind == EXPR_INDEX && sub->index == statement->loops[i];
+        }
+        if (!plain) rest[count++] = statement->loops[i];
+    }
+    return count;
+}
+
+/* Zero wherever the original statement would have written. */
+static void add_zero(Rewrite *rewrite, Block *block, const Statement *original) {
+    Program *program = rewrite->routing->program;
+    Statement *zero = statement_loop(program, block, original->target, false, REDUCE_NONE, NULL, 0,
+                                     expr_number(program, 0), original->span);
+    zero->once = original->once;
+}
+
+/* The indices of a tensor that holds the equation's sums on rows: the row, and what is left of the
+ * target's. */
+static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indices) {
+    int rank = 0;
+    indices[rank++] = rewrite->row;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *sub = target->args[i];
+        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index))
+            indices[rank++] = sub->index;
+    }
+    return rank;
+}
+
+/* The inner sum of a scatter stays on rows: t[r,d] = sum[f] value, of which the scatter then reads
+ * t[r,d]. */
+static Expr *sum_on_rows(Rewrite *rewrite, Block *block, const Statement *original,
+                         Index *const *rest, int rest_count, Expr *value) {
+    Program *program = rewrite->routing->program;
+    Index *indices[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = row_indices(rewrite, original->target, indices);
+    for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
+    const char *name = arena_format(program->arena, "%s_rows", original->target->tensor->name);
+    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, original->span);
+    Expr *read = expr_read_indices(program, tensor, indices);
+    Statement *sum = statement_loop(program, block, read, false, original->reduction, rest,
+                                    rest_count, value, original->span);
+    sum->once = original->once;
+    return read;
+}
+
+/* ---- sums that go to the same places ---- */
+
+/* A scatter of inner sums, with the equation that it came from. */
+struct Scattered {
+    Block *block;
+    Expr *target; /* of the equation */
+    Tuple tuple;
+    Statement *scatter;
+};
+
+static int tuple_place(const Routing *routing, const Tuple *tuple, const Expr *sub) {
+    for (int i = 0; i < routing->rank; i++)
+        if (sub->kind == EXPR_INDEX && tuple->at[i] == sub->index) return i;
+    return -1;
+}
+
+/* Whether two equations add to the same elements at each place of the mask. */
+static bool same_places(const Rewrite *rewrite, const Scattered *earlier, const Expr *target) {
+    if (earlier->target->tensor != target->tensor) return false;
+    for (int i = 0; i < target->count; i++) {
+        const Expr *a = earlier->target->args[i], *b = target->args[i];
+        int place = tuple_place(rewrite->routing, &earlier->tuple, a);
+        if (place != tuple_place(rewrite->routing, rewrite->tuple, b)) return false;
+        bool loops =
+            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        if (!loops && !expr_equal(a, b)) return false;
+    }
+    return true;
+}
+
+typedef struct Touch {
+    const Tensor *tensor;
+    bool found;
+} Touch;
+
+static void find_touch(Expr *expr, void *data) {
+    Touch *touch = data;
+    touch->found |= expr->kind == EXPR_READ && expr->tensor == touch->tensor;
+}
+
+/* Whether a statement looks at the tensor, or does more to it than adding. */
+static bool disturbs(Statement *statement, const Tensor *tensor) {
+    if (statement->kind == STATEMENT_REPEAT) return true;
+    Touch touch = {.tensor = tensor};
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], find_touch, &touch);
+    for (int i = 0; i < statement->outputs.count; i++)
+        expr_walk(statement->outputs.items[i], find_touch, &touch);
+    if (statement->kind != STATEMENT_LOOP) return touch.found;
+    expr_walk(statement->value, find_touch, &touch);
+    for (int i = 0; i < statement->target->count; i++)
+        expr_walk(statement->target->args[i], find_touch, &touch);
+    return touch.found || (statement->target->tensor == tensor && !statement->accumulate);
+}
+
+/* Adds the sum to that of an earlier equation, whose scatter then waits until both are there: one
+ * pass over the rows instead of two. */
+static bool join_sum(Rewrite *rewrite, Block *block, const Statement *original, Index *const *rest,
+                     int rest_count, Expr *value) {
+    Routing *routing = rewrite->routing;
+    List *statements = &block->statements;
+    for (int i = 0; i < routing->scattered.count; i++) {
+        const Scattered *earlier = routing->scattered.items[i];
+        if (earlier->block != block || original->reduction != REDUCE_SUM || original->once ||
+            !original->accumulate || !same_places(rewrite, earlier, original->target))
+            continue;
+        int last = statements->count - 1, from = last;
+        while (statements->items[from] != earlier->scatter &&
+               !disturbs(statements->items[from], original->target->tensor))
+            from--;
+        if (statements->items[from] != earlier->scatter) continue;
+        Index *indices[MAX_RANK];
+        row_indices(rewrite, original->target, indices);
+        Expr *sum = expr_read_indices(routing->program, earlier->scatter->value->tensor, indices);
+        memmove(statements->items + from, statements->items + from + 1,
+                (size_t)(last - from) * sizeof *statements->items);
+        statements->count--;
+        statement_loop(routing->program, block, sum, true, REDUCE_SUM, rest, rest_count, value,
+                       original->span);
+        list_push(routing->program->arena, statements, earlier->scatter);
+        return true;
+    }
+    return false;
+}
+
+static void note_scattered(Rewrite *rewrite, Block *block, const Statement *original,
+                           Statement *scatter) {
+    Scattered *made = arena_alloc(rewrite->routing->program->arena, sizeof *made);
+    *made = (Scattered){block, original->target, *rewrite->tuple, scatter};
+    list_push(rewrite->routing->program->arena, &rewrite->routing->scattered, made);
+}
+
+/* ---- targets ---- */
+
+/* A target that keeps its shape: a scatter to the places of the rows, or a sum over all rows when
+ * no place is left. */
+static void add_unpacked(Rewrite *rewrite, Block *block, const Statement *original, Expr *value) {
+    Program *program = rewrite->routing->program;
+    Index *rest[MAX_LOOPS];
+    int rest_count = remaining_loops(rewrite, original, rest);
+    bool scatter = statement_is_scatter(original), placed = false;
+    for (int i = 0; i < rewrite->routing->rank; i++)
+        placed |= expr_uses_index(original->target, rewrite->tuple->at[i]);
+    Expr *target = rewrite_rest(rewrite, original->target);
+    bool accumulate = original->accumulate, split = placed && !scatter && rest_count > 0;
+    Reduction reduction = placed || scatter ? REDUCE_NONE : REDUCE_SUM;
+    if (placed && !scatter && !accumulate) {
+        add_zero(rewrite, block, original);
+        accumulate = true;
+    }
+    if (split && join_sum(rewrite, block, original, rest, rest_count, value)) return;
+    if (split) {
+        value = sum_on_rows(rewrite, block, original, rest, rest_count, value);
+        rest_count = 0;
+    }
+    rest[rest_count++] = rewrite->row;
+    Statement *made = statement_loop(program, block, target, accumulate || scatter, reduction, rest,
+                                     rest_count, value, original->span);
+    made->once = original->once;
+    if (split && original->reduction == REDUCE_SUM && !original->once)
+        note_scattered(rewrite, block, original, made);
+}
+
+static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
+    Program *program = rewrite->routing->program;
+    Expr *value = rewrite_expr(rewrite, statement->value);
+    if (!rewrite->tuple) {
+        Expr *target = rewrite_rest(rewrite, statement->target);
+        statement->value = value;
+        statement->target = target;
+        list_push(program->arena, &block->statements, statement);
+        return;
+    }
+    if (!packing_of(rewrite->routing, statement->target->tensor)) {
+        add_unpacked(rewrite, block, statement, value);
+        return;
+    }
+    Index *rest[MAX_LOOPS];
+    int rest_count = remaining_loops(rewrite, statement, rest);
+    Expr *target = rewrite_expr(rewrite, statement->target);
+    Statement *made =
+        statement_loop(program, block, target, statement->accumulate, statement->reduction, rest,
+                       rest_count, value, statement->span);
+    made->once = statement->once;
+}
+
+/* ---- a choice within the rows ---- */
+
+/* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops
+ * of the result, but perhaps not its turns. */
+static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
+    Program *program = rewrite->routing->program;
+    if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);
+    Index *indices[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    bool placed = false;
+    for (int i = 0; i < operand->count; i++) {
+        const Expr *sub = operand->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->turn) continue;
+        bool gone = in_tuple(rewrite, sub->index);
+        if (!gone || !placed) indices[rank++] = gone ? rewrite->row : sub->index;
+        placed |= gone;
+    }
+    for (int i = 0; i < rank; i++) axes[i] = indices[i]->axis;
+    const char *name = arena_format(program->arena, "%s_rows", operand->tensor->name);
+    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, operand->span);
+    Expr *read = expr_read_indices(program, tensor, indices);
+    statement_loop(program, block, read, false, REDUCE_NONE, NULL, 0,
+                   rewrite_rest(rewrite, operand), operand->span);
+    return read;
+}
+
+static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
+    Program *program = rewrite->routing->program;
+    Expr *output = top->outputs.items[0], *input = top->inputs.items[0];
+    int before = 0, iterated = 0;
+    for (int i = 0; i < output->count && iterated < top->top.dimension; i++) {
+        const Expr *sub = output->args[i];
+        if (sub->kind != EXPR_INDEX || sub->index->turn) continue;
+        before += in_tuple(rewrite, sub->index);
+        iterated++;
+    }
+    top->inputs.items[0] = rows_operand(rewrite, block, input);
+    top->outputs.items[0] = rewrite_expr(rewrite, output);
+    if (before) top->top.dimension -= before - 1;
+    list_push(program->arena, &block->statements, top);
+}
+
+/* ---- blocks ---- */
+
+static void rewrite_statement(Routing *routing, Block *block, Statement *statement,
+                              Statement *region) {
+    Tuple tuple;
+    Place place = {.statement = statement, .region = region};
+    Rewrite rewrite = {.routing = routing, .region = region};
+    if (choose_tuple(routing, &place, &tuple) && wants_rows(routing, statement)) {
+        rewrite.tuple = &tuple;
+        rewrite.row = index_new(routing->program, "r", routing->rows);
+    }
+    if (statement->kind == STATEMENT_LOOP)
+        rewrite_loop(&rewrite, block, statement);
+    else if (rewrite.tuple)
+        rewrite_top(&rewrite, block, statement);
+    else
+        list_push(routing->program->arena, &block->statements, statement);
+}
+
+/* rewrite_block: every statement of the block onto the rows of the mask at hand where find_support
+ * allows it. */
+void rewrite_block(Routing *routing, Block *block, Statement *region) {
+    List old = block->statements;
+    block->statements = (List){NULL, 0, 0};
+    for (int i = 0; i < old.count; i++) {
+        Statement *statement = old.items[i];
+        if (statement->kind == STATEMENT_REPEAT) {
+            rewrite_block(routing, &statement->body, statement);
+            list_push(routing->program->arena, &block->statements, statement);
+        } else
+            rewrite_statement(routing, block, statement, region);
+    }
+}

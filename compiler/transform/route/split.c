@@ -1,0 +1,105 @@
+/* split: a choice inside the rows of another that is looked at from outside as well.
+ *
+ * A loss may ask what the inner choice says of every token, while what is chosen is wanted only
+ * under the outer mask. Then the choice is made twice, of the same numbers and so alike: once for
+ * those who look from outside, and once for those under the mask, which can move onto rows.
+ *
+ *     picked[b,s,n,m] = top(p)                      picked[b,s,n,m] = top(p)
+ *     load[n,m] = sum[b,s] picked[b,s,n,m]   -->    picked_2[b,s,n,m] = top(p)
+ *     e[b,s,n] = sum[m] picked[b,s,n,m] * y         load[n,m] = sum[b,s] picked[b,s,n,m]
+ *                                                   e[b,s,n] = sum[m] picked_2[b,s,n,m] * y
+ */
+#include "transform/autodiff/gradient.h"
+#include "transform/route/route.h"
+
+#include <string.h>
+
+typedef struct Split {
+    const Routing *routing;
+    const Tensor *tensor; /* what the choice marks */
+    int dims[MAX_RANK];
+    const Place *place; /* the statement at hand */
+    const Tuple *tuple; /* where it is under the mask */
+    Tensor *twin;       /* NULL while readers are only looked for */
+    bool found;
+} Split;
+
+static bool reads_under(const Split *split, const Expr *expr) {
+    return expr->kind == EXPR_READ && expr->tensor == split->tensor &&
+           turn_fits(split->routing, expr, split->place->region) &&
+           read_at(expr, split->dims, split->routing->rank, split->tuple);
+}
+
+static Expr *read_twin(Program *program, Expr *read, void *data) {
+    Split *split = data;
+    if (!reads_under(split, read)) return NULL;
+    split->found = true;
+    return split->twin ? expr_read(program, split->twin, read->args) : NULL;
+}
+
+/* Visits the readers under the mask; with a twin, these read it from now on. */
+static void visit_readers(Split *split) {
+    const Routing *routing = split->routing;
+    for (int i = 0; i < routing->places.count; i++) {
+        Tuple tuple;
+        split->place = routing->places.items[i];
+        split->tuple = &tuple;
+        if (split->place->statement->kind != STATEMENT_LOOP ||
+            !choose_tuple(routing, split->place, &tuple))
+            continue;
+        rewrite_statement(routing->program, split->place->statement, false, read_twin, split);
+    }
+}
+
+/* The same choice once more, right behind it. */
+static Tensor *add_twin(const Routing *routing, const Place *place) {
+    Program *program = routing->program;
+    Statement *top = place->statement;
+    const Expr *output = top->outputs.items[0];
+    const Tensor *tensor = output->tensor;
+    Block *block = place->region ? &place->region->body : &program->body, made = {{0}};
+    Tensor *twin = tensor_new(program, tensor->name, tensor->role, tensor->type, tensor->rank,
+                              tensor->axes, tensor->span);
+    Statement *again = statement_call(program, &made, CALL_TOP, top->span);
+    again->top = top->top;
+    list_push(program->arena, &again->inputs, top->inputs.items[0]);
+    list_push(program->arena, &again->outputs, expr_read(program, twin, output->args));
+    List *statements = &block->statements;
+    list_push(program->arena, statements, NULL);
+    int at = statements->count - 1;
+    for (; statements->items[at - 1] != top; at--)
+        statements->items[at] = statements->items[at - 1];
+    statements->items[at] = again;
+    return twin;
+}
+
+/* A choice that could move onto rows if nobody looked from outside. */
+static bool may_split(const Routing *routing, const Place *place, int tensors) {
+    const Statement *top = place->statement;
+    if (top->kind != STATEMENT_CALL || top->call != CALL_TOP || top == routing->choice)
+        return false;
+    const Tensor *tensor = ((const Expr *)top->outputs.items[0])->tensor;
+    return tensor->id < tensors && routing->packing[tensor->id].candidate &&
+           !routing->packing[tensor->id].packed;
+}
+
+static bool split_off(const Routing *routing, const Place *place) {
+    const Expr *output = place->statement->outputs.items[0];
+    Split split = {.routing = routing, .tensor = output->tensor};
+    memcpy(split.dims, routing->packing[output->tensor->id].dims, sizeof split.dims);
+    visit_readers(&split);
+    if (!split.found) return false;
+    split.twin = add_twin(routing, place);
+    visit_readers(&split);
+    return true;
+}
+
+/* split_choice: see the head of this file; of the first `tensors` only, not of what was split off.
+ * False when there is none, or no more. */
+bool split_choice(const Routing *routing, int tensors) {
+    for (int i = 0; i < routing->places.count; i++) {
+        const Place *place = routing->places.items[i];
+        if (may_split(routing, place, tensors) && split_off(routing, place)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,25 @@
+/* embedded: the files of runtime/ that travel inside the binary, so that a copied `moec` works
+ * alone. The build makes the array from runtime/abi/abi.h, runtime/kernels/ and runtime/standalone/. */
+#ifndef EMBEDDED_H
+#define EMBEDDED_H
+
+#include <stddef.h>
+
+typedef struct EmbeddedFile {
+    const char *name; /* below runtime/: "abi/abi.h", "kernels/prelude.h", "standalone/main.c"; NULL
+                         ends the list */
+    const char *text; /* terminated */
+    size_t length;
+} EmbeddedFile;
+
+extern const EmbeddedFile embedded_files[];
+extern const int embedded_file_count;
+
+/* True for what generated programs include: abi.h and kernels/. */
+int embedded_is_header(const EmbeddedFile *file);
+/* True for those of them that only programs for a CUDA device include. */
+int embedded_is_cuda(const EmbeddedFile *file);
+/* The name without its folders. */
+const char *embedded_base(const EmbeddedFile *file);
+
+#endif

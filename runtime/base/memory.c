@@ -1,0 +1,139 @@
+#include "base/memory.h"
+
+#include <link.h>
+#include <malloc.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void out_of_memory(size_t bytes) {
+    fprintf(stderr,
+            "moec: error: no memory left for %zu bytes\n  help: make train.batch or train.context "
+            "smaller\n",
+            bytes);
+    exit(1);
+}
+
+void *memory_new(size_t bytes) {
+    void *block = calloc(1, bytes ? bytes : 1);
+    if (!block) out_of_memory(bytes);
+    return block;
+}
+
+void *memory_grow(void *block, size_t bytes) {
+    void *grown = realloc(block, bytes ? bytes : 1);
+    if (!grown) out_of_memory(bytes);
+    return grown;
+}
+
+char *memory_format(const char *format, ...) {
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (length < 0) out_of_memory(0);
+    return text;
+}
+
+enum { HUGE = 2 << 20 };
+
+/* Huge pages save page faults and table walks in the large products; a refusal does no harm. Only
+ * those that the block fills: its rest would take memory that no plan knows of. */
+void *memory_map(size_t bytes) {
+    size_t huge = bytes / HUGE * HUGE, more = huge ? HUGE : 0;
+    unsigned char *all = mmap(NULL, bytes + more + !bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    if (!huge) return all;
+    size_t before = (HUGE - (uintptr_t)all % HUGE) % HUGE, page = (size_t)sysconf(_SC_PAGESIZE),
+           after = (before + bytes + page - 1) / page * page;
+    if (before) munmap(all, before);
+    if (bytes + more > after) munmap(all + after, bytes + more - after);
+    madvise(all + before, huge, MADV_HUGEPAGE);
+    return all + before;
+}
+
+void memory_unmap(void *block, size_t bytes) {
+    if (block) munmap(block, bytes ? bytes : 1);
+}
+
+/* A "Name:   123 kB" line of /proc/self/status in bytes. */
+static size_t status_line(const char *name) {
+    FILE *file = fopen("/proc/self/status", "r");
+    if (!file) return 0;
+    char line[256];
+    size_t kilobytes = 0;
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            kilobytes = strtoul(line + strlen(name), NULL, 10);
+    fclose(file);
+    return kilobytes * 1024;
+}
+
+size_t memory_resident(void) {
+    return status_line("VmRSS:");
+}
+
+size_t memory_peak(void) {
+    return status_line("VmHWM:");
+}
+
+void memory_reset_peak(void) {
+    malloc_trim(0);
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (file) {
+        fputs("5", file);
+        fclose(file);
+    }
+}
+
+typedef struct Search {
+    uintptr_t inside;
+    size_t bytes; /* for one thread */
+} Search;
+
+static int visit_library(struct dl_phdr_info *info, size_t size, void *data) {
+    Search *search = data;
+    size_t bytes = 0;
+    bool here = false;
+    (void)size;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+        if (part->p_type == PT_TLS) bytes = part->p_memsz;
+        if (part->p_type == PT_LOAD &&
+            search->inside - (info->dlpi_addr + part->p_vaddr) < part->p_memsz)
+            here = true;
+    }
+    if (here) search->bytes = bytes;
+    return here;
+}
+
+size_t memory_of_threads(const void *inside) {
+    Search search = {.inside = (uintptr_t)inside};
+    dl_iterate_phdr(visit_library, &search);
+#ifdef _OPENMP
+    return search.bytes * (size_t)omp_get_max_threads();
+#else
+    return search.bytes;
+#endif
+}
+
+char *memory_text(char text[16], double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (bytes >= 1000 && unit < 4) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, 16, unit && bytes < 100 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    return text;
+}

@@ -1,0 +1,115 @@
+#include "command/arguments.h"
+
+#include "base/complain.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int arguments_wrong(const Command *command, const char *remedy, const char *format, ...) {
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    complain(remedy, "%s", message);
+    fprintf(stderr, "usage: moec %s %s\n", command->name, command->forms);
+    return EXIT_USAGE;
+}
+
+static int print_help(const Command *command, const Option *options) {
+    printf("usage: moec %s %s\n\n%s\n", command->name, command->forms, command->summary);
+    if (options->kind != OPTION_END) printf("\noptions:\n");
+    for (const Option *option = options; option->kind != OPTION_END; option++) {
+        char left[64];
+        snprintf(left, sizeof left, "%s%s%s", option->name, option->argument ? " " : "",
+                 option->argument ? option->argument : "");
+        printf("  %-22s %s\n", left, option->help);
+    }
+    return 0;
+}
+
+/* False when `text` is not what the option takes. */
+static bool take_value(const Option *option, const char *text) {
+    char *end = NULL;
+    errno = 0;
+    switch (option->kind) {
+    case OPTION_TEXT:
+        *(const char **)option->value = text;
+        return true;
+    case OPTION_COUNT: {
+        double number = strtod(text, &end); /* 4e6 is a whole number, too */
+        *(long *)option->value = (long)number;
+        return *text && !*end && number >= 0 && number < 0x1p62 && number == floor(number);
+    }
+    case OPTION_NUMBER:
+        *(double *)option->value = strtod(text, &end);
+        return *text && !*end && isfinite(*(double *)option->value);
+    case OPTION_LIST: {
+        TextList *list = option->value;
+        if (list->count == LIST_LIMIT) return false;
+        list->items[list->count++] = text;
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+static const Option *find_option(const Option *options, const char *text, size_t length) {
+    for (const Option *option = options; option->kind != OPTION_END; option++)
+        if (strlen(option->name) == length && strncmp(option->name, text, length) == 0)
+            return option;
+    return NULL;
+}
+
+/* One option at argv[*at]; its value may be the next argument or stand after '='. */
+static int read_option(const Command *command, const Option *options, int argc, char **argv,
+                       int *at) {
+    const char *text = argv[*at], *equals = strchr(text, '=');
+    const Option *option =
+        find_option(options, text, equals ? (size_t)(equals - text) : strlen(text));
+    if (!option)
+        return arguments_wrong(command, "see moec help, or --help after the command",
+                               "%s is not an option of moec %s", text, command->name);
+    if (option->kind == OPTION_FLAG) {
+        *(bool *)option->value = true;
+        return equals ? arguments_wrong(command, NULL, "%s takes no value", option->name) : -1;
+    }
+    const char *value = equals ? equals + 1 : *at + 1 < argc ? argv[++*at] : NULL;
+    if (!value)
+        return arguments_wrong(command, NULL, "%s needs a value: %s %s", option->name, option->name,
+                               option->argument);
+    if (!take_value(option, value))
+        return arguments_wrong(command, NULL, "'%s' is not a value that %s takes (%s: %s)", value,
+                               option->name, option->argument, option->help);
+    return -1;
+}
+
+int arguments_read(const Command *command, const Option *options, int argc, char **argv,
+                   const char **operand) {
+    bool only_operands = false;
+    *operand = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (!only_operands && strcmp(argv[i], "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands &&
+                   (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            return print_help(command, options);
+        } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
+            int code = read_option(command, options, argc, argv, &i);
+            if (code >= 0) return code;
+        } else if (*operand) {
+            return arguments_wrong(command, "put texts with spaces in quotes",
+                                   "one argument too many: %s", argv[i]);
+        } else {
+            *operand = argv[i];
+        }
+    }
+    return *operand ? -1
+                    : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
+                                      command->name);
+}

@@ -1,0 +1,141 @@
+/* draw: moec draw: a trained model of velocities makes examples out of noise.
+ *
+ * Opened with `draws = none` (stdlib/diffusion.moe) such a model reads what it sees ("image"), the
+ * time of each sequence ("time"), a class ("label"), and gives "velocity", of the shape of the
+ * image. From pure noise at time 1, steps of Euler's method go to time 0: image -= velocity /
+ * steps.
+ */
+#include "model/checkpoint.h"
+#include "command/commands.h"
+#include "base/complain.h"
+#include "data/examples.h"
+#include "base/memory.h"
+#include "data/random.h"
+#include "command/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *out, *device;
+    Device *on;
+    long count, steps, seed;
+} Options;
+
+/* The inputs and the output of the forward graph, by name. */
+typedef struct Drawing {
+    Call *call;
+    const MoecTensor *image;
+    float *seen, *time;
+    int32_t *label;
+    const float *velocity;
+    int slot; /* of the velocity */
+    size_t numbers, times;
+    long classes;
+} Drawing;
+
+static bool find_parts(Drawing *drawing, Call *call) {
+    *drawing = (Drawing){.call = call};
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (!strcmp(input->name, "image")) {
+            drawing->image = input;
+            drawing->seen = call->inputs[i];
+            drawing->numbers = tensor_count(input);
+        } else if (!strcmp(input->name, "time")) {
+            drawing->time = call->inputs[i];
+            drawing->times = tensor_count(input);
+        } else if (!strcmp(input->name, "label")) {
+            drawing->label = call->inputs[i];
+            drawing->classes = input->vocabulary ? input->vocabulary : 1;
+        }
+    }
+    int slot = drawing->slot = call_output(call, "velocity");
+    bool fits = slot >= 0 && drawing->image && drawing->time && drawing->label &&
+                tensor_count(&call->graph->outputs[slot]) == drawing->numbers;
+    if (fits) drawing->velocity = call->outputs[slot];
+    return fits || complain("train a model of stdlib/diffusion.moe",
+                            "this model reads no image, time and label, or gives no velocity");
+}
+
+static bool draw(const Drawing *drawing, const Options *options) {
+    long batch = drawing->call->graph->batch;
+    for (long b = 0; b < batch; b++) drawing->label[b] = (int32_t)(b % drawing->classes);
+    for (size_t i = 0; i < drawing->numbers; i++)
+        drawing->seen[i] = (float)random_normal((uint64_t)options->seed, i);
+    for (long step = 0; step < options->steps; step++) {
+        double time = 1 - (double)step / (double)options->steps;
+        for (size_t i = 0; i < drawing->times; i++) drawing->time[i] = (float)time;
+        if (!call_run(drawing->call, 0, false) || !call_get(drawing->call, drawing->slot))
+            return false;
+        for (size_t i = 0; i < drawing->numbers; i++)
+            drawing->seen[i] -= drawing->velocity[i] / (float)options->steps;
+    }
+    return true;
+}
+
+static bool write_drawing(const Drawing *drawing, const Options *options) {
+    size_t batch = (size_t)drawing->call->graph->batch;
+    float *labels = memory_new(sizeof *labels * batch);
+    for (size_t b = 0; b < batch; b++) labels[b] = (float)drawing->label[b];
+    Entry entries[] = {
+        {.name = "image",
+         .rank = drawing->image->rank,
+         .bytes = sizeof(float) * drawing->numbers,
+         .data = drawing->seen},
+        {.name = "label",
+         .rank = 1,
+         .shape = {(long)batch},
+         .bytes = sizeof(float) * batch,
+         .data = labels},
+    };
+    memcpy(entries[0].shape, drawing->image->shape, sizeof(long) * (size_t)drawing->image->rank);
+    json_t *notes = json_object();
+    bool good = safetensors_write(options->out, entries, 2, notes);
+    json_decref(notes);
+    free(labels);
+    return good;
+}
+
+static bool run(const Options *options) {
+    const char *const sets[] = {SPEC_DRAWS};
+    Safetensors *file = checkpoint_open(options->operand);
+    MoecCompiler *trained = file ? checkpoint_spec(file, NULL, 0) : NULL;
+    MoecCompiler *compiler =
+        trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
+    moec_close(trained);
+    const Wish wish = {.graph = MOEC_FORWARD, .batch = options->count};
+    Model *model = compiler ? model_open_on(options->on, compiler, &wish, 1, true) : NULL;
+    moec_close(compiler);
+    Call *call = model && model_read(model, file, false)
+                     ? call_open(model, &model->table->graphs[0], NULL)
+                     : NULL;
+    Drawing drawing;
+    bool good = call && find_parts(&drawing, call);
+    good = good && draw(&drawing, options) && write_drawing(&drawing, options);
+    call_close(call);
+    model_close(model);
+    safetensors_close(file);
+    return good;
+}
+
+int command_draw(int argc, char **argv) {
+    const Command *command = command_row("draw");
+    Options options = {.device = "cpu", .count = 16, .steps = 50};
+    const Option table[] = {
+        {OPTION_TEXT, "--out", "FILE", &options.out, "safetensors to write: image, label"},
+        {OPTION_COUNT, "--count", "N", &options.count, "examples, of all classes in turn (16)"},
+        {OPTION_COUNT, "--steps", "N", &options.steps, "steps from noise to example (50)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "of the noise (0)"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.out || options.count < 1 || options.steps < 1)
+        return arguments_wrong(command, NULL, "moec draw needs --out, and counts of at least 1");
+    options.on = device_open(options.device);
+    bool good = options.on && run(&options);
+    device_close(options.on);
+    return good ? 0 : EXIT_INPUT;
+}

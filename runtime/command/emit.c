@@ -1,0 +1,233 @@
+/* emit: moec emit: a folder of C sources with the weights, which needs nothing of ours. The files
+ * that do not depend on the model are those of standalone/ and kernels/. */
+#include "model/checkpoint.h"
+#include "command/commands.h"
+#include "base/complain.h"
+#include "base/embedded.h"
+#include "base/memory.h"
+#include "command/settings.h"
+#include "command/spec.h"
+#include "model/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *target, *graph, *out;
+    long context; /* places of the caches; 0: train.context */
+    TextList sets;
+} Options;
+
+/* The graphs that can be emitted: what the folder then does. */
+static const char *const graphs[] = {"decode", "train", "draw"};
+enum { DECODE = 1, TRAIN = 2, DRAW = 4, ALL = 7, GRAPHS = 3 };
+
+/* The images that an emitted program draws at once; it may be asked for any number. */
+enum { DRAWN_AT_ONCE = 8 };
+
+/* The graphs that a file of standalone/ or kernels/ belongs to, and where only one of the targets
+ * wants it, that. Files that are not listed belong everywhere, but for those of
+ * embedded_is_cuda. */
+static const struct {
+    const char *name;
+    int graphs;
+    const char *target;
+} parts[] = {
+    {"model.h", DECODE, NULL},
+    {"model.c", DECODE, NULL},
+    {"generate.c", DECODE, NULL},
+    {"decode.md", DECODE, "c"},
+    {"train.c", TRAIN, NULL},
+    {"data.h", TRAIN, NULL},
+    {"data.c", TRAIN, NULL},
+    {"order.h", TRAIN, NULL},
+    {"order.c", TRAIN, NULL},
+    {"train.md", TRAIN, "c"},
+    {"draw.c", DRAW, NULL},
+    {"draw.md", DRAW, "c"},
+    {"tensors.h", TRAIN | DRAW, NULL},
+    {"tensors.c", TRAIN | DRAW, NULL},
+    {"random.h", TRAIN | DRAW, NULL},
+    {"random.c", TRAIN | DRAW, NULL},
+    {"kernels.h", ALL, "c"},
+    {"matmul.h", ALL, "c"},
+    {"attention.h", ALL, "c"},
+    {"routing.h", ALL, "c"},
+    {"blocks.c", ALL, "c"},
+    {"Makefile", ALL, "c"},
+    {"blocks_cuda.cu", ALL, "cuda"},
+    {"cuda.mk", ALL, "cuda"},
+    {"cuda.md", ALL, "cuda"},
+    {"shapes.h", ALL, "cuda"},
+};
+
+/* DECODE, TRAIN or DRAW; 0 for another name. */
+static int graph_of(const char *name) {
+    for (int i = 0; i < GRAPHS; i++)
+        if (strcmp(graphs[i], name) == 0) return 1 << i;
+    return 0;
+}
+
+static bool is_cuda(const Options *options) {
+    return strcmp(options->target, "cuda") == 0;
+}
+
+static bool write_text(const char *folder, const char *name, const char *text) {
+    char *path = path_join(folder, name);
+    bool good = file_write(path, text, strlen(text));
+    free(path);
+    return good;
+}
+
+static bool belongs(const EmbeddedFile *file, const Options *options) {
+    const char *name = embedded_base(file);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return (parts[i].graphs & graph_of(options->graph)) &&
+                   (!parts[i].target || strcmp(parts[i].target, options->target) == 0);
+    return !embedded_is_cuda(file) || is_cuda(options);
+}
+
+static bool write_common(const Options *options) {
+    bool good = true;
+    for (const EmbeddedFile *file = embedded_files; file->name && good; file++) {
+        if (!belongs(file, options)) continue;
+        const char *name = embedded_base(file), *ending = strrchr(name, '.');
+        if (ending && strcmp(ending, ".md") == 0) name = "README.md";
+        if (ending && strcmp(ending, ".mk") == 0) name = "Makefile";
+        good = write_text(options->out, name, file->text);
+    }
+    return good;
+}
+
+static bool write_settings(const char *folder, const Settings *settings) {
+    char *text = memory_format("/* training: what the specification says of the training. */\n"
+                               "#ifndef TRAINING_H\n"
+                               "#define TRAINING_H\n\n"
+                               "#define SETTING_RATE %.17g\n"
+                               "#define SETTING_CLIP %.17g\n"
+                               "#define SETTING_STEPS %ld\n"
+                               "#define SETTING_ACCUMULATE %ld\n"
+                               "#define SETTING_SEED %ld\n\n"
+                               "#endif\n",
+                               settings->rate, settings->clip, settings->steps,
+                               settings->accumulate, settings->seed);
+    bool good = write_text(folder, "training.h", text);
+    free(text);
+    return good;
+}
+
+/* The weights of the checkpoint, or fresh ones. The hosted program of the same graphs tells where
+ * they lie. */
+static bool write_weights(const Options *options, Model *model, const Safetensors *file,
+                          uint64_t seed) {
+    model_initialise(model, seed);
+    if (file && !model_read(model, file, false)) return false;
+    char *path = path_join(options->out, "weights.bin");
+    bool good = weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
+                    WEIGHTS_FINE ||
+                complain("is there space left on the disk?", "cannot write %s", path);
+    free(path);
+    return good;
+}
+
+static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes,
+                          int count) {
+    MoecProgram *programs[2];
+    for (int i = 0; i < count; i++) {
+        programs[i] = moec_compile(compiler, wishes[i].graph, wishes[i].batch, wishes[i].context,
+                                   wishes[i].tokens);
+        if (!programs[i]) return spec_good(compiler);
+    }
+    const char *kernels = NULL,
+               *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
+                                        : moec_emit_c(compiler, programs, count, true);
+    if (!text) return spec_good(compiler);
+    return write_text(options->out, "program.c", text) &&
+           (!kernels || write_text(options->out, "kernels.cu", kernels));
+}
+
+/* The programs of a graph; returns their number. */
+static int wishes_of(const Options *options, const Settings *settings, Wish wishes[2]) {
+    switch (graph_of(options->graph)) {
+    case TRAIN:
+        wishes[0] = (Wish){.graph = MOEC_TRAIN};
+        wishes[1] = (Wish){.graph = MOEC_UPDATE};
+        return 2;
+    case DRAW:
+        wishes[0] = (Wish){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
+        return 1;
+    default:
+        wishes[0] = (Wish){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
+        wishes[0].context = options->context ? options->context : settings->context;
+        return 1;
+    }
+}
+
+static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
+    bool trains = graph_of(options->graph) == TRAIN;
+    Settings settings = settings_of(compiler);
+    Wish wishes[2];
+    int count = wishes_of(options, &settings, wishes);
+    Model *model = model_open(compiler, wishes, count, true);
+    bool good = model && folder_make(options->out) &&
+                write_program(options, compiler, wishes, count) && write_common(options) &&
+                (!trains || write_settings(options->out, &settings)) &&
+                write_weights(options, model, file, (uint64_t)settings.seed);
+    model_close(model);
+    return good;
+}
+
+/* The spec of a checkpoint or of a file. */
+static MoecCompiler *open_spec(const Options *options, const Safetensors *file) {
+    const TextList *sets = &options->sets;
+    return file ? checkpoint_spec(file, sets->items, sets->count)
+                : spec_open(options->operand, sets);
+}
+
+static bool emit(Options *options) {
+    size_t length = strlen(options->operand);
+    bool trained = file_is_folder(options->operand) ||
+                   (length > 12 && strcmp(options->operand + length - 12, ".safetensors") == 0);
+    Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
+    if (trained && !file) return false;
+    MoecCompiler *compiler = open_spec(options, file);
+    if (compiler && graph_of(options->graph) == DRAW) {
+        bool draws = spec_draws(compiler);
+        moec_close(compiler);
+        options->sets.items[options->sets.count++] = SPEC_DRAWS;
+        compiler = draws ? open_spec(options, file) : NULL;
+    }
+    bool decodes = graph_of(options->graph) == DECODE;
+    bool good = compiler && (!decodes || spec_generates(compiler)) &&
+                write_folder(options, compiler, file);
+    moec_close(compiler);
+    safetensors_close(file);
+    return good;
+}
+
+int command_emit(int argc, char **argv) {
+    const Command *command = command_row("emit");
+    Options options = {.target = "c", .graph = "decode"};
+    const Option table[] = {
+        {OPTION_TEXT, "--target", "NAME", &options.target,
+         "c: needs a C compiler; cuda: needs nvcc"},
+        {OPTION_TEXT, "--graph", "NAME", &options.graph,
+         "decode: generates text; train: trains; draw: draws images"},
+        {OPTION_TEXT, "--out", "DIR", &options.out, "the folder to write"},
+        {OPTION_COUNT, "--context", "N", &options.context,
+         "tokens that the decode graph can hold (train.context)"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.out) return arguments_wrong(command, NULL, "moec emit needs --out");
+    if (strcmp(options.target, "c") != 0 && !is_cuda(&options))
+        return arguments_wrong(command, "c or cuda", "there is no target '%s'", options.target);
+    if (!graph_of(options.graph))
+        return arguments_wrong(command, "decode, train or draw", "there is no graph '%s'",
+                               options.graph);
+    return emit(&options) ? 0 : EXIT_INPUT;
+}

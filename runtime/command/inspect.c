@@ -1,0 +1,126 @@
+/* inspect: moec check, fmt and dump: what the compiler alone can answer. */
+#include "command/commands.h"
+#include "base/complain.h"
+#include "base/files.h"
+#include "command/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int command_check(int argc, char **argv) {
+    const Command *command = command_row("check");
+    const char *operand;
+    bool json = false;
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_FLAG, "--json", NULL, &json, "the costs, or the errors, as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    if (!json) {
+        MoecCompiler *compiler = spec_open(operand, &sets);
+        const char *text = compiler ? moec_cost_text(compiler) : NULL;
+        bool good = compiler && spec_good(compiler) && text;
+        if (good) fputs(text, stdout);
+        moec_close(compiler);
+        return good ? 0 : EXIT_INPUT;
+    }
+    MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
+    bool good = text && !moec_failed(compiler);
+    puts(good ? text : moec_reports_json(compiler));
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+int command_fmt(int argc, char **argv) {
+    const Command *command = command_row("fmt");
+    const char *operand;
+    bool check = false;
+    const Option table[] = {
+        {OPTION_FLAG, "--check", NULL, &check,
+         "write nothing; exit with 1 when the file is not in the one layout"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    Mapping now;
+    if (!file_map(operand, "check the path", &now)) return EXIT_INPUT;
+    MoecCompiler *compiler = moec_open(operand, NULL, NULL, 0, getenv("MOEC_PATH"));
+    const char *text = moec_format(compiler);
+    bool same = text && strlen(text) == now.length && memcmp(text, now.bytes, now.length) == 0;
+    file_unmap(&now);
+    bool good = text != NULL;
+    if (!text)
+        fputs(moec_reports(compiler), stderr);
+    else if (check && !same)
+        good = complain("moec fmt writes it so", "%s is not in the one layout", operand);
+    else if (!same)
+        good = file_write(operand, text, strlen(text));
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+/* The graph by its name; false when there is none of that name. */
+static bool graph_named(const char *name, MoecGraph *graph) {
+    static const char *const names[] = {[MOEC_FORWARD] = "forward",
+                                        [MOEC_TRAIN] = "train",
+                                        [MOEC_DECODE] = "decode",
+                                        [MOEC_UPDATE] = "update",
+                                        [MOEC_MEASURE] = "measure"};
+    for (int i = 0; i < (int)(sizeof names / sizeof names[0]); i++)
+        if (strcmp(names[i], name) == 0) {
+            *graph = (MoecGraph)i;
+            return true;
+        }
+    return false;
+}
+
+static void list_passes(void) {
+    int count;
+    const char *const *passes = moec_passes(&count);
+    fprintf(stderr, "  help: the passes are");
+    for (int i = 0; i < count; i++) fprintf(stderr, " %s", passes[i]);
+    fputc('\n', stderr);
+}
+
+static bool is_pass(const char *name) {
+    int count;
+    const char *const *passes = moec_passes(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(passes[i], name) == 0) return true;
+    return false;
+}
+
+int command_dump(int argc, char **argv) {
+    const Command *command = command_row("dump");
+    const char *operand, *pass = NULL, *graph_name = "train";
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--after", "PASS", &pass, "the pass"},
+        {OPTION_TEXT, "--graph", "NAME", &graph_name, "forward, train (default), decode or update"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    MoecGraph graph;
+    if (!graph_named(graph_name, &graph))
+        return arguments_wrong(command, "forward, train, decode or update",
+                               "there is no graph '%s'", graph_name);
+    if (!pass || !is_pass(pass)) {
+        code = pass ? arguments_wrong(command, NULL, "there is no pass '%s'", pass)
+                    : arguments_wrong(command, NULL, "moec dump needs --after PASS");
+        list_passes();
+        return code;
+    }
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    const char *text = compiler ? moec_dump(compiler, graph, pass) : NULL;
+    bool good = compiler && spec_good(compiler) && text;
+    if (good) fputs(text, stdout);
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,96 @@
+/* main: the moec command. */
+#include "command/commands.h"
+#include "base/complain.h"
+#include "base/threads.h"
+#include "base/version.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const Command commands[] = {
+    {"check", command_check, "FILE[:MODEL] [--set key=value]... [--json]",
+     "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
+    {"fmt", command_fmt, "FILE [--check]",
+     "Writes a spec in the one layout; with --check only says whether it is so."},
+    {"dump", command_dump,
+     "FILE[:MODEL] --after PASS [--graph forward|train|decode|update|measure] [--set key=value]...",
+     "Prints the program after a pass of the compiler."},
+    {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
+     "Writes fresh random weights."},
+    {"run", command_run,
+     "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,grads --out "
+     "O.safetensors\n"
+     "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
+     "Runs a model once on given tokens and writes what it gives."},
+    {"train", command_train,
+     "FILE[:MODEL] --data PATH --out DIR [--val PATH] [--steps N] [--seed N] [--resume] [--set "
+     "key=value]...",
+     "Trains a model; DIR receives checkpoints and a log."},
+    {"eval", command_eval, "DIR --data PATH [--json]",
+     "Measures the loss of a trained model on data."},
+    {"generate", command_generate,
+     "DIR --prompt TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
+     "Continues a text with a trained model."},
+    {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
+     "Makes examples out of noise with a trained model of velocities."},
+    {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
+     "Writes a folder of C sources that needs nothing but a C compiler."},
+    {"compare", command_compare,
+     "FILE[:MODEL] [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set key=value]... "
+     "[--json]",
+     "Compares what a device computes with the definition: outputs, gradients, decoding."},
+    {"bench", command_bench,
+     "FILE[:MODEL] [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
+     "Measures speed beside the ceilings of the machine."},
+    {"prepare", command_prepare, "DIR",
+     "Compiles what all programs share into DIR; `make` does it, to make first starts short."},
+};
+
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+const Command *command_row(const char *name) {
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    return NULL;
+}
+
+static int print_help(FILE *file) {
+    fprintf(file, "moec %s: architectures as a few lines of text, compiled to C\n\n", MOEC_VERSION);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(file, "  moec %s %s\n      %s\n", commands[i].name, commands[i].forms,
+                commands[i].summary);
+    fprintf(file, "\n`moec COMMAND --help` tells the options of a command.\n"
+                  "MOEC_PATH: more folders for `use`, colon separated.  MOEC_CC: the C compiler "
+                  "(default cc).\n"
+                  "NO_COLOR: no colours.  Compiled programs are kept in $XDG_CACHE_HOME/moec or "
+                  "~/.cache/moec.\n");
+    return file == stdout ? 0 : EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_NUMERIC, "C");
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ,
+           SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
+    if (argc < 2) return print_help(stderr);
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0) {
+        printf("moec %s\n", MOEC_VERSION);
+        return 0;
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) return print_help(stdout);
+    if (strcmp(name, "help") == 0) {
+        const Command *row = argc > 2 ? command_row(argv[2]) : NULL;
+        char help[] = "--help";
+        return row ? row->run(2, (char *[]){argv[2], help, NULL}) : print_help(stdout);
+    }
+    const Command *row = command_row(name);
+    if (row) {
+        threads_wait_briefly(argv);
+        return row->run(argc - 1, argv + 1);
+    }
+    complain("`moec help` lists the commands", "there is no command '%s'", name);
+    return EXIT_USAGE;
+}

@@ -1,0 +1,300 @@
+/* run: moec run: one batch of tokens through a model, and what comes out as tensors: "logits",
+ * "loss", "gradient:NAME".
+ *
+ * The token file is text or llm.c format, windows one after the other: batch * (context + 1)
+ * tokens. The context is
+ * --context or the spec's, or what the file holds when that is less; batch is as many windows as
+ * the file holds.
+ */
+#include "command/commands.h"
+#include "base/complain.h"
+#include "data/data.h"
+#include "model/measure.h"
+#include "base/memory.h"
+#include "command/spec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *weights, *tokens, *want, *out, *device;
+    long context, seed;
+    Device *on; /* NULL for the definition */
+    bool logits, loss, gradients;
+    TextList sets;
+} Options;
+
+/* What goes into the output file; values are owned. */
+typedef struct Results {
+    Entry *entries;
+    int count;
+    json_t *notes;
+} Results;
+
+typedef struct Batch {
+    long batch, context;
+    int32_t *tokens; /* [batch, context + 1] */
+} Batch;
+
+static bool read_batch(const Options *options, long context, Batch *batch) {
+    Data *data = data_open(options->tokens, 0);
+    if (!data) return false;
+    bool good = data->count >= 2 ||
+                complain("give at least two", "%s: one token has no next one", options->tokens);
+    if (good) {
+        batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
+        batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
+        size_t count = (size_t)(batch->batch * (batch->context + 1));
+        batch->tokens = memory_new(sizeof(int32_t) * count);
+        good = data_read(data, 0, count, batch->tokens);
+    }
+    data_close(data);
+    return good;
+}
+
+/* A new result; its values are to be filled in. */
+static float *add_result(Results *results, char *name, int rank, const long *shape,
+                         const char *axes) {
+    results->entries = memory_grow(results->entries, sizeof(Entry) * (size_t)(results->count + 1));
+    Entry *entry = &results->entries[results->count++];
+    *entry = (Entry){.name = name, .number = NUMBER_F32, .rank = rank, .bytes = sizeof(float)};
+    for (int i = 0; i < rank; i++) {
+        entry->shape[i] = shape[i];
+        entry->bytes *= (size_t)shape[i];
+    }
+    float *values = memory_new(entry->bytes);
+    entry->data = values;
+    char *key = memory_format("axes:%s", name);
+    json_object_set_new(results->notes, key, json_string(axes));
+    free(key);
+    return values;
+}
+
+static void release_results(Results *results) {
+    for (int i = 0; i < results->count; i++) {
+        free(results->entries[i].name);
+        free((void *)(uintptr_t)results->entries[i].data);
+    }
+    free(results->entries);
+    json_decref(results->notes);
+}
+
+static void take_outputs(const Options *options, const Call *call, Results *results) {
+    const Model *model = call->model;
+    for (int i = 0; i < call->graph->output_count; i++) {
+        const MoecTensor *output = &call->graph->outputs[i];
+        bool wanted = strcmp(output->name, "loss") == 0
+                          ? options->loss
+                          : strcmp(output->name, "logits") == 0 && options->logits;
+        if (wanted)
+            memcpy(add_result(results, memory_format("%s", output->name), output->rank,
+                              output->shape, output->axes),
+                   call->outputs[i], sizeof(float) * tensor_count(output));
+    }
+    for (int i = 0;
+         call->graph->kind == MOEC_GRAPH_TRAIN && options->gradients && i < model->parameter_count;
+         i++) {
+        const PublicTensor *one = &model->parameters[i];
+        memcpy(add_result(results, memory_format("gradient:%s", one->name), one->rank, one->shape,
+                          one->axes),
+               model->gradients + one->offset / sizeof(float), sizeof(float) * one->count);
+    }
+}
+
+static bool run_hosted(const Options *options, Call *call, const Batch *batch, Results *results) {
+    call_set_scalar(call, "loss_scale", 1);
+    call_set_windows(call, batch->tokens);
+    bool good = call_run(call, (uint64_t)options->seed, true);
+    for (int i = 0; good && i < call->graph->output_count; i++) good = call_get(call, i) != NULL;
+    if (good && call->graph->kind == MOEC_GRAPH_TRAIN) good = model_get_gradients(call->model);
+    if (!good) return false;
+    take_outputs(options, call, results);
+    return true;
+}
+
+static bool set_values(MoecEval *eval, const char *name, const float *values, size_t count) {
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
+    bool good = moec_eval_set(eval, name, wide, count);
+    free(wide);
+    return good;
+}
+
+static void set_tensors(MoecEval *eval, const PublicTensor *tensors, int count,
+                        const float *block) {
+    for (int i = 0; i < count; i++)
+        set_values(eval, tensors[i].name, block + tensors[i].offset / sizeof(float),
+                   tensors[i].count);
+}
+
+static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        size_t count = tensor_count(input);
+        double *values = memory_new(sizeof *values * (count + 1));
+        int shift = input->input == MOEC_INPUT_NEXT;
+        if (input->input == MOEC_INPUT_SCALAR)
+            values[0] = strcmp(input->name, "loss_scale") == 0;
+        else
+            for (size_t j = 0; j < count; j++)
+                values[j] =
+                    batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
+                                  j % (size_t)batch->context + (size_t)shift];
+        moec_eval_set(eval, input->name, values, count);
+        free(values);
+    }
+}
+
+/* Fills `to` with a tensor of the interpreter. */
+static bool get_values(MoecEval *eval, const char *name, float *to, size_t count) {
+    double *wide = memory_new(sizeof *wide * (count + 1));
+    bool good = moec_eval_get(eval, name, wide, count);
+    for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
+    free(wide);
+    return good || complain(NULL, "the interpreter has no tensor %s", name);
+}
+
+/* The same table of tensors as the hosted run, with the values of the definition. */
+static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
+                        const Batch *batch, Results *results) {
+    MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
+    MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
+    MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
+    if (!eval)
+        return spec_good(compiler) && complain(NULL, "the interpreter does not take this program");
+    const Model *model = call->model;
+    set_tensors(eval, model->parameters, model->parameter_count, model->weights);
+    set_tensors(eval, model->states, model->state_count, model->layer_states);
+    set_inputs(eval, call, batch);
+    const char *problem = moec_eval_run(eval, (uint64_t)options->seed, true);
+    bool good = !problem || complain(NULL, "%s", problem);
+    int first = results->count;
+    if (good) take_outputs(options, call, results);
+    for (int i = first; i < results->count && good; i++)
+        good =
+            get_values(eval, results->entries[i].name, (float *)(uintptr_t)results->entries[i].data,
+                       results->entries[i].bytes / sizeof(float));
+    moec_eval_free(eval);
+    return good;
+}
+
+/* What only the loaded program can tell: that it reads tokens, and which. */
+static bool check_inputs(const Options *options, const Call *call) {
+    const MoecTensor *foreign = call_foreign_input(call);
+    if (foreign)
+        return complain("moec run feeds tokens only", "the input '%s' is not a token",
+                        foreign->name);
+    Data *data = data_open(options->tokens, call_vocabulary(call));
+    data_close(data);
+    return data != NULL;
+}
+
+static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model,
+                       const Batch *batch, Results *results) {
+    Call *call = call_open(model, &model->table->graphs[0], NULL);
+    bool good =
+        call && check_inputs(options, call) &&
+        (options->on ? run_hosted(options, call, batch, results)
+                     : run_defined(options, compiler, call, batch, results));
+    call_close(call);
+    return good;
+}
+
+/* One graph on the batch. */
+static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph graph, long context,
+                      Results *results) {
+    Batch batch = {0};
+    Safetensors *file = safetensors_open(options->weights);
+    bool good = file && read_batch(options, context, &batch);
+    const Wish wish = {.graph = graph, .batch = batch.batch, .context = batch.context};
+    Model *model = !good         ? NULL
+                   : options->on ? model_open_on(options->on, compiler, &wish, 1, true)
+                                 : model_describe(compiler, &wish);
+    good = model != NULL;
+    if (good) {
+        model_initialise(model, 0);
+        good =
+            model_read(model, file, false) && run_loaded(options, compiler, model, &batch, results);
+    }
+    free(batch.tokens);
+    model_close(model);
+    safetensors_close(file);
+    return good;
+}
+
+static bool run(const Options *options) {
+    MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    if (!compiler) return false;
+    long context = options->context ? options->context
+                                    : (long)moec_option_number(compiler, "train.context", 256);
+    Results results = {.notes = json_object()};
+    Options forward = *options, training = *options;
+    training.logits = false;
+    forward.loss = options->loss && !options->gradients;
+    bool good = true;
+    if (forward.logits || forward.loss)
+        good = run_graph(&forward, compiler, MOEC_FORWARD, context, &results);
+    if (good && options->gradients)
+        good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
+    if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
+    release_results(&results);
+    moec_close(compiler);
+    return good;
+}
+
+/* "logits,loss,grads" */
+static bool read_wants(Options *options) {
+    char *copy = memory_format("%s", options->want), *rest = NULL;
+    bool good = true;
+    for (char *word = strtok_r(copy, ",", &rest); word && good; word = strtok_r(NULL, ",", &rest)) {
+        if (strcmp(word, "logits") == 0)
+            options->logits = true;
+        else if (strcmp(word, "loss") == 0)
+            options->loss = true;
+        else
+            good = strcmp(word, "grads") == 0 && (options->gradients = true);
+    }
+    free(copy);
+    return good && (options->logits || options->loss || options->gradients);
+}
+
+int command_run(int argc, char **argv) {
+    const Command *command = command_row("run");
+    Options options = {.device = "cpu"};
+    const Option table[] = {
+        {OPTION_TEXT, "--weights", "FILE", &options.weights,
+         "safetensors, as moec init writes them"},
+        {OPTION_TEXT, "--tokens", "FILE", &options.tokens,
+         "batch * (context + 1) tokens: llm.c format, or text"},
+        {OPTION_TEXT, "--want", "LIST", &options.want,
+         "of logits, loss, grads, separated by commas"},
+        {OPTION_TEXT, "--out", "FILE", &options.out,
+         "the safetensors file to write: logits, loss, gradient:NAME"},
+        {OPTION_TEXT, "--device", "NAME", &options.device,
+         "cpu (default), cuda, cuda:N, or eval: the definition, in double precision"},
+        {OPTION_COUNT, "--context", "N", &options.context, "tokens of a sequence (train.context)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed,
+         "of the random numbers of this run (default 0)"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.weights || !options.tokens || !options.want || !options.out)
+        return arguments_wrong(command, NULL,
+                               "moec run needs --weights, --tokens, --want and --out");
+    if (!read_wants(&options))
+        return arguments_wrong(command, "for example --want logits,loss",
+                               "--want takes logits, loss and grads, not '%s'", options.want);
+    bool defined = strcmp(options.device, "eval") == 0;
+    if (!defined && strcmp(options.device, "cpu") != 0 &&
+        strncmp(options.device, "cuda", 4) != 0)
+        return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'",
+                               options.device);
+    options.on = defined ? NULL : device_open(options.device);
+    bool good = (defined || options.on) && run(&options);
+    device_close(options.on);
+    return good ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,61 @@
+#include "command/spec.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The start of ":MODEL", or NULL. A file whose name has a colon is meant when it is there. */
+static const char *model_part(const char *operand) {
+    const char *colon = strrchr(operand, ':');
+    if (!colon || colon == operand || !colon[1] || file_exists(operand)) return NULL;
+    for (const char *at = colon + 1; *at; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_') return NULL;
+    return colon;
+}
+
+bool spec_good(MoecCompiler *compiler) {
+    if (!moec_failed(compiler)) return true;
+    fflush(stdout);
+    fputs(moec_reports(compiler), stderr);
+    return false;
+}
+
+MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
+    const char *colon = model_part(operand);
+    char *file =
+        memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
+    MoecCompiler *compiler =
+        moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
+    free(file);
+    return compiler;
+}
+
+MoecCompiler *spec_open(const char *operand, const TextList *sets) {
+    if (file_is_folder(operand)) {
+        complain("give the file of the spec, and :MODEL where it has several",
+                 "%s is a folder, not a spec", operand);
+        return NULL;
+    }
+    MoecCompiler *compiler = spec_open_quietly(operand, sets);
+    if (spec_good(compiler)) return compiler;
+    moec_close(compiler);
+    return NULL;
+}
+
+bool spec_draws(MoecCompiler *compiler) {
+    return moec_option(compiler, "draws") ||
+           complain("train a model of stdlib/diffusion.moe",
+                    "model '%s' draws nothing: it has no option 'draws'", moec_model(compiler));
+}
+
+bool spec_generates(MoecCompiler *compiler) {
+    return !moec_option(compiler, "draws") ||
+           complain("moec draw draws with it; moec emit --graph draw writes a program that does",
+                    "model '%s' makes examples out of noise, it generates no text",
+                    moec_model(compiler));
+}

@@ -1,0 +1,384 @@
+/* train: moec train. */
+#include "model/checkpoint.h"
+#include "command/commands.h"
+#include "base/complain.h"
+#include "data/examples.h"
+#include "model/measure.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "model/record.h"
+#include "base/seconds.h"
+#include "command/spec.h"
+#include "model/step.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Options {
+    const char *operand, *data, *validation, *out, *device;
+    long steps, seed; /* -1: as the spec says */
+    bool resume, no_cache;
+    TextList sets;
+} Options;
+
+typedef struct Training {
+    const Options *options;
+    char *bundle;
+    Settings settings;
+    Device *device;
+    Model *model;
+    Call *train, *measure;
+    Data *data, *other; /* other: the data of --val */
+    uint64_t train_tokens, held_start, held_stride, held_windows;
+    Place place;
+    long saved; /* step of the checkpoint on the disk, -1: none */
+    Stepper stepper;
+    Record record;
+    double ceiling;    /* GFLOP/s of products */
+    double bits;       /* validation, per byte or token, of examples the loss; NaN before it */
+    double shown_time; /* when the progress line was shown last, and the steps done by then */
+    long shown_step;
+} Training;
+
+static bool build(Training *training) {
+    const Options *options = training->options;
+    training->device = device_open(options->device);
+    if (!training->device) return false;
+    MoecCompiler *compiler = spec_open(options->operand, &options->sets);
+    if (!compiler) return false;
+    training->settings = settings_of(compiler);
+    if (options->steps >= 0) training->settings.steps = options->steps;
+    if (options->seed >= 0) training->settings.seed = options->seed;
+    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
+    training->bundle = memory_format("%s", moec_bundle(compiler));
+    training->model = model_open_on(training->device, compiler, wishes, 3, !options->no_cache);
+    moec_close(compiler);
+    if (!training->model) return false;
+    const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);
+    const MoecGraphEntry *measure = model_graph(training->model, MOEC_GRAPH_MEASURE);
+    if (!train || !measure || !training->model->table->update)
+        return complain("end the model in `loss = ...`",
+                        "this model cannot be trained: it has no loss or no optimizer");
+    training->train = call_open(training->model, train, NULL);
+    training->measure = training->train ? call_open(training->model, measure, NULL) : NULL;
+    return training->measure != NULL;
+}
+
+/* Without --val the end of the data is kept apart. */
+static void hold_out(Training *training, uint64_t window) {
+    uint64_t windows = order_held_out(training->data->count, window);
+    training->held_windows = windows;
+    bool apart = training->data->record; /* examples share nothing, windows of tokens one token */
+    training->held_stride = apart ? window : window - 1;
+    uint64_t held = windows ? windows * training->held_stride + !apart : 0;
+    training->train_tokens = training->data->count - held;
+    training->held_start = training->train_tokens;
+}
+
+/* With --val: windows spread evenly over that data, as many as could be held out. */
+static bool spread_out(Training *training, uint64_t window) {
+    uint64_t count = training->other->count;
+    if (count < window)
+        return complain("give more data or a smaller train.context",
+                        "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
+                        training->options->validation, count, window);
+    size_t record = training->other->record;
+    uint64_t windows = record ? count / record : (count - 1) / (window - 1);
+    training->held_windows = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
+    training->held_stride =
+        training->held_windows > 1 ? (count - window) / (training->held_windows - 1) : 0;
+    if (record) training->held_stride -= training->held_stride % record;
+    training->held_start = 0;
+    training->train_tokens = training->data->count;
+    return true;
+}
+
+static bool open_data(Training *training) {
+    const Options *options = training->options;
+    uint64_t window = (uint64_t)call_context(training->train) + 1;
+    training->data = examples_open(options->data, training->train);
+    if (!training->data) return false;
+    if (options->validation) {
+        training->other = examples_open(options->validation, training->train);
+        if (!training->other || !spread_out(training, window)) return false;
+    } else {
+        hold_out(training, window);
+    }
+    return training->train_tokens >= window ||
+           complain("give more data or a smaller train.context",
+                    "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, options->data,
+                    training->data->count, window);
+}
+
+/* The state from the checkpoint of the run that goes on. */
+static bool go_on(Training *training, const char *path) {
+    Safetensors *file = safetensors_open(path);
+    if (!file) return false;
+    bool good = checkpoint_place(file, &training->place) && model_read(training->model, file, true);
+    const char *bundle = safetensors_note(file, "spec");
+    if (good && training->options->seed >= 0 &&
+        (uint64_t)training->options->seed != training->place.seed)
+        good = complain("leave --seed out", "the run began with seed %" PRIu64 ", not %ld",
+                        training->place.seed, training->options->seed);
+    if (good && (!bundle || strcmp(bundle, training->bundle) != 0))
+        remark("the spec is not the one that the run began with; it goes on with the new one");
+    if (good && training->place.tokens != training->data->count)
+        remark("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
+               training->data->count, training->place.tokens);
+    training->place.tokens = training->data->count;
+    training->saved = training->place.step;
+    safetensors_close(file);
+    return good;
+}
+
+static bool start(Training *training) {
+    const Options *options = training->options;
+    char *last = path_join(options->out, "last.safetensors"),
+         *log = path_join(options->out, "log.jsonl");
+    bool begun = file_exists(last), good = true;
+    training->saved = -1;
+    if (!options->resume && (begun || file_exists(log)))
+        good = complain("add --resume to go on with it, or choose another --out",
+                        "%s already holds a run", options->out);
+    good = good && folder_make(options->out);
+    training->place = (Place){.seed = (uint64_t)training->settings.seed,
+                              .best = INFINITY,
+                              .tokens = training->data->count};
+    if (good && begun)
+        good = go_on(training, last);
+    else if (good)
+        model_initialise(training->model, training->place.seed);
+    good = good && record_open(&training->record, log, training->place.step);
+    free(last);
+    free(log);
+    return good;
+}
+
+static void print_plan(const Training *training, size_t program) {
+    const Model *model = training->model;
+    double weights = (double)model->table->weight_bytes,
+           moments = weights * model->table->update->state_count;
+    double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
+    for (int i = 0; i < model->parameter_count; i++)
+        parameters += (double)model->parameters[i].count;
+    char text[6][16];
+    printf("%s: %.2f M parameters; %.2f M tokens of %s, %" PRIu64
+           " windows held out; program %s in %.2f s\n",
+           model->table->model, parameters / 1e6, (double)training->train_tokens / 1e6,
+           training->data->bytes ? "text" : "data", training->held_windows,
+           model->module->cached ? "loaded" : "compiled", model->module->compile_seconds);
+    printf("memory: %s = weights and gradients %s, optimizer %s, temporaries %s, inputs and "
+           "outputs %s, program %s\n",
+           memory_text(text[0], (double)model_bytes(model) + lent + (double)program),
+           memory_text(text[1], 2 * weights), memory_text(text[2], moments),
+           memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
+           memory_text(text[5], (double)program));
+    if (*model->engine->ledger) printf("%s\n", model->engine->ledger);
+    fflush(stdout);
+}
+
+static void prepare_steps(Training *training) {
+    training->stepper = (Stepper){
+        .train = training->train,
+        .data = training->data,
+        .order = {.seed = training->place.seed,
+                  .count = training->train_tokens,
+                  .context = call_context(training->train),
+                  .record = training->data->record},
+        .settings = training->settings,
+        .seed = training->place.seed,
+    };
+    step_prepare(&training->stepper);
+    training->shown_time = seconds_now();
+    training->shown_step = training->place.step;
+    training->bits = NAN;
+}
+
+/* At the first line and not before the first step, which nobody wants to wait for. What it takes is
+ * not the run's. */
+static void take_ceiling(Training *training) {
+    training->ceiling = ceiling_products_quick();
+    memory_reset_peak();
+}
+
+static void show(Training *training, const StepResult *result, bool keep) {
+    if (!keep && !progress_due()) return;
+    const Settings *settings = &training->settings;
+    const MoecGraphEntry *graph = training->train->graph;
+    double now = seconds_now();
+    if (!training->device->apart && training->ceiling == 0) take_ceiling(training);
+    double parts = (double)settings->accumulate;
+    double steps = (double)(training->place.step - training->shown_step);
+    double pace = steps > 0 ? (now - training->shown_time) / steps : 0; /* seconds of a step */
+    double tokens = (double)(graph->batch * call_context(training->train)) * parts;
+    double share = pace > 0 ? graph->product_flops * parts / pace / (training->ceiling * 1e9) : 0;
+    char left[48], memory[16], bits[32] = "", part[32] = "";
+    if (training->ceiling > 0) snprintf(part, sizeof part, "  %.0f%% of ceiling", 100 * share);
+    if (isfinite(training->bits))
+        snprintf(bits, sizeof bits, "  val %.3f%s", training->bits,
+                 training->data->record  ? ""
+                 : training->data->bytes ? " bits/byte"
+                                         : " bits/token");
+    progress_show(
+        keep,
+        "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s%s  %s  left %s",
+        training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
+        pace > 0 ? tokens / pace : 0, part, memory_text(memory, (double)memory_resident()),
+        progress_time(left, pace * (double)(settings->steps - training->place.step)));
+    training->shown_time = seconds_now();
+    training->shown_step = training->place.step;
+}
+
+static bool log_step(Training *training, const StepResult *result, double seconds) {
+    const MoecGraphEntry *graph = training->train->graph;
+    json_t *line =
+        json_pack("{s:I, s:f, s:f, s:f, s:f}", "step", (json_int_t)training->place.step, "loss",
+                  result->loss, "grad_norm", result->norm, "lr", result->rate, "seconds", seconds);
+    for (int i = 0; i < graph->output_count; i++)
+        if (tensor_count(&graph->outputs[i]) == 1 && strcmp(graph->outputs[i].name, "loss") != 0)
+            json_object_set_new(line, graph->outputs[i].name,
+                                json_real(training->stepper.outputs[i]));
+    return record_write(&training->record, line);
+}
+
+static bool save(Training *training, const char *name, bool optimizer) {
+    char *path = path_join(training->options->out, name);
+    bool good =
+        checkpoint_write(path, training->model, training->bundle, &training->place, optimizer);
+    free(path);
+    if (good && optimizer) training->saved = training->place.step;
+    return good;
+}
+
+/* Measures the held-out windows, logs what comes out and keeps the weights when they are the best
+ * so far. */
+static bool validate(Training *training) {
+    if (!training->held_windows) return true;
+    Evaluation found;
+    if (!measure_loss(training->measure, training->other ? training->other : training->data,
+                      training->held_start, training->held_stride, training->held_windows, &found))
+        return false;
+    training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
+    json_t *line = json_pack("{s:I, s:f}", "step", (json_int_t)training->place.step, "val_loss",
+                             found.nats);
+    if (!training->data->record)
+        json_object_set_new(line,
+                            training->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
+                            json_real(training->bits));
+    if (!record_write(&training->record, line)) return false;
+    if (!(found.nats < training->place.best)) return true;
+    training->place.best = found.nats;
+    return save(training, "best.safetensors", false);
+}
+
+static bool stop_for_nonsense(const Training *training, const StepResult *result) {
+    complain("lower train.lr, set train.clip, or give the schedule a longer warmup",
+             "step %ld: the %s is not a finite number; training has stopped",
+             training->place.step + 1, isfinite(result->loss) ? "norm of the gradient" : "loss");
+    if (training->saved >= 0)
+        remark("the checkpoint of step %ld is kept in %s", training->saved, training->options->out);
+    return false;
+}
+
+static bool due(long every, long step, long steps) {
+    return step == steps || (every > 0 && step % every == 0);
+}
+
+/* One step with all that follows from it; false when training cannot go on. */
+static bool one_step(Training *training) {
+    const Settings *settings = &training->settings;
+    StepResult result;
+    double began = seconds_now();
+    if (!step_run(&training->stepper, training->place.step, training->place.position, &result))
+        return false;
+    if (!isfinite(result.loss) || !isfinite(result.norm))
+        return stop_for_nonsense(training, &result);
+    training->place.step++;
+    training->place.position += (uint64_t)(training->train->graph->batch * settings->accumulate);
+    bool evaluates = due(settings->evaluate, training->place.step, settings->steps);
+    if (!log_step(training, &result, seconds_now() - began) || (evaluates && !validate(training)))
+        return false;
+    show(training, &result, evaluates);
+    bool saves =
+        due(settings->checkpoint, training->place.step, settings->steps) || interrupt_signal();
+    if (!saves || save(training, "last.safetensors", true)) return true;
+    if (training->saved >= 0)
+        remark("the checkpoint of step %ld is kept in %s", training->saved, training->options->out);
+    return false;
+}
+
+static int loop(Training *training) {
+    long steps = training->settings.steps;
+    if (training->place.step >= steps) {
+        printf("%s has all its %ld steps; give more with --steps\n", training->options->out,
+               training->place.step);
+        return 0;
+    }
+    interrupt_watch();
+    while (training->place.step < steps && !interrupt_signal())
+        if (!one_step(training)) return EXIT_INPUT;
+    char peak[16];
+    progress_clear();
+    printf("%s at step %ld; %s/last.safetensors is written; peak memory %s\n",
+           interrupt_signal() ? "stopped" : "done", training->place.step, training->options->out,
+           memory_text(peak, (double)memory_peak()));
+    return interrupt_signal() ? 128 + interrupt_signal() : 0;
+}
+
+static void release(Training *training) {
+    step_release(&training->stepper);
+    record_close(&training->record);
+    data_close(training->data);
+    data_close(training->other);
+    call_close(training->train);
+    call_close(training->measure);
+    model_close(training->model);
+    device_close(training->device);
+    free(training->bundle);
+}
+
+int command_train(int argc, char **argv) {
+    const Command *command = command_row("train");
+    Options options = {.device = "cpu", .steps = -1, .seed = -1};
+    const Option table[] = {
+        {OPTION_TEXT, "--data", "PATH", &options.data,
+         "text, llm.c tokens, a folder or a quoted pattern of them; examples (safetensors)"},
+        {OPTION_TEXT, "--out", "DIR", &options.out,
+         "receives last.safetensors, best.safetensors, log.jsonl"},
+        {OPTION_TEXT, "--val", "PATH", &options.validation,
+         "data to evaluate on; else the end of --data is held out"},
+        {OPTION_COUNT, "--steps", "N", &options.steps, "optimizer steps in all (train.steps)"},
+        {OPTION_COUNT, "--seed", "N", &options.seed,
+         "of weights, data order and random numbers (train.seed)"},
+        {OPTION_FLAG, "--resume", NULL, &options.resume,
+         "go on from DIR/last.safetensors; start when there is none"},
+        {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code >= 0) return code;
+    if (!options.data || !options.out)
+        return arguments_wrong(command, NULL, "moec train needs --data and --out");
+    Training training = {.options = &options};
+    bool good = build(&training) && open_data(&training);
+    if (good) {
+        memory_reset_peak();
+        size_t program = products_prepare(training.model->engine->products) +
+                         memory_of_threads(training.model->table);
+        program += memory_resident();
+        good = start(&training);
+        if (good) {
+            print_plan(&training, program);
+            prepare_steps(&training);
+        }
+    }
+    code = good ? loop(&training) : EXIT_INPUT;
+    release(&training);
+    return code;
+}

@@ -1,0 +1,103 @@
+#include "data/examples.h"
+
+#include "base/complain.h"
+#include "base/memory.h"
+#include "data/safetensors.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_foreign(const MoecTensor *input) {
+    return input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS;
+}
+
+/* Numbers of an input for one sequence of the batch. */
+static size_t words_of(const Call *call, const MoecTensor *input) {
+    return tensor_count(input) / (size_t)call->graph->batch;
+}
+
+long examples_words(const Call *call) {
+    size_t words = 0;
+    for (int i = 0; i < call->graph->input_count; i++)
+        if (is_foreign(&call->graph->inputs[i])) words += words_of(call, &call->graph->inputs[i]);
+    return (long)words;
+}
+
+/* A class is a whole number below the size of what it looks up. */
+static bool to_word(const MoecTensor *input, const char *path, float value, int32_t *word) {
+    if (input->input == MOEC_INPUT_REAL) {
+        memcpy(word, &value, sizeof value);
+        return true;
+    }
+    bool inside = value >= 0 && (!input->vocabulary || value < (float)input->vocabulary);
+    *word = inside ? (int32_t)value : 0;
+    return (inside && value == floorf(value)) ||
+           complain("number the classes from 0", "%s: '%s' holds %g, which is none of %ld classes",
+                    path, input->name, (double)value, input->vocabulary);
+}
+
+/* One input of all examples into its place in their windows. */
+static bool read_input(const Safetensors *file, const MoecTensor *input, size_t each, size_t offset,
+                       Data *data) {
+    const Entry *entry = safetensors_find(file, input->name);
+    if (!entry)
+        return complain("give one tensor for each input of the model", "%s has no tensor '%s'",
+                        file->path, input->name);
+    size_t examples = entry->rank ? (size_t)entry->shape[0] : 0, count = examples;
+    for (int i = 1; i < entry->rank; i++) count *= (size_t)entry->shape[i];
+    if (!data->words) {
+        data->count = examples * data->record;
+        data->words = memory_new(sizeof *data->words * ((size_t)data->count + 1));
+    }
+    if (!examples || count != examples * each || data->count != examples * data->record)
+        return complain("the first dimension counts examples, the rest is the input",
+                        "%s: '%s' holds %zu numbers, the model reads %zu for each example",
+                        file->path, input->name, count, each);
+    float *values = memory_new(sizeof *values * count);
+    bool good = safetensors_floats(file, entry, values, count);
+    for (size_t i = 0; i < count && good; i++)
+        good = to_word(input, file->path, values[i],
+                       &data->words[i / each * data->record + offset + i % each]);
+    free(values);
+    return good;
+}
+
+Data *examples_open(const char *path, const Call *call) {
+    long words = examples_words(call);
+    if (!words) return data_open(path, call_vocabulary(call));
+    Safetensors *file = safetensors_open(path);
+    if (!file) {
+        remark("this model learns from examples: a safetensors file that holds '%s' and what else "
+               "it reads, not from text",
+               call_foreign_input(call)->name);
+        return NULL;
+    }
+    Data *data = memory_new(sizeof *data);
+    data->record = (size_t)words;
+    size_t offset = 0;
+    bool good = true;
+    for (int i = 0; i < call->graph->input_count && good; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (!is_foreign(input)) continue;
+        good = read_input(file, input, words_of(call, input), offset, data);
+        offset += words_of(call, input);
+    }
+    safetensors_close(file);
+    if (good) return data;
+    data_close(data);
+    return NULL;
+}
+
+void examples_set(Call *call, const int32_t *windows) {
+    size_t record = (size_t)examples_words(call), offset = 0;
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        if (!is_foreign(input)) continue;
+        size_t each = words_of(call, input);
+        int32_t *to = call->inputs[i];
+        for (size_t b = 0; b < (size_t)call->graph->batch; b++)
+            memcpy(to + b * each, windows + b * record + offset, sizeof *to * each);
+        offset += each;
+    }
+}

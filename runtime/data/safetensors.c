@@ -1,0 +1,304 @@
+#include "data/safetensors.h"
+
+#include "base/complain.h"
+#include "base/memory.h"
+
+#define XXH_INLINE_ALL
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} numbers[] = {
+    [NUMBER_F32] = {"F32", 4},   [NUMBER_F64] = {"F64", 8}, [NUMBER_F16] = {"F16", 2},
+    [NUMBER_BF16] = {"BF16", 2}, [NUMBER_I32] = {"I32", 4},
+};
+
+static const char *const remedy_damaged =
+    "use another copy; training never leaves a file half written";
+
+static bool damaged(const Safetensors *file, const char *what) {
+    return complain(remedy_damaged, "%s is not a sound safetensors file: %s", file->path, what);
+}
+
+/* The text of notes, without the checksum, and what the header says of a tensor. */
+static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry) {
+    if (notes) {
+        const char *key;
+        json_t *value;
+        json_t *copy = json_object();
+        json_object_foreach(notes, key, value) {
+            if (strcmp(key, "checksum") != 0) json_object_set(copy, key, value);
+        }
+        char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+        XXH3_128bits_update(state, text, strlen(text));
+        free(text);
+        json_decref(copy);
+    }
+    if (entry) {
+        XXH3_128bits_update(state, entry->name, strlen(entry->name) + 1);
+        XXH3_128bits_update(state, &entry->number, sizeof entry->number);
+        XXH3_128bits_update(state, entry->shape, sizeof entry->shape[0] * (size_t)entry->rank);
+    }
+}
+
+/* Entries in the order of their data, so that reader and writer agree. text[33] receives the
+ * digits. */
+static void checksum(char *text, const Entry *entries, int count, json_t *notes) {
+    XXH3_state_t *state = XXH3_createState();
+    XXH3_128bits_reset(state);
+    checksum_text(state, notes, NULL);
+    for (int i = 0; i < count; i++) {
+        checksum_text(state, NULL, &entries[i]);
+        XXH3_128bits_update(state, entries[i].data, entries[i].bytes);
+    }
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+}
+
+static Number number_of(const char *name) {
+    for (int i = 0; i < NUMBER_OTHER; i++)
+        if (strcmp(numbers[i].name, name) == 0) return (Number)i;
+    return NUMBER_OTHER;
+}
+
+/* {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]} with everything checked against
+ * `length` bytes of data. */
+static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
+                       const unsigned char *data, size_t length) {
+    const char *number;
+    json_t *shape;
+    json_int_t start, end;
+    if (json_unpack(value, "{s:s, s:o, s:[I,I]}", "dtype", &number, "shape", &shape, "data_offsets",
+                    &start, &end) != 0 ||
+        !json_is_array(shape))
+        return damaged(file, "an entry has no dtype, shape or data_offsets");
+    if (json_array_size(shape) > SAFETENSORS_RANK)
+        return damaged(file, "a tensor has too many dimensions");
+    if (start < 0 || end < start || (uint64_t)end > length)
+        return damaged(file, "a tensor lies outside the file; it may have been cut off");
+    entry->number = number_of(number);
+    entry->rank = (int)json_array_size(shape);
+    entry->data = data + start;
+    entry->bytes = (size_t)(end - start);
+    uint64_t elements = 1;
+    for (int i = 0; i < entry->rank; i++) {
+        json_t *size = json_array_get(shape, (size_t)i);
+        entry->shape[i] = json_is_integer(size) ? (long)json_integer_value(size) : -1;
+        if (entry->shape[i] < 0 ||
+            __builtin_mul_overflow(elements, (uint64_t)entry->shape[i], &elements))
+            return damaged(file, "a shape is not a list of sizes");
+    }
+    if (entry->number != NUMBER_OTHER &&
+        (elements > length || elements * numbers[entry->number].bytes != entry->bytes))
+        return damaged(file, "the shape of a tensor does not fit its bytes");
+    return true;
+}
+
+static int by_data(const void *a, const void *b) {
+    const Entry *first = a, *second = b;
+    if (first->data != second->data) return first->data < second->data ? -1 : 1;
+    return first->bytes < second->bytes   ? -1
+           : first->bytes > second->bytes ? 1
+                                          : strcmp(first->name, second->name);
+}
+
+static const Entry *sorting;
+static int by_name(const void *a, const void *b) {
+    return strcmp(sorting[*(const int *)a].name, sorting[*(const int *)b].name);
+}
+
+static bool read_notes(Safetensors *file, json_t *notes) {
+    const char *key;
+    json_t *value;
+    if (notes && !json_is_object(notes)) return damaged(file, "__metadata__ is not an object");
+    json_object_foreach(notes, key, value) {
+        if (!json_is_string(value))
+            return damaged(file, "__metadata__ holds something that is not text");
+    }
+    file->notes = notes ? json_incref(notes) : json_object();
+    return true;
+}
+
+static bool read_header(Safetensors *file, json_t *header, const unsigned char *data,
+                        size_t length) {
+    if (!json_is_object(header)) return damaged(file, "its header is not a JSON object");
+    if (!read_notes(file, json_object_get(header, "__metadata__"))) return false;
+    file->entries = memory_new(sizeof(Entry) * (json_object_size(header) + 1));
+    const char *key;
+    json_t *value;
+    json_object_foreach(header, key, value) {
+        if (strcmp(key, "__metadata__") == 0) continue;
+        Entry *entry = &file->entries[file->count++];
+        entry->name = memory_format("%s", key);
+        if (!read_entry(file, entry, value, data, length)) return false;
+    }
+    qsort(file->entries, (size_t)file->count, sizeof(Entry), by_data);
+    file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
+    for (int i = 0; i < file->count; i++) file->sorted[i] = i;
+    sorting = file->entries;
+    qsort(file->sorted, (size_t)file->count, sizeof(int), by_name);
+    return true;
+}
+
+static bool read_all(Safetensors *file) {
+    const Mapping *mapping = &file->mapping;
+    uint64_t length = 0;
+    for (int i = 7; i >= 0 && mapping->length >= 8; i--) length = length << 8 | mapping->bytes[i];
+    if (mapping->length < 8 || length > mapping->length - 8 || length > (uint64_t)100 << 20)
+        return damaged(file, "it is shorter than its header says");
+    json_error_t error;
+    json_t *header = json_loadb((const char *)mapping->bytes + 8, (size_t)length,
+                                JSON_REJECT_DUPLICATES, &error);
+    if (!header) return damaged(file, error.text);
+    bool sound = read_header(file, header, mapping->bytes + 8 + length,
+                             mapping->length - 8 - (size_t)length);
+    json_decref(header);
+    return sound;
+}
+
+Safetensors *safetensors_open(const char *path) {
+    Safetensors *file = memory_new(sizeof *file);
+    file->path = memory_format("%s", path);
+    bool sound = file_map(path, "check the path", &file->mapping) && read_all(file);
+    const char *expected = sound ? safetensors_note(file, "checksum") : NULL;
+    if (expected) {
+        char found[33];
+        checksum(found, file->entries, file->count, file->notes);
+        if (strcmp(found, expected) != 0)
+            sound = damaged(
+                file,
+                "its checksum does not match: it was changed or damaged after it was written");
+    }
+    if (sound) return file;
+    safetensors_close(file);
+    return NULL;
+}
+
+void safetensors_close(Safetensors *file) {
+    if (!file) return;
+    for (int i = 0; i < file->count; i++) free(file->entries[i].name);
+    free(file->entries);
+    free(file->sorted);
+    free((char *)(uintptr_t)file->path);
+    json_decref(file->notes);
+    file_unmap(&file->mapping);
+    free(file);
+}
+
+const Entry *safetensors_find(const Safetensors *file, const char *name) {
+    int low = 0, high = file->count;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        int order = strcmp(name, file->entries[file->sorted[middle]].name);
+        if (order == 0) return &file->entries[file->sorted[middle]];
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return NULL;
+}
+
+const char *safetensors_note(const Safetensors *file, const char *name) {
+    return json_string_value(json_object_get(file->notes, name));
+}
+
+static float half_to_float(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
+             fraction = half & 1023;
+    float value;
+    if (exponent == 0) {
+        value = (float)fraction * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    uint32_t bits = sign | (exponent == 31 ? 0x7F800000u : (exponent + 112) << 23) | fraction << 13;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static float one_float(Number number, const unsigned char *from) {
+    uint16_t half;
+    uint32_t bits;
+    double wide;
+    float value;
+    switch (number) {
+    case NUMBER_F64:
+        memcpy(&wide, from, sizeof wide);
+        return (float)wide;
+    case NUMBER_F16:
+        memcpy(&half, from, sizeof half);
+        return half_to_float(half);
+    case NUMBER_BF16:
+        memcpy(&half, from, sizeof half);
+        bits = (uint32_t)half << 16;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    default:
+        memcpy(&value, from, sizeof value);
+        return value;
+    }
+}
+
+bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
+    if (entry->number == NUMBER_I32 || entry->number == NUMBER_OTHER)
+        return complain("convert it to F32", "%s: tensor %s has no floating-point type", file->path,
+                        entry->name);
+    size_t size = numbers[entry->number].bytes;
+    if (entry->bytes != count * size)
+        return complain("use weights made for this model",
+                        "%s: tensor %s has %zu elements where %zu are wanted", file->path,
+                        entry->name, entry->bytes / size, count);
+    if (entry->number == NUMBER_F32) {
+        memcpy(values, entry->data, entry->bytes);
+        return true;
+    }
+    for (size_t i = 0; i < count; i++)
+        values[i] = one_float(entry->number, (const unsigned char *)entry->data + i * size);
+    return true;
+}
+
+static char *header_text(const Entry *entries, int count, json_t *notes) {
+    json_t *header = json_object();
+    json_object_set(header, "__metadata__", notes);
+    size_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        json_t *shape = json_array();
+        for (int j = 0; j < entries[i].rank; j++)
+            json_array_append_new(shape, json_integer(entries[i].shape[j]));
+        size_t end = offset + entries[i].bytes;
+        json_object_set_new(header, entries[i].name,
+                            json_pack("{s:s, s:o, s:[I,I]}", "dtype",
+                                      numbers[entries[i].number].name, "shape", shape,
+                                      "data_offsets", (json_int_t)offset, (json_int_t)end));
+        offset = end;
+    }
+    char *text = json_dumps(header, JSON_COMPACT);
+    json_decref(header);
+    return text;
+}
+
+bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes) {
+    char digits[33];
+    checksum(digits, entries, count, notes);
+    json_object_set_new(notes, "checksum", json_string(digits));
+    char *header = header_text(entries, count, notes);
+    size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+    Aside aside;
+    bool opened = aside_open(&aside, path, true);
+    if (opened) {
+        unsigned char start[8];
+        for (int i = 0; i < 8; i++) start[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+        aside_write(&aside, start, sizeof start);
+        aside_write(&aside, header, length);
+        aside_write(&aside, "        ", padded - length);
+        for (int i = 0; i < count; i++) aside_write(&aside, entries[i].data, entries[i].bytes);
+    }
+    free(header);
+    return opened && aside_close(&aside);
+}

@@ -1,0 +1,131 @@
+#include "device/cuda/cuda.h"
+
+#include "base/complain.h"
+#include "base/memory.h"
+#include "base/seconds.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool cuda_good(CudaDevice *device, int error, const char *doing) {
+    if (!error) return !device->failed;
+    const char *text = NULL;
+    device->library->driver.error_text(error, &text);
+    if (!device->failed)
+        complain(NULL, "%s: %s: %s", device->base.name, doing, text ? text : "unknown error");
+    device->failed = true;
+    return false;
+}
+
+CudaPointer cuda_pointer(const void *there) {
+    return (CudaPointer)(uintptr_t)there;
+}
+
+static CudaDevice *of(Device *device) {
+    return (CudaDevice *)(void *)device;
+}
+
+static void *allocate(Device *device, size_t bytes) {
+    CudaDevice *cuda = of(device);
+    const CudaDriver *driver = &cuda->library->driver;
+    CudaPointer block = 0;
+    if (cuda->failed || driver->allocate(&block, bytes ? bytes : 1)) return NULL;
+    if (bytes && !cuda_good(cuda, driver->set(block, 0, bytes, cuda->stream), "clearing memory"))
+        return NULL;
+    return (void *)(uintptr_t)block;
+}
+
+static void release(Device *device, void *block, size_t bytes) {
+    (void)bytes;
+    if (block) of(device)->library->driver.release(cuda_pointer(block));
+}
+
+static bool put(Device *device, void *to, const void *from, size_t bytes) {
+    CudaDevice *cuda = of(device);
+    return !bytes ||
+           cuda_good(cuda, cuda->library->driver.put(cuda_pointer(to), from, bytes, cuda->stream),
+                     "copying to it");
+}
+
+static bool get(Device *device, void *to, const void *from, size_t bytes) {
+    CudaDevice *cuda = of(device);
+    const CudaDriver *driver = &cuda->library->driver;
+    return !bytes || (cuda_good(cuda, driver->get(to, cuda_pointer(from), bytes, cuda->stream),
+                                "copying from it") &&
+                      cuda_good(cuda, driver->stream_wait(cuda->stream), "working"));
+}
+
+static bool zero(Device *device, void *block, size_t bytes) {
+    CudaDevice *cuda = of(device);
+    return !bytes ||
+           cuda_good(cuda, cuda->library->driver.set(cuda_pointer(block), 0, bytes, cuda->stream),
+                     "clearing memory");
+}
+
+static void close_device(Device *device) {
+    CudaDevice *cuda = of(device);
+    const CudaDriver *driver = &cuda->library->driver;
+    if (cuda->stream) driver->stream_free(cuda->stream);
+    if (cuda->context) driver->context_release(cuda->number);
+    free(cuda);
+}
+
+static const DeviceKind kind = {
+    .allocate = allocate,
+    .release = release,
+    .put = put,
+    .get = get,
+    .zero = zero,
+    .close = close_device,
+    .engine_new = cuda_engine_new,
+    .engine_free = cuda_engine_free,
+    .run = cuda_engine_run,
+    .square_sum = cuda_engine_square_sum,
+    .update = cuda_engine_update,
+    .round = cuda_engine_round,
+    .time_kernels = cuda_engine_time_kernels,
+    .ceiling_products = cuda_ceiling_products,
+    .ceiling_read = cuda_ceiling_read,
+};
+
+static bool begin(CudaDevice *device, int number) {
+    const CudaDriver *driver = &device->library->driver;
+    int count = 0;
+    if (!cuda_good(device, driver->init(0), "starting the driver") ||
+        !cuda_good(device, driver->device_count(&count), "counting devices"))
+        return false;
+    if (number >= count)
+        return complain("choose one of cuda:0 and up, or leave --device out",
+                        "there is no device 'cuda:%d': the driver has %d", number, count);
+    char name[96] = "";
+    bool good = cuda_good(device, driver->device_get(&device->number, number), "opening it") &&
+                cuda_good(device, driver->device_name(name, sizeof name, device->number),
+                          "asking its name");
+    snprintf(device->base.name, sizeof device->base.name, "cuda:%d %s", number, name);
+    return good &&
+           cuda_good(device,
+                     driver->device_attribute(&device->major, CUDA_ATTRIBUTE_MAJOR, device->number),
+                     "asking its kind") &&
+           cuda_good(device,
+                     driver->device_attribute(&device->minor, CUDA_ATTRIBUTE_MINOR, device->number),
+                     "asking its kind") &&
+           cuda_good(device, driver->context_retain(&device->context, device->number),
+                     "taking it") &&
+           cuda_good(device, driver->context_set(device->context), "taking it") &&
+           cuda_good(device, driver->stream_new(&device->stream, 1), "making a stream");
+}
+
+Device *cuda_open(int number) {
+    double began = seconds_now();
+    const CudaLibrary *library = cuda_library();
+    if (!library) return NULL;
+    CudaDevice *device = memory_new(sizeof *device);
+    *device =
+        (CudaDevice){.base = {.kind = &kind, .apart = true, .name = "cuda"}, .library = library};
+    bool good = begin(device, number);
+    device->seconds = seconds_now() - began;
+    if (good) return &device->base;
+    close_device(&device->base);
+    return NULL;
+}

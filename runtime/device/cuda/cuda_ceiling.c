@@ -1,0 +1,74 @@
+/* cuda_ceiling: what the device can do, measured: one large product by cuBLASLt, one large copy. */
+#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_products.h"
+#include "base/seconds.h"
+
+#include <math.h>
+#include <stdint.h>
+
+enum { SIDE = 8192, BRIEF_SIDE = 64, TURNS = 5, TRIES = 3 };
+
+/* GFLOP/s of the best of some tries of some products each; NaN without the library. */
+static double time_products(CudaDevice *device, CudaProducts *products, const float *block,
+                            double side) {
+    const size_t matrix = (size_t)(side * side);
+    double best = INFINITY;
+    for (int try = 0; try <= TRIES; try++) {
+        double began = seconds_now();
+        for (int turn = 0; turn < TURNS; turn++)
+            if (cuda_products_run(products, 0, block, block + matrix,
+                                  (float *)(uintptr_t)(block + 2 * matrix), NULL))
+                return NAN;
+        if (device->library->driver.stream_wait(device->stream)) return NAN;
+        double seconds = (seconds_now() - began) / TURNS;
+        if (try && seconds < best) /* the first one loads the kernel */
+            best = seconds;
+    }
+    return 2.0 * side * side * side / best / 1e9;
+}
+
+double cuda_ceiling_products(Device *base, bool rounded) {
+    CudaDevice *device = (CudaDevice *)(void *)base;
+    const long side = base->brief ? BRIEF_SIDE : SIDE;
+    const MoecProduct product = {.m = side,
+                                 .n = side,
+                                 .k = side,
+                                 .a_m = side,
+                                 .a_k = 1,
+                                 .b_k = side,
+                                 .b_n = 1,
+                                 .c_m = side,
+                                 .batch = {1, 1},
+                                 .rounded = rounded,
+                                 .a_type = rounded ? MOEC_BF16 : MOEC_F32,
+                                 .b_type = rounded ? MOEC_BF16 : MOEC_F32,
+                                 .c_type = rounded ? MOEC_BF16 : MOEC_F32};
+    const MoecTable table = {.products = &product, .product_count = 1};
+    CudaProducts *products = cuda_products_new(device, &table, true);
+    if (!products) return NAN;
+    size_t bytes = 3 * sizeof(float) * (size_t)(side * side);
+    float *block = base->kind->allocate(base, bytes);
+    double speed = block ? time_products(device, products, block, (double)side) : NAN;
+    base->kind->release(base, block, bytes);
+    cuda_products_free(products);
+    return speed;
+}
+
+double cuda_ceiling_read(Device *base) {
+    CudaDevice *device = (CudaDevice *)(void *)base;
+    const CudaDriver *driver = &device->library->driver;
+    const size_t bytes = (size_t)1 << (base->brief ? 16 : 30);
+    unsigned char *block = base->kind->allocate(base, 2 * bytes);
+    double best = INFINITY;
+    for (int try = 0; block && try <= TRIES; try++) {
+        driver->stream_wait(device->stream);
+        double began = seconds_now();
+        for (int turn = 0; turn < TURNS; turn++)
+            driver->copy(cuda_pointer(block + bytes), cuda_pointer(block), bytes, device->stream);
+        if (driver->stream_wait(device->stream)) break;
+        double seconds = (seconds_now() - began) / TURNS;
+        if (try && seconds < best) best = seconds;
+    }
+    base->kind->release(base, block, 2 * bytes);
+    return 2 * (double)bytes / best / 1e9; /* a copy reads and writes */
+}

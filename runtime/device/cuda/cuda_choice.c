@@ -1,0 +1,161 @@
+#include "device/cuda/cuda_choice.h"
+
+#include "base/cache.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/seconds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 8, TRIES = 3, MOST_RUNS = 20, VERSION_PARTS = 3 };
+
+/* What one measurement shall take: longer than the clock and the launches make it uncertain. */
+static const double LEAST_SECONDS = 3e-4;
+
+bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                 const BlasOperands *operands) {
+    const CudaBlas *blas = work->blas;
+    const void *bias = (const void *)(uintptr_t)operands->bias;
+    const void *kept = (const void *)(uintptr_t)operands->kept;
+    return (!(product->endings & MOEC_BIAS) ||
+            !blas->product_set(task->product, BLAS_BIAS_POINTER, &bias, sizeof bias)) &&
+           (!product->kept_m ||
+            !blas->product_set(task->product, BLAS_KEPT_POINTER, &kept, sizeof kept));
+}
+
+bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                   const MoecProduct *product, const BlasOperands *operands) {
+    const bool adds = product->endings & MOEC_ADD;
+    const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
+    const float start = adds || product->accumulate ? 1 : 0;
+    if (!cuda_ending(work, task, product, operands)) return false;
+    for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
+        CudaPointer result = operands->c + turn * task->c_turn;
+        if (work->blas->run(work->handle, task->product, &scale, operands->b + turn * task->b_turn,
+                            task->left, operands->a + turn * task->a_turn, task->right, &start,
+                            adds ? operands->add : result, task->added, result, task->result,
+                            choice->algorithm, work->workspace, BLAS_WORKSPACE,
+                            work->device->stream))
+            return false;
+    }
+    return true;
+}
+
+/* ---- what was chosen before ---- */
+
+/* All that the choice depends on. */
+static char *describe(const BlasWork *work, const MoecProduct *p, int alignment) {
+    int version[VERSION_PARTS] = {0};
+    for (int i = 0; i < VERSION_PARTS; i++) work->blas->property(i, &version[i]);
+    return memory_format(
+        "%s; cuBLASLt %d.%d.%d; %d bytes; %ld %ld %ld; %ld %ld %ld %ld %ld; %ld %ld; "
+        "%ld %ld; %ld %ld; %ld %ld; %d %d %d %d %d; %d %ld %ld\n",
+        work->device->base.name, version[0], version[1], version[2], alignment, p->m, p->n, p->k,
+        p->a_m, p->a_k, p->b_k, p->b_n, p->c_m, p->batch[0], p->batch[1], p->a_batch[0],
+        p->a_batch[1], p->b_batch[0], p->b_batch[1], p->c_batch[0], p->c_batch[1], p->accumulate,
+        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type, p->endings, p->add_m,
+        p->kept_m);
+}
+
+/* Where it is kept, or NULL. */
+static char *kept_path(const BlasWork *work, const char *text) {
+    if (!work->keep) return NULL;
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text);
+    return cache_path(state, ".product");
+}
+
+/* The library says whether it still knows the algorithm. */
+static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *choice) {
+    BlasChoice checked = {.status = 0};
+    if (work->blas->check(work->handle, task->product, task->left, task->right, task->added,
+                          task->result, choice->algorithm, &checked) ||
+        checked.workspace > BLAS_WORKSPACE)
+        return false;
+    choice->workspace = checked.workspace;
+    return true;
+}
+
+static bool read_kept(const BlasWork *work, const BlasTask *task, const char *path,
+                      const char *text, BlasChoice *choice) {
+    Mapping mapping;
+    size_t length = strlen(text);
+    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
+    bool same =
+        mapping.length == length + sizeof choice->algorithm && !memcmp(mapping.bytes, text, length);
+    *choice = (BlasChoice){.status = 0};
+    if (same) memcpy(choice->algorithm, mapping.bytes + length, sizeof choice->algorithm);
+    file_unmap(&mapping);
+    return same && is_known(work, task, choice);
+}
+
+static void write_kept(const char *path, const char *text, const BlasChoice *choice) {
+    size_t length = strlen(text);
+    if (!path) return;
+    char *bytes = memory_new(length + sizeof choice->algorithm);
+    memcpy(bytes, text, length);
+    memcpy(bytes + length, choice->algorithm, sizeof choice->algorithm);
+    file_write(path, bytes, length + sizeof choice->algorithm);
+    free(bytes);
+}
+
+/* ---- candidates ---- */
+
+/* Seconds of one product, `runs` of them in a row; infinite when it cannot be made. */
+static double time_runs(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                        const MoecProduct *product, int runs) {
+    const CudaDriver *driver = &work->device->library->driver;
+    double began = seconds_now();
+    for (int i = 0; i < runs; i++)
+        if (!cuda_multiply(work, task, choice, product, &work->operands)) return INFINITY;
+    if (driver->stream_wait(work->device->stream)) return INFINITY;
+    return (seconds_now() - began) / runs;
+}
+
+static double time_choice(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
+                          const MoecProduct *product) {
+    double best = time_runs(work, task, choice, product, 1); /* loads the kernel */
+    if (isinf(best)) return best;
+    best = time_runs(work, task, choice, product, 1);
+    double wanted = LEAST_SECONDS / best;
+    int runs = wanted < 1 ? 1 : wanted < MOST_RUNS ? (int)wanted + 1 : MOST_RUNS;
+    for (int i = 0; i < TRIES; i++) best = fmin(best, time_runs(work, task, choice, product, runs));
+    return best;
+}
+
+static bool choose_anew(BlasWork *work, const BlasTask *task, const MoecProduct *product,
+                        BlasChoice *choice) {
+    BlasChoice choices[CANDIDATES];
+    int found = 0, best = 0;
+    bool trying = work->operands.a != 0;
+    if (work->blas->choose(work->handle, task->product, task->left, task->right, task->added,
+                           task->result, work->preference, trying ? CANDIDATES : 1, choices,
+                           &found) ||
+        found < 1)
+        return false;
+    double least = INFINITY;
+    for (int i = 0; trying && found > 1 && i < found; i++) {
+        double seconds =
+            choices[i].status ? INFINITY : time_choice(work, task, &choices[i], product);
+        if (seconds >= least) continue;
+        least = seconds;
+        best = i;
+    }
+    work->timed += trying && found > 1;
+    *choice = choices[best];
+    return true;
+}
+
+bool cuda_choose(BlasWork *work, const BlasTask *task, const MoecProduct *product, int alignment,
+                 BlasChoice *choice) {
+    char *text = describe(work, product, alignment), *path = kept_path(work, text);
+    bool found = read_kept(work, task, path, text, choice);
+    bool good = found || choose_anew(work, task, product, choice);
+    if (good && !found && work->operands.a) write_kept(path, text, choice);
+    work->found += found;
+    free(text);
+    free(path);
+    return good;
+}

@@ -1,0 +1,118 @@
+#include "device/cuda/cuda_compile.h"
+
+#include "base/cache.h"
+#include "base/complain.h"
+#include "device/cuda/cuda_parts.h"
+#include "base/embedded.h"
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { HEADER_LIMIT = 64, LOG_LIMIT = 4000 };
+
+/* The headers that CUDA text may include, by their base names; texts are new strings. */
+static int take_headers(bool bare, const char **names, char **texts) {
+    int count = 0;
+    for (const EmbeddedFile *file = embedded_files; file->name && count < HEADER_LIMIT; file++) {
+        if (!embedded_is_header(file)) continue;
+        names[count] = embedded_base(file);
+        texts[count++] = bare ? cuda_part(file->text, -1, 1) : memory_format("%s", file->text);
+    }
+    return count;
+}
+
+/* Another NVRTC may make another image; so may another file behind MOEC_CUDA. */
+static void hash_library(XXH3_state_t *state, const CudaLibrary *library) {
+    int version[2] = {0};
+    library->compiler.version(&version[0], &version[1]);
+    XXH3_128bits_update(state, version, sizeof version);
+    cache_add(state, library->place);
+    struct stat status;
+    if (*library->place && stat(library->place, &status) == 0) {
+        XXH3_128bits_update(state, &status.st_size, sizeof status.st_size);
+        XXH3_128bits_update(state, &status.st_mtim, sizeof status.st_mtim);
+    }
+}
+
+/* Where the image is kept, or NULL. */
+static char *kept_path(const CudaLibrary *library, const CudaText *text) {
+    if (!text->keep) return NULL;
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, text->text);
+    cache_add_headers(state);
+    const int architecture[] = {text->major, text->minor, text->bare};
+    XXH3_128bits_update(state, architecture, sizeof architecture);
+    hash_library(state, library);
+    return cache_path(state, ".cubin");
+}
+
+static bool read_cached(const char *path, CudaImage *image) {
+    Mapping mapping;
+    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
+    image->length = mapping.length;
+    image->bytes = memory_new(mapping.length + 1);
+    memcpy(image->bytes, mapping.bytes, mapping.length);
+    image->cached = true;
+    file_unmap(&mapping);
+    return true;
+}
+
+static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program,
+                           const char *name) {
+    size_t length = 0;
+    compiler->log_bytes(program, &length);
+    char *log = memory_new(length + 1);
+    compiler->log(program, log);
+    complain("please report this with the spec",
+             "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+    free(log);
+    return false;
+}
+
+/* From 9.0 on the features of one architecture alone have names of their own. */
+static char *architecture_option(const CudaText *text) {
+    return memory_format("--gpu-architecture=sm_%d%d%s", text->major, text->minor,
+                         text->major >= 9 ? "a" : "");
+}
+
+static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
+    const CudaCompiler *compiler = &library->compiler;
+    const char *names[HEADER_LIMIT] = {NULL};
+    char *texts[HEADER_LIMIT] = {NULL};
+    int count = take_headers(text->bare, names, texts);
+    CudaCompilation *program = NULL;
+    int error = compiler->create(&program, text->text, text->name, count,
+                                 (const char *const *)texts, names);
+    for (int i = 0; i < count; i++) free(texts[i]);
+    if (error) return complain(NULL, "NVRTC cannot begin with %s", text->name);
+    char *architecture = architecture_option(text);
+    const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
+    bool good = compiler->compile(program, 3, options) == 0 ||
+                report_failure(compiler, program, text->name);
+    if (good) {
+        good = compiler->image_bytes(program, &image->length) == 0 && image->length;
+        image->bytes = memory_new(image->length + 1);
+        good = (good && compiler->image(program, image->bytes) == 0) ||
+               complain(NULL, "NVRTC gives no image of %s", text->name);
+    }
+    compiler->destroy(&program);
+    free(architecture);
+    return good;
+}
+
+bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *image) {
+    *image = (CudaImage){0};
+    char *path = kept_path(library, text);
+    bool good = read_cached(path, image) || make(library, text, image);
+    if (good && path && !image->cached) file_write(path, image->bytes, image->length);
+    if (!good) {
+        free(image->bytes);
+        image->bytes = NULL;
+    }
+    free(path);
+    return good;
+}

@@ -1,0 +1,525 @@
+/* cuda_engine: a program's kernels on a CUDA device.
+ *
+ * The first call of a graph goes as it comes; the second one is captured, and from then on the
+ * whole graph is launched at once. What changes from call to call (inputs, seed, scalars of the
+ * update) lies in the device's memory, never in the arguments of a kernel.
+ *
+ * In a graph a kernel may begin while the one ahead of it ends, and reads weights before it waits
+ * for that one: nothing in a graph writes weights and also multiplies by them. Launches that are no
+ * graph do not overlap, for the weights may just have been rounded.
+ */
+#include "device/cuda/cuda.h"
+
+#include "base/complain.h"
+#include "device/cuda/cuda_compile.h"
+#include "device/cuda/cuda_parts.h"
+#include "device/cuda/cuda_profile.h"
+#include "device/cuda/cuda_products.h"
+#include "device/cuda/cuda_twins.h"
+#include "base/memory.h"
+#include "base/seconds.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    CAPTURE_LIMIT = 16,
+    PART_LIMIT = 16,
+    LEAST_KERNELS = 12,
+    SUM_BLOCKS = 512,
+    SUM_THREADS = 256
+};
+
+/* What decides the arguments of all kernels of a call. */
+typedef struct CaptureKey {
+    const void *what; /* graph or update */
+    const void *inputs, *outputs, *cache;
+    int last_micro_batch;
+} CaptureKey;
+
+typedef struct Capture {
+    CaptureKey key;
+    CudaReady *ready; /* NULL until the second call */
+} Capture;
+
+typedef struct CudaEngine {
+    Engine base;
+    CudaDevice *device;
+    CudaModule *modules[PART_LIMIT + 2]; /* parts of the program, the sums, what came late */
+    int module_count;
+    CudaFunction **functions; /* by the table's kernel numbers; NULL: spare */
+    char *spare;              /* the text of the spare kernels */
+    CudaFunction *square_parts, *square_total;
+    CudaProducts *products;
+    CudaTwins *twins; /* kernels with a second form, or NULL */
+    bool capturing;
+    bool overlaps;        /* kernels of a graph may, see moec_begin */
+    int refused;          /* the number of the error when the driver takes no such launch */
+    CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's scalars for either
+                             kind of parameter */
+    CudaProfile *profile; /* not NULL: kernels are timed */
+    Capture captures[CAPTURE_LIMIT];
+    int capture_count;
+} CudaEngine;
+
+static CudaEngine *of(Engine *engine) {
+    return (CudaEngine *)(void *)engine;
+}
+
+static CudaPointer sum_place(const CudaEngine *engine) {
+    return engine->scratch + sizeof(double) * SUM_BLOCKS;
+}
+
+static CudaPointer seed_place(const CudaEngine *engine) {
+    return sum_place(engine) + 64;
+}
+
+static CudaPointer scalars_place(const CudaEngine *engine) {
+    return seed_place(engine) + 64;
+}
+
+/* ---- what a program is lent ---- */
+
+typedef struct LaunchWork {
+    const CudaDevice *device;
+    CudaLaunch launch;
+} LaunchWork;
+
+static int work_launch(void *data) {
+    const LaunchWork *work = data;
+    return cuda_launch(work->device, &work->launch);
+}
+
+static void launch(CudaEngine *engine, const CudaLaunch *one) {
+    LaunchWork work = {engine->device, *one};
+    int error = cuda_launch_allow(engine->device, one);
+    if (!error)
+        error = engine->profile
+                    ? cuda_profile_work(engine->profile, one->name, 0, work_launch, &work)
+                    : work_launch(&work);
+    if (error && one->overlaps)
+        engine->refused = error;
+    else if (error)
+        cuda_good(engine->device, error, one->name);
+}
+
+/* What is asked for now would not be done. */
+static bool is_idle(const CudaEngine *engine) {
+    return engine->device->failed || engine->refused;
+}
+
+static bool load_spare(CudaEngine *engine);
+
+static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+                        unsigned shared, void **arguments) {
+    CudaEngine *engine = self;
+    if (!engine->functions[kernel] && !load_spare(engine)) return;
+    const CudaLaunch one = {engine->functions[kernel],
+                            engine->base.table->kernels[kernel],
+                            grid_x,
+                            grid_y,
+                            block,
+                            shared,
+                            arguments,
+                            engine->capturing && engine->overlaps};
+    if (!is_idle(engine)) launch(engine, &one);
+}
+
+static void lend_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
+                        const MoecWritten *written, const MoecMatrices *matrices,
+                        void **arguments) {
+    CudaEngine *engine = self;
+    const CudaTwin twin = {kernel, forms, size_bytes, written, matrices};
+    CudaLaunch one = {engine->functions[kernel],
+                      engine->base.table->kernels[kernel],
+                      forms->grid,
+                      1,
+                      forms->block,
+                      forms->shared_bytes,
+                      arguments,
+                      engine->capturing && engine->overlaps};
+    if (is_idle(engine)) return;
+    if (engine->twins) cuda_twins_take(engine->twins, &twin, !engine->capturing, &one);
+    launch(engine, &one);
+}
+
+static void lend_zero(void *self, void *memory, size_t bytes) {
+    CudaEngine *engine = self;
+    if (!is_idle(engine))
+        cuda_good(engine->device,
+                  engine->device->library->driver.set(cuda_pointer(memory), 0, bytes,
+                                                      engine->device->stream),
+                  "clearing memory");
+}
+
+typedef struct ProductWork {
+    const CudaEngine *engine;
+    int index;
+    const void *a, *b;
+    void *c;
+    const MoecEpilogue *epilogue;
+} ProductWork;
+
+static int work_product(void *data) {
+    const ProductWork *work = data;
+    return cuda_products_run(work->engine->products, work->index, work->a, work->b, work->c,
+                             work->epilogue);
+}
+
+static int lend_product(void *self, int index, const void *a, const void *b, void *c,
+                        const MoecEpilogue *epilogue) {
+    CudaEngine *engine = self;
+    ProductWork work = {engine, index, a, b, c, epilogue};
+    if (!engine->products) return 1;
+    if (is_idle(engine)) return 0;
+    if (!engine->profile) return work_product(&work);
+    const MoecProduct *one = &engine->base.table->products[index];
+    double count = (double)(one->batch[0] * one->batch[1]);
+    char name[96];
+    snprintf(name, sizeof name, "%.0f product(s) %ld x %ld x %ld", count, one->m, one->n, one->k);
+    return cuda_profile_work(engine->profile, name,
+                             2 * count * (double)one->m * (double)one->n * (double)one->k,
+                             work_product, &work);
+}
+
+/* ---- loading ---- */
+
+/* One text on its way to an image, by a thread of its own. */
+typedef struct Making {
+    const CudaLibrary *library;
+    CudaText text;
+    CudaImage image;
+    bool good;
+} Making;
+
+static void *make_image(void *data) {
+    Making *making = data;
+    making->good = cuda_compile(making->library, &making->text, &making->image);
+    return NULL;
+}
+
+static bool make_images(CudaDevice *device, Making *makings, int count) {
+    pthread_t threads[PART_LIMIT + 1];
+    bool started[PART_LIMIT + 1] = {false}, good = true;
+    for (int i = 0; i < count; i++) {
+        makings[i].library = device->library;
+        makings[i].text.major = device->major;
+        makings[i].text.minor = device->minor;
+        started[i] = i > 0 && pthread_create(&threads[i], NULL, make_image, &makings[i]) == 0;
+    }
+    for (int i = 0; i < count; i++)
+        if (!started[i]) make_image(&makings[i]);
+    for (int i = 0; i < count; i++) {
+        if (started[i]) pthread_join(threads[i], NULL);
+        good = good && makings[i].good;
+    }
+    return good;
+}
+
+/* Those of our own kernels for dense products that the library leaves nothing to, by kernel number:
+ * their names, else NULL. They are most of what a dense model has to be compiled. */
+static const char **spare_kernels(const CudaEngine *engine) {
+    const MoecTable *table = engine->base.table;
+    const char **names = memory_new(sizeof *names * (size_t)(table->kernel_count + 1));
+    const bool known = engine->products && table->own_products;
+    for (int i = 0; known && i < table->product_count; i++) {
+        int kernel = table->own_products[i].kernel;
+        names[kernel] = table->kernels[kernel];
+    }
+    for (int i = 0; known && i < table->product_count; i++)
+        if (!cuda_products_taken(engine->products, i)) names[table->own_products[i].kernel] = NULL;
+    return names;
+}
+
+/* Looks in the modules one after the other: which part has a kernel is nobody's business. */
+static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
+    CudaFunction *function = NULL;
+    for (int i = 0; i < engine->module_count; i++)
+        if (!engine->device->library->driver.function_get(&function, engine->modules[i], name))
+            return function;
+    complain("please report this with the spec", "the program has no kernel %s", name);
+    return NULL;
+}
+
+static bool load_module(CudaEngine *engine, const Making *making) {
+    CudaModule **module = &engine->modules[engine->module_count];
+    bool good = cuda_good(engine->device,
+                          engine->device->library->driver.module_load(module, making->image.bytes),
+                          "loading the kernels");
+    engine->module_count += good;
+    return good;
+}
+
+/* Of all kernels but the spare ones. */
+static bool load_functions(CudaEngine *engine, const Making *makings, int count,
+                           const char *const *spare) {
+    const MoecTable *table = engine->base.table;
+    bool good = true;
+    for (int i = 0; i < count && good; i++) good = load_module(engine, &makings[i]);
+    engine->functions = memory_new(sizeof(CudaFunction *) * (size_t)(table->kernel_count + 1));
+    for (int i = 0; good && i < table->kernel_count; i++)
+        good = spare[i] || (engine->functions[i] = find_function(engine, table->kernels[i]));
+    return good && (engine->square_parts = find_function(engine, "moec_square_parts")) &&
+           (engine->square_total = find_function(engine, "moec_square_total"));
+}
+
+/* When the library fails at what it has taken, in the first call of a graph: see repeat. */
+static bool load_spare(CudaEngine *engine) {
+    const MoecTable *table = engine->base.table;
+    Making making = {.text = {.name = "program.cu", .text = engine->spare, .bare = true}};
+    if (engine->device->failed) return false;
+    bool good = make_images(engine->device, &making, 1) && load_module(engine, &making);
+    for (int i = 0; good && i < table->kernel_count; i++)
+        if (!engine->functions[i])
+            good = (engine->functions[i] = find_function(engine, table->kernels[i])) != NULL;
+    free(making.image.bytes);
+    if (!good) engine->device->failed = true;
+    return good;
+}
+
+/* How many parts to compile side by side: one a processor, when there is enough for each. */
+static int part_count(int kernels) {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / LEAST_KERNELS;
+    long parts = processors < worth ? processors : worth;
+    return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
+}
+
+static void add_products(const CudaEngine *engine, char *ledger, size_t size) {
+    int declined = cuda_products_declined(engine->products), length;
+    length = snprintf(ledger, size, ", products by cuBLASLt, %d timed",
+                      cuda_products_timed(engine->products));
+    if (declined && length > 0 && (size_t)length < size)
+        snprintf(ledger + length, size - (size_t)length, ", %d left to our own kernels", declined);
+}
+
+static void write_ledger(CudaEngine *engine, int kernels, double making, double loading) {
+    char *ledger = engine->base.ledger;
+    const size_t size = sizeof engine->base.ledger;
+    int length =
+        snprintf(ledger, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
+                 engine->device->base.name, engine->device->seconds, kernels,
+                 engine->base.cached ? "found" : "compiled", making, loading);
+    if (engine->products && length > 0 && (size_t)length < size)
+        add_products(engine, ledger + length, size - (size_t)length);
+}
+
+/* The text, without the spare kernels, in parts, and the sums. Returns how many texts that are. */
+static int make_texts(Making *makings, const char *text, bool keep) {
+    int parts = part_count(cuda_kernels(text));
+    for (int i = 0; i < parts; i++)
+        makings[i].text = (CudaText){
+            .name = "program.cu", .text = cuda_part(text, i, parts), .bare = i > 0, .keep = keep};
+    makings[parts].text = (CudaText){
+        .name = "sums.cu", .keep = keep, .text = memory_format("%s", "#include \"sums.cuh\"\n")};
+    return parts + 1;
+}
+
+static bool load(CudaEngine *engine, const char *kernels, bool keep) {
+    Making makings[PART_LIMIT + 1] = {{.good = false}};
+    const MoecTable *table = engine->base.table;
+    const char **spare = spare_kernels(engine);
+    char *text = cuda_named(kernels, spare, table->kernel_count, false);
+    engine->spare = cuda_named(kernels, spare, table->kernel_count, true);
+    int count = make_texts(makings, text, keep);
+    double start = seconds_now();
+    bool good = make_images(engine->device, makings, count);
+    double made = seconds_now();
+    engine->base.cached = makings[0].image.cached;
+    good = good && load_functions(engine, makings, count, spare);
+    if (good)
+        engine->twins = cuda_twins_new(&(const CudaProgram){engine->device, table, engine->modules,
+                                                            engine->module_count, engine->functions,
+                                                            kernels, keep});
+    double loaded = seconds_now();
+    engine->base.seconds = loaded - start;
+    write_ledger(engine, cuda_kernels(text), made - start, loaded - made);
+    for (int i = 0; i < count; i++) {
+        free(makings[i].image.bytes);
+        free((void *)(uintptr_t)makings[i].text.text);
+    }
+    free(spare);
+    free(text);
+    return good;
+}
+
+Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
+    CudaEngine *engine = memory_new(sizeof *engine);
+    engine->device = (CudaDevice *)(void *)device;
+    engine->base.device = device;
+    engine->base.table = table;
+    const char *wanted = getenv("MOEC_OVERLAP");
+    engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
+    engine->products = cuda_products_new(engine->device, table, keep);
+    engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
+    size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
+    size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + scalars;
+    if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
+                  "taking memory") &&
+        load(engine, kernels, keep))
+        return &engine->base;
+    cuda_engine_free(&engine->base);
+    return NULL;
+}
+
+bool cuda_engine_time_kernels(Engine *base, KernelTimes *times) {
+    CudaEngine *engine = of(base);
+    cuda_profile_free(engine->profile);
+    engine->profile = times ? cuda_profile_new(engine->device, times) : NULL;
+    return !times || engine->profile;
+}
+
+void cuda_engine_free(Engine *base) {
+    CudaEngine *engine = of(base);
+    cuda_profile_free(engine->profile);
+    const CudaDriver *driver = &engine->device->library->driver;
+    for (int i = 0; i < engine->capture_count; i++)
+        if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
+    cuda_products_free(engine->products);
+    cuda_twins_free(engine->twins);
+    for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
+    if (engine->scratch) driver->release(engine->scratch);
+    free(engine->functions);
+    free(engine->spare);
+    free(engine);
+}
+
+/* ---- running ---- */
+
+/* The capture of this key; *known tells whether it was called before. NULL when there are too many.
+ */
+static Capture *find_capture(CudaEngine *engine, const CaptureKey *key, bool *known) {
+    for (int i = 0; i < engine->capture_count; i++) {
+        const CaptureKey *other = &engine->captures[i].key;
+        *known = other->what == key->what && other->inputs == key->inputs &&
+                 other->outputs == key->outputs && other->cache == key->cache &&
+                 other->last_micro_batch == key->last_micro_batch;
+        if (*known) return &engine->captures[i];
+    }
+    *known = false;
+    if (engine->capture_count == CAPTURE_LIMIT) return NULL;
+    Capture *capture = &engine->captures[engine->capture_count++];
+    capture->key = *key;
+    return capture;
+}
+
+/* Records the work of a call; 0 or the number of an error, after which nothing has happened. */
+static int make_graph(CudaEngine *engine, CudaReady **ready,
+                      void (*work)(CudaEngine *, const void *), const void *data) {
+    const CudaDriver *driver = &engine->device->library->driver;
+    CudaStream *stream = engine->device->stream;
+    CudaGraph *graph = NULL;
+    int error = driver->capture_begin(stream, CUDA_CAPTURE_THREAD);
+    if (error) return error;
+    engine->capturing = true;
+    engine->refused = 0;
+    work(engine, data);
+    engine->capturing = false;
+    error = driver->capture_end(stream, &graph);
+    if (!error) error = engine->refused;
+    if (!error) error = driver->graph_ready(ready, graph, 0);
+    if (graph) driver->graph_free(graph);
+    return error;
+}
+
+/* Work that is the same at every call: as it comes, then captured, then launched whole. */
+static bool repeat(CudaEngine *engine, const CaptureKey *key,
+                   void (*work)(CudaEngine *, const void *), const void *data) {
+    CudaDevice *device = engine->device;
+    const CudaDriver *driver = &device->library->driver;
+    if (engine->profile) {
+        work(engine, data);
+        return cuda_good(device, 0, "");
+    }
+    bool known;
+    Capture *capture = find_capture(engine, key, &known);
+    if (!known) {
+        work(engine, data);
+        return cuda_good(device, 0, "");
+    }
+    if (!capture->ready) {
+        int error = make_graph(engine, &capture->ready, work, data);
+        if (error && engine->overlaps) {
+            engine->overlaps = false; /* a driver that cannot do it in a graph */
+            error = make_graph(engine, &capture->ready, work, data);
+        }
+        if (!cuda_good(device, error, "making a graph")) return false;
+    }
+    return cuda_good(device, driver->graph_launch(capture->ready, device->stream), "running");
+}
+
+typedef struct GraphWork {
+    const MoecGraphEntry *graph;
+    const MoecRun *run;
+} GraphWork;
+
+static void work_graph(CudaEngine *engine, const void *data) {
+    const GraphWork *work = data;
+    (void)engine;
+    work->graph->run(work->run);
+}
+
+bool cuda_engine_run(Engine *base, const MoecGraphEntry *graph, MoecRun *run) {
+    CudaEngine *engine = of(base);
+    CudaDevice *device = engine->device;
+    run->host = &base->host;
+    run->device_seed = (const uint64_t *)(uintptr_t)seed_place(engine);
+    if (!cuda_good(device,
+                   device->library->driver.put(seed_place(engine), &run->seed, sizeof run->seed,
+                                               device->stream),
+                   "copying to it"))
+        return false;
+    const CaptureKey key = {graph, run->inputs, run->outputs, run->cache, run->last_micro_batch};
+    const GraphWork work = {graph, run};
+    return repeat(engine, &key, work_graph, &work);
+}
+
+bool cuda_engine_square_sum(Engine *base, const float *block, size_t count, double *sum) {
+    CudaEngine *engine = of(base);
+    CudaDevice *device = engine->device;
+    const CudaDriver *driver = &device->library->driver;
+    long long length = (long long)count;
+    int blocks = SUM_BLOCKS;
+    CudaPointer values = cuda_pointer(block), parts = engine->scratch, total = sum_place(engine);
+    void *first[] = {&values, &length, &parts}, *second[] = {&parts, &blocks, &total};
+    return cuda_good(device,
+                     driver->launch(engine->square_parts, SUM_BLOCKS, 1, 1, SUM_THREADS, 1, 1, 0,
+                                    device->stream, first, NULL),
+                     "adding up") &&
+           cuda_good(device,
+                     driver->launch(engine->square_total, 1, 1, 1, SUM_THREADS, 1, 1, 0,
+                                    device->stream, second, NULL),
+                     "adding up") &&
+           base->device->kind->get(base->device, sum, (const void *)(uintptr_t)total, sizeof *sum);
+}
+
+static void work_update(CudaEngine *engine, const void *data) {
+    const BlockUpdate *given = data;
+    engine->base.table->update->launch(
+        &engine->base.host, given->weights, given->gradients, given->moments,
+        (const float *)(uintptr_t)scalars_place(engine), given->rounded);
+}
+
+bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
+    base->table->round(&base->host, weights, rounded);
+    return cuda_good(of(base)->device, 0, "");
+}
+
+bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
+    CudaEngine *engine = of(base);
+    const MoecUpdate *update = base->table->update;
+    size_t count = (size_t)update->scalar_count;
+    int matrix = update_scalar(update, "matrix");
+    float *scalars = memory_new(sizeof *scalars * (2 * count + 1));
+    for (int kind = 0; kind < 2; kind++) {
+        memcpy(scalars + (size_t)kind * count, given->scalars, sizeof *scalars * count);
+        if (matrix >= 0) scalars[(size_t)kind * count + (size_t)matrix] = (float)kind;
+    }
+    bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
+                                        scalars, sizeof *scalars * 2 * count);
+    free(scalars);
+    const CaptureKey key = {.what = update};
+    return good && repeat(engine, &key, work_update, given);
+}

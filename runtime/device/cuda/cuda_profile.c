@@ -1,0 +1,76 @@
+#include "device/cuda/cuda_profile.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Launches between two events, so that the time to make one is hidden behind the others; and how
+ * often. */
+enum { LAUNCHES = 8, TRIES = 5 };
+
+CudaProfile *cuda_profile_new(CudaDevice *device, KernelTimes *times) {
+    const CudaDriver *driver = &device->library->driver;
+    CudaProfile *profile = memory_new(sizeof *profile);
+    *profile = (CudaProfile){.device = device, .times = times};
+    if (cuda_good(device, driver->event_new(&profile->first, 0), "making an event") &&
+        cuda_good(device, driver->event_new(&profile->last, 0), "making an event"))
+        return profile;
+    cuda_profile_free(profile);
+    return NULL;
+}
+
+void cuda_profile_free(CudaProfile *profile) {
+    if (!profile) return;
+    const CudaDriver *driver = &profile->device->library->driver;
+    if (profile->first) driver->event_free(profile->first);
+    if (profile->last) driver->event_free(profile->last);
+    free(profile);
+}
+
+static KernelTime *row_of(KernelTimes *times, const char *name) {
+    for (int i = 0; i < times->count; i++)
+        if (strcmp(times->rows[i].name, name) == 0) return &times->rows[i];
+    times->rows = memory_grow(times->rows, sizeof *times->rows * (size_t)(times->count + 1));
+    KernelTime *row = &times->rows[times->count++];
+    *row = (KernelTime){.name = memory_format("%s", name)};
+    return row;
+}
+
+static int by_size(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+/* Seconds of one of `launches` between two events; negative after an error, which is told. */
+static double time_once(const CudaProfile *profile, CudaWork work, void *data, int launches) {
+    CudaDevice *device = profile->device;
+    const CudaDriver *driver = &device->library->driver;
+    float milliseconds = 0;
+    int error = driver->event_record(profile->first, device->stream);
+    for (int i = 0; i < launches && !error; i++) error = work(data);
+    if (!error) error = driver->event_record(profile->last, device->stream);
+    if (!error) error = driver->stream_wait(device->stream);
+    if (!error) error = driver->event_time(&milliseconds, profile->first, profile->last);
+    return cuda_good(device, error, "timing a kernel") ? 1e-3 * (double)milliseconds / launches
+                                                       : -1;
+}
+
+int cuda_profile_work(CudaProfile *profile, const char *name, double flops, CudaWork work,
+                      void *data) {
+    bool brief = profile->device->base.brief;
+    int tries = brief ? 1 : TRIES, launches = brief ? 1 : LAUNCHES;
+    double seconds[TRIES];
+    int result = brief ? 0 : work(data);
+    for (int i = 0; i < tries && !result; i++) {
+        seconds[i] = time_once(profile, work, data, launches);
+        if (seconds[i] < 0) return 1;
+    }
+    if (result) return result;
+    qsort(seconds, (size_t)tries, sizeof seconds[0], by_size);
+    KernelTime *row = row_of(profile->times, name);
+    row->launches++;
+    row->seconds += seconds[tries / 2];
+    row->flops += flops;
+    return 0;
+}

@@ -1,0 +1,161 @@
+#include "device/device.h"
+
+#include "base/complain.h"
+#include "device/cuda/cuda.h"
+#include "base/memory.h"
+#include "device/products.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 1 << 16 };
+
+static void *allocate(Device *device, size_t bytes) {
+    (void)device;
+    return memory_map(bytes);
+}
+
+static void release(Device *device, void *block, size_t bytes) {
+    (void)device;
+    memory_unmap(block, bytes);
+}
+
+static bool copy(Device *device, void *to, const void *from, size_t bytes) {
+    (void)device;
+    if (to != from && bytes) memcpy(to, from, bytes);
+    return true;
+}
+
+static bool zero(Device *device, void *block, size_t bytes) {
+    long chunks = (long)((bytes + CHUNK - 1) / CHUNK);
+    (void)device;
+#pragma omp parallel for schedule(static)
+    for (long chunk = 0; chunk < chunks; chunk++) {
+        size_t start = (size_t)chunk * CHUNK;
+        memset((unsigned char *)block + start, 0, start + CHUNK < bytes ? CHUNK : bytes - start);
+    }
+    return true;
+}
+
+static void close_device(Device *device) {
+    (void)device;
+}
+
+static Engine *engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
+    (void)kernels, (void)keep;
+    Engine *engine = memory_new(sizeof *engine);
+    engine->device = device;
+    engine->table = table;
+    engine->products = products_new(table);
+    engine->host.self = engine->products;
+    engine->host.product = engine->products ? products_run : NULL;
+    return engine;
+}
+
+static void engine_free(Engine *engine) {
+    products_free(engine->products);
+    free(engine);
+}
+
+static bool run_graph(Engine *engine, const MoecGraphEntry *graph, MoecRun *run) {
+    run->host = &engine->host;
+    graph->run(run);
+    return true;
+}
+
+/* In chunks of fixed length, whatever the threads. */
+static bool square_sum(Engine *engine, const float *values, size_t count, double *sum) {
+    (void)engine;
+    long chunks = (long)((count + CHUNK - 1) / CHUNK);
+    double *sums = memory_new(sizeof *sums * (size_t)(chunks + 1)), total = 0;
+#pragma omp parallel for schedule(static)
+    for (long chunk = 0; chunk < chunks; chunk++) {
+        size_t start = (size_t)chunk * CHUNK, end = start + CHUNK < count ? start + CHUNK : count;
+        double own = 0;
+#pragma omp simd reduction(+ : own)
+        for (size_t i = start; i < end; i++) own += (double)values[i] * (double)values[i];
+        sums[chunk] = own;
+    }
+    for (long chunk = 0; chunk < chunks; chunk++) total += sums[chunk];
+    free(sums);
+    *sum = total;
+    return true;
+}
+
+static bool update_all(Engine *engine, const BlockUpdate *given) {
+    const MoecTable *table = engine->table;
+    const MoecUpdate *update = table->update;
+    int matrix = update_scalar(update, "matrix");
+    float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
+    float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
+    memcpy(scalars, given->scalars, sizeof *scalars * (size_t)update->scalar_count);
+    for (int i = 0; i < table->parameter_count; i++) {
+        const MoecTensor *tensor = &table->parameters[i];
+        size_t offset = tensor->offset / sizeof(float);
+        for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
+        if (matrix >= 0) scalars[matrix] = (float)tensor->matrix;
+        update->run(given->weights + offset, given->gradients + offset, moments,
+                    (long)tensor_count(tensor), scalars);
+    }
+    free(moments);
+    free(scalars);
+    return true;
+}
+
+static double best_products(Device *device, bool rounded) {
+    (void)device, (void)rounded;
+    return ceiling_products();
+}
+
+static double best_read(Device *device) {
+    (void)device;
+    return ceiling_read();
+}
+
+static bool time_kernels(Engine *engine, KernelTimes *times) {
+    (void)engine;
+    return !times || complain("give --device cuda", "on the CPU kernels are not timed one by one");
+}
+
+static const DeviceKind kind = {
+    .allocate = allocate,
+    .release = release,
+    .put = copy,
+    .get = copy,
+    .zero = zero,
+    .close = close_device,
+    .engine_new = engine_new,
+    .engine_free = engine_free,
+    .run = run_graph,
+    .square_sum = square_sum,
+    .update = update_all,
+    .time_kernels = time_kernels,
+    .ceiling_products = best_products,
+    .ceiling_read = best_read,
+};
+
+int update_scalar(const MoecUpdate *update, const char *name) {
+    for (int i = 0; i < update->scalar_count; i++)
+        if (strcmp(update->scalar_names[i], name) == 0) return i;
+    return -1;
+}
+
+Device *device_cpu(void) {
+    static Device cpu = {.kind = &kind, .name = "cpu"};
+    return &cpu;
+}
+
+Device *device_open(const char *name) {
+    if (strcmp(name, "cpu") == 0) return device_cpu();
+    char *end = NULL;
+    long number = strncmp(name, "cuda:", 5) == 0 ? strtol(name + 5, &end, 10) : 0;
+    if (strcmp(name, "cuda") == 0 ||
+        (end && end != name + 5 && !*end && number >= 0 && number < 1024))
+        return cuda_open((int)number);
+    complain("cpu, cuda or cuda:N", "there is no device '%s'", name);
+    return NULL;
+}
+
+void device_close(Device *device) {
+    if (device) device->kind->close(device);
+}

@@ -1,0 +1,98 @@
+/* device: where a program's memory lies and its work is done: the CPU, or a CUDA device. What
+ * differs between them is the table of functions below; everything else of the runtime goes through
+ * it.
+ *
+ * Pointers into a device's memory are ordinary pointers that only the device may follow. On the CPU
+ * they are the host's own: put and get then have nothing to copy when both sides are the same
+ * place.
+ */
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "device/products.h"
+#include "model/public.h"
+
+#include <stdbool.h>
+
+typedef struct Device Device;
+
+/* A loaded table ready to run on a device: its kernels and its products. A kind of device may have
+ * more behind it. */
+typedef struct Engine {
+    Device *device;
+    const MoecTable *table;
+    MoecHost host;      /* what it lends to the program */
+    Products *products; /* the CPU's */
+    double seconds;     /* that loading took */
+    bool cached;        /* nothing had to be compiled */
+    char ledger[256];   /* what starting took, by phase; empty where there is nothing to tell */
+} Engine;
+
+/* One optimizer step over whole blocks; all pointers but `parameters` are the device's. */
+typedef struct BlockUpdate {
+    float *weights;
+    const float *gradients;
+    float *const *moments; /* the optimizer's states, a host array */
+    void *rounded;         /* receives the new weights as bf16, where that is not NULL */
+    const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
+} BlockUpdate;
+
+/* What a kernel took in one run of a graph, all its launches together; flops: 0 where they are not
+ * known. */
+typedef struct KernelTime {
+    char *name;
+    long launches;
+    double seconds, flops;
+} KernelTime;
+
+typedef struct KernelTimes {
+    KernelTime *rows;
+    int count;
+} KernelTimes;
+
+typedef struct DeviceKind {
+    void *(*allocate)(Device *device,
+                      size_t bytes); /* zeroed, 64-byte aligned; NULL when refused */
+    void (*release)(Device *device, void *block, size_t bytes);
+    bool (*put)(Device *device, void *to, const void *from, size_t bytes); /* host to device */
+    bool (*get)(Device *device, void *to, const void *from,
+                size_t bytes); /* device to host, after all work before */
+    bool (*zero)(Device *device, void *block, size_t bytes);
+    void (*close)(Device *device);
+
+    /* kernels: text of the device's kernels, NULL where the program has none apart. keep: use the
+     * cache. NULL after a message. */
+    Engine *(*engine_new)(Device *device, const MoecTable *table, const char *kernels, bool keep);
+    void (*engine_free)(Engine *engine);
+    bool (*run)(Engine *engine, const MoecGraphEntry *graph, MoecRun *run); /* fills in run->host */
+    bool (*square_sum)(Engine *engine, const float *block, size_t count, double *sum);
+    bool (*update)(Engine *engine, const BlockUpdate *update);
+    bool (*round)(Engine *engine, const float *weights, void *rounded); /* see MoecTable.round */
+
+    /* From now on every kernel is run several times and adds a row to `times`: what is computed is
+     * then of no use. NULL ends it. False after a message. */
+    bool (*time_kernels)(Engine *engine, KernelTimes *times);
+
+    /* What it can do, measured: GFLOP/s of products, their operands rounded to bf16 or not; GB/s of
+     * memory. NaN where that cannot be measured. */
+    double (*ceiling_products)(Device *device, bool rounded);
+    double (*ceiling_read)(Device *device);
+} DeviceKind;
+
+/* The place of a scalar of the update by name, or -1. */
+int update_scalar(const MoecUpdate *update, const char *name);
+
+struct Device {
+    const DeviceKind *kind;
+    bool apart; /* its memory is not the host's, and programs for it come with kernels */
+    bool brief; /* measurements on small sizes, not repeated: for trying out what measures */
+    char name[128];
+};
+
+/* "cpu", "cuda" or "cuda:N". NULL after a message that names what is missing. */
+Device *device_open(const char *name);
+/* The device that is always there; closing it is allowed and does nothing. */
+Device *device_cpu(void);
+void device_close(Device *device);
+
+#endif

@@ -1,0 +1,265 @@
+#include "device/products.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#ifdef HAVE_DNNL
+
+#include <oneapi/dnnl/dnnl.h>
+
+enum { OPERANDS = 3, DIMENSIONS = 4 }; /* a, b, c; two batch dimensions, rows, columns */
+enum { SCRATCH = OPERANDS, MEMORIES, SCRATCH_ALIGNMENT = 4096 };
+
+typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
+
+/* One product: made on first use. */
+typedef struct Entry {
+    EntryState state;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t memory[MEMORIES];
+} Entry;
+
+struct Products {
+    const MoecProduct *products;
+    int count;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    void *scratch; /* beside the operands, for one product at a time: as large as any wants */
+    size_t scratch_bytes;
+    Entry entries[];
+};
+
+/* Where the program's own kernel is the better one: few rows are a matter of reading memory, and
+ * below some size the call of the library costs more than the product. Measured with
+ * tests/bench/kernels.c. */
+static bool is_ours(const MoecProduct *product) {
+    double multiplies = (double)product->m * (double)product->n * (double)product->k;
+    bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */
+    return product->m <= 4 || multiplies < (batched ? 65536 : 8192);
+}
+
+/* ---- what differs between versions 2 and 3 ---- */
+
+#if DNNL_VERSION_MAJOR >= 3
+
+typedef dnnl_memory_desc_t Layout;
+typedef const_dnnl_memory_desc_t SpaceLayout;
+
+static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
+    return dnnl_memory_desc_create_with_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
+           dnnl_success;
+}
+
+static void layout_free(Layout *layout) {
+    if (*layout) dnnl_memory_desc_destroy(*layout);
+}
+
+static dnnl_status_t memory_make(dnnl_memory_t *memory, Layout *layout, dnnl_engine_t engine) {
+    return dnnl_memory_create(memory, *layout, engine, DNNL_MEMORY_NONE);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_f32);
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                              Layout *layouts, dnnl_primitive_attr_t attributes) {
+    return dnnl_matmul_primitive_desc_create(description, engine, layouts[0], layouts[1], NULL,
+                                             layouts[2], attributes);
+}
+
+#else
+
+typedef dnnl_memory_desc_t Layout;
+typedef const dnnl_memory_desc_t *SpaceLayout;
+
+static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
+    return dnnl_memory_desc_init_by_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
+           dnnl_success;
+}
+
+static void layout_free(Layout *layout) {
+    (void)layout;
+}
+
+static dnnl_status_t memory_make(dnnl_memory_t *memory, Layout *layout, dnnl_engine_t engine) {
+    return dnnl_memory_create(memory, layout, engine, DNNL_MEMORY_NONE);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
+    return dnnl_post_ops_append_sum(operations, 1.0f);
+}
+
+static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t engine,
+                              Layout *layouts, dnnl_primitive_attr_t attributes) {
+    dnnl_matmul_desc_t matmul;
+    dnnl_status_t status =
+        dnnl_matmul_desc_init(&matmul, &layouts[0], &layouts[1], NULL, &layouts[2]);
+    if (status != dnnl_success) return status;
+    return dnnl_primitive_desc_create(description, &matmul, attributes, engine, NULL);
+}
+
+#endif
+
+/* ---- making a primitive ---- */
+
+/* Batch strides of a dimension of size 1 are of no meaning to us but must not be 0 or overlap for
+ * the library. */
+static bool operand_layout(Layout *layout, const MoecProduct *product, const long *batch_strides,
+                           const long inner[4]) {
+    dnnl_dims_t sizes = {product->batch[0], product->batch[1], inner[0], inner[1]};
+    long whole =
+        inner[0] * inner[2] > inner[1] * inner[3] ? inner[0] * inner[2] : inner[1] * inner[3];
+    dnnl_dims_t strides = {batch_strides[0], batch_strides[1], inner[2], inner[3]};
+    if (product->batch[1] == 1) strides[1] = whole;
+    if (product->batch[0] == 1) strides[0] = strides[1] * product->batch[1];
+    return layout_make(layout, sizes, strides);
+}
+
+static bool all_layouts(Layout layouts[OPERANDS], const MoecProduct *product) {
+    const long a[] = {product->m, product->k, product->a_m, product->a_k};
+    const long b[] = {product->k, product->n, product->b_k, product->b_n};
+    const long c[] = {product->m, product->n, product->c_m, 1};
+    return operand_layout(&layouts[0], product, product->a_batch, a) &&
+           operand_layout(&layouts[1], product, product->b_batch, b) &&
+           operand_layout(&layouts[2], product, product->c_batch, c);
+}
+
+static bool reserve_scratch(Products *products, size_t bytes) {
+    if (bytes <= products->scratch_bytes) return true;
+    free(products->scratch);
+    products->scratch_bytes =
+        (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    products->scratch = aligned_alloc(SCRATCH_ALIGNMENT, products->scratch_bytes);
+    if (!products->scratch) products->scratch_bytes = 0;
+    return products->scratch != NULL;
+}
+
+static bool make_scratch(Products *products, Entry *entry,
+                         const_dnnl_primitive_desc_t description) {
+    SpaceLayout layout = dnnl_primitive_desc_query_md(description, dnnl_query_scratchpad_md, 0);
+    return dnnl_memory_create(&entry->memory[SCRATCH], layout, products->engine,
+                              DNNL_MEMORY_NONE) == dnnl_success &&
+           reserve_scratch(products, dnnl_memory_desc_get_size(layout));
+}
+
+static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPERANDS],
+                           bool accumulate) {
+    dnnl_primitive_attr_t attributes = NULL;
+    dnnl_post_ops_t operations = NULL;
+    dnnl_primitive_desc_t description = NULL;
+    bool made = dnnl_primitive_attr_create(&attributes) == dnnl_success &&
+                dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
+                    dnnl_success &&
+                dnnl_post_ops_create(&operations) == dnnl_success;
+    if (made && accumulate)
+        made = append_sum(operations) == dnnl_success &&
+               dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
+    made = made && describe(&description, products->engine, layouts, attributes) == dnnl_success &&
+           dnnl_primitive_create(&entry->primitive, description) == dnnl_success &&
+           make_scratch(products, entry, description);
+    if (description) dnnl_primitive_desc_destroy(description);
+    if (operations) dnnl_post_ops_destroy(operations);
+    if (attributes) dnnl_primitive_attr_destroy(attributes);
+    return made;
+}
+
+static void entry_free(Entry *entry) {
+    if (entry->primitive) dnnl_primitive_destroy(entry->primitive);
+    for (int i = 0; i < MEMORIES; i++)
+        if (entry->memory[i]) dnnl_memory_destroy(entry->memory[i]);
+    *entry = (Entry){.state = ENTRY_DECLINED};
+}
+
+static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
+    Layout layouts[OPERANDS] = {0};
+    bool made = !is_ours(product) && all_layouts(layouts, product) &&
+                make_primitive(products, entry, layouts, product->accumulate);
+    for (int i = 0; i < OPERANDS && made; i++)
+        made = memory_make(&entry->memory[i], &layouts[i], products->engine) == dnnl_success;
+    for (int i = 0; i < OPERANDS; i++) layout_free(&layouts[i]);
+    if (made)
+        entry->state = ENTRY_READY;
+    else
+        entry_free(entry);
+}
+
+/* ---- the public part ---- */
+
+Products *products_new(const MoecTable *table) {
+    size_t count = (size_t)table->product_count;
+    Products *products = calloc(1, sizeof *products + count * sizeof *products->entries);
+    if (!products) return NULL;
+    products->products = table->products;
+    products->count = table->product_count;
+    if (dnnl_engine_create(&products->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&products->stream, products->engine, dnnl_stream_default_flags) !=
+            dnnl_success) {
+        products_free(products);
+        return NULL;
+    }
+    return products;
+}
+
+size_t products_prepare(Products *products) {
+    if (!products) return 0;
+    for (int i = 0; i < products->count; i++)
+        if (products->entries[i].state == ENTRY_NEW)
+            entry_make(products, &products->entries[i], &products->products[i]);
+    return products->scratch_bytes;
+}
+
+void products_free(Products *products) {
+    if (!products) return;
+    for (int i = 0; i < products->count; i++) entry_free(&products->entries[i]);
+    if (products->stream) dnnl_stream_destroy(products->stream);
+    if (products->engine) dnnl_engine_destroy(products->engine);
+    free(products->scratch);
+    free(products);
+}
+
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue) {
+    (void)epilogue; /* there is none on a processor */
+    Products *products = self;
+    Entry *entry = &products->entries[index];
+    if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
+    if (entry->state != ENTRY_READY) return 1;
+    /* the library takes operands that it only reads through pointers that could write */
+    void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
+    for (int i = 0; i < MEMORIES; i++)
+        if (dnnl_memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return 1;
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, entry->memory[0]},
+                                         {DNNL_ARG_WEIGHTS, entry->memory[1]},
+                                         {DNNL_ARG_DST, entry->memory[2]},
+                                         {DNNL_ARG_SCRATCHPAD, entry->memory[SCRATCH]}};
+    if (dnnl_primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) !=
+        dnnl_success)
+        return 1;
+    return dnnl_stream_wait(products->stream) != dnnl_success;
+}
+
+#else /* without the library */
+
+Products *products_new(const MoecTable *table) {
+    (void)table;
+    return NULL;
+}
+
+size_t products_prepare(Products *products) {
+    (void)products;
+    return 0;
+}
+
+void products_free(Products *products) {
+    (void)products;
+}
+
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue) {
+    (void)epilogue; /* there is none on a processor */
+    (void)self, (void)index, (void)a, (void)b, (void)c;
+    return 1;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* products: the matrix products that the host lends to generated programs, by oneDNN, and the
+ * ceilings of the machine. */
+#ifndef PRODUCTS_H
+#define PRODUCTS_H
+
+#include "abi/abi.h"
+
+/* The products of one table. Primitives are made on first use and kept. */
+typedef struct Products Products;
+
+/* NULL when there is no library in this build or memory is short: the program's own kernels then do
+ * the work. */
+Products *products_new(const MoecTable *table);
+/* Makes the primitives of all products now; otherwise each is made on first use. Returns the bytes
+ * that the library will take for its own when they run. */
+size_t products_prepare(Products *products);
+void products_free(Products *products);
+
+/* MoecHost.product with self == Products: 0 when done, 1 when the caller's own kernel is the better
+ * one. */
+int products_run(void *self, int index, const void *a, const void *b, void *c,
+                 const MoecEpilogue *epilogue);
+
+/* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
+double ceiling_products(void);
+/* The same from size 1024 alone, in about a tenth of a second. */
+double ceiling_products_quick(void);
+
+/* GB/s of reading memory, all threads. */
+double ceiling_read(void);
+
+#endif

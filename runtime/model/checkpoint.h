@@ -1,0 +1,30 @@
+/* checkpoint: a training run as one safetensors file: weights by public name, states of layers,
+ * "optimizer.STATE:NAME", and as notes the spec with everything it uses, the step, the position in
+ * the data, the seed and the best loss. All random numbers are functions of seed and step, so these
+ * are the state of the random numbers, too. */
+#ifndef CHECKPOINT_H
+#define CHECKPOINT_H
+
+#include "model/model.h"
+
+typedef struct Place {
+    long step;         /* steps done */
+    uint64_t position; /* windows of the data read */
+    uint64_t seed;
+    uint64_t tokens; /* the data had */
+    double best;     /* lowest validation loss so far; infinite before the first */
+} Place;
+
+/* optimizer: with all that is needed to go on; without, weights and states only. False after a
+ * message. */
+bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place,
+                      bool optimizer);
+/* The notes as a place; false after a message when they are not there. */
+bool checkpoint_place(const Safetensors *file, Place *place);
+/* A checkpoint by the name of a run's folder (its best, else its last) or of the file itself. NULL
+ * after a message. */
+Safetensors *checkpoint_open(const char *operand);
+/* The compiler with the spec that the checkpoint holds. NULL after the reports were printed. */
+MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, int set_count);
+
+#endif

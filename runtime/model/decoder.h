@@ -1,0 +1,30 @@
+/* decoder: a model that takes tokens and gives the logits of the next, step by step with its
+ * caches. */
+#ifndef DECODER_H
+#define DECODER_H
+
+#include "model/call.h"
+
+typedef struct Decoder {
+    Model *model;
+    Call *step;    /* one token */
+    Call *prefill; /* PREFILL_TOKENS at once, on the caches of step; NULL when there was no need or
+                      no way */
+    long position, length;
+    int logits; /* output slot */
+} Decoder;
+
+enum { PREFILL_TOKENS = 32 };
+
+/* expected: tokens that will be fed at once at the start (0: none worth a graph of its own);
+ * length: places of the caches, at least the spec's context. NULL after a message. The weights are
+ * still to be read. */
+Decoder *decoder_open(MoecCompiler *compiler, long expected, long length);
+/* The same on another device than the CPU. */
+Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length);
+void decoder_close(Decoder *decoder);
+long decoder_vocabulary(const Decoder *decoder);
+/* Feeds `count` >= 1 tokens; the logits after the last one, valid until the next call. */
+const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
+
+#endif

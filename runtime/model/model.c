@@ -1,0 +1,332 @@
+#include "model/model.h"
+
+#include "base/complain.h"
+#include "base/memory.h"
+#include "data/random.h"
+#include "command/spec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRAPH_LIMIT = 8 };
+
+/* The texts of the wished graphs: C, and the kernels that it launches where the device wants them
+ * apart. False after the reports were printed. */
+static bool text_of(const Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                    const char *texts[2]) {
+    MoecProgram *programs[GRAPH_LIMIT];
+    for (int i = 0; i < count; i++) {
+        const Wish *wish = &wishes[i];
+        programs[i] = moec_compile(compiler, wish->graph, wish->batch, wish->context, wish->tokens);
+        if (!programs[i]) {
+            spec_good(compiler);
+            return false;
+        }
+    }
+    texts[0] = device->apart ? moec_emit_cuda(compiler, programs, count, false, &texts[1])
+                             : moec_emit_c(compiler, programs, count, false);
+    if (!texts[0]) spec_good(compiler);
+    return texts[0] != NULL;
+}
+
+static int moment_count(const Model *model) {
+    return model->trains && model->table->update ? model->table->update->state_count : 0;
+}
+
+/* The host's blocks; on a device apart they take room only once something is copied there. */
+static bool take_here(Model *model) {
+    const MoecTable *table = model->table;
+    model->weights = memory_map(table->weight_bytes);
+    model->layer_states = memory_map(table->state_bytes);
+    bool good = model->weights && model->layer_states;
+    if (model->trains) {
+        model->gradients = memory_map(table->weight_bytes);
+        good = good && model->gradients;
+    }
+    int moments = moment_count(model);
+    model->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
+    for (int i = 0; i < moments; i++) {
+        model->moments[i] = memory_map(table->weight_bytes);
+        good = good && model->moments[i];
+    }
+    return good;
+}
+
+enum { APART = 256 }; /* blocks begin at multiples of it */
+
+static size_t rounded(size_t bytes) {
+    return (bytes + APART - 1) / APART * APART;
+}
+
+/* The device's blocks: one piece of memory. */
+static bool take_there(Model *model) {
+    const MoecTable *table = model->table;
+    ModelMemory *there = &model->there;
+    int moments = moment_count(model);
+    size_t weights = rounded(table->weight_bytes), states = rounded(table->state_bytes);
+    there->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
+    if (!model->device->apart) {
+        there->weights = model->weights;
+        there->layer_states = model->layer_states;
+        there->gradients = model->gradients;
+        memcpy(there->moments, model->moments, sizeof(float *) * (size_t)moments);
+        there->arena = memory_map(model->arena_bytes);
+        return there->arena != NULL;
+    }
+    size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
+    there->bytes =
+        weights * (size_t)(1 + model->trains + moments) + states + halves + model->arena_bytes;
+    there->block = model->device->kind->allocate(model->device, there->bytes);
+    if (!there->block) return false;
+    unsigned char *at = there->block;
+    there->weights = (float *)(void *)at;
+    there->layer_states = (float *)(void *)(at += weights);
+    at += states;
+    for (int i = 0; i < moments; i++, at += weights) there->moments[i] = (float *)(void *)at;
+    there->gradients = model->trains ? (float *)(void *)at : NULL;
+    at += model->trains ? weights : 0;
+    there->rounded = halves ? at : NULL;
+    there->arena = at + halves;
+    return true;
+}
+
+static bool take_memory(Model *model) {
+    const MoecTable *table = model->table;
+    for (int i = 0; i < table->graph_count; i++) {
+        const MoecGraphEntry *graph = &table->graphs[i];
+        model->trains = model->trains || graph->kind == MOEC_GRAPH_TRAIN;
+        if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
+    }
+    char size[16];
+    return (take_here(model) && take_there(model)) ||
+           complain("make train.batch or train.context smaller", "no memory for %s on %s",
+                    memory_text(size, (double)model_bytes(model)), model->device->name);
+}
+
+static Model *model_of(Device *device, Module *module, const char *kernels, bool keep) {
+    if (!module) return NULL;
+    Model *model = memory_new(sizeof *model);
+    model->device = device;
+    model->module = module;
+    model->table = module->table;
+    model->parameters = public_tensors(model->table->parameters, model->table->parameter_count,
+                                       &model->parameter_count);
+    model->states =
+        public_tensors(model->table->states, model->table->state_count, &model->state_count);
+    model->engine = device->kind->engine_new(device, model->table, kernels, keep);
+    if (model->engine && take_memory(model)) return model;
+    model_close(model);
+    return NULL;
+}
+
+Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                     bool keep) {
+    const char *texts[2] = {NULL, NULL};
+    bool good = text_of(device, compiler, wishes, count, texts);
+    return model_of(device, good ? module_load(texts[0], keep) : NULL, texts[1], keep);
+}
+
+Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
+    return model_open_on(device_cpu(), compiler, wishes, count, keep);
+}
+
+Model *model_describe(MoecCompiler *compiler, const Wish *wish) {
+    Module *module = module_describe(compiler, wish->graph, wish->batch, wish->context);
+    if (!module) spec_good(compiler);
+    return model_of(device_cpu(), module, NULL, false);
+}
+
+void model_close(Model *model) {
+    if (!model) return;
+    const MoecTable *table = model->table;
+    for (int i = 0; model->moments && i < moment_count(model); i++)
+        memory_unmap(model->moments[i], table->weight_bytes);
+    free(model->moments);
+    memory_unmap(model->weights, table->weight_bytes);
+    memory_unmap(model->gradients, table->weight_bytes);
+    memory_unmap(model->layer_states, table->state_bytes);
+    if (model->there.block)
+        model->device->kind->release(model->device, model->there.block, model->there.bytes);
+    else
+        memory_unmap(model->there.arena, model->arena_bytes);
+    free(model->there.moments);
+    public_free(model->parameters, model->parameter_count);
+    public_free(model->states, model->state_count);
+    if (model->engine) model->device->kind->engine_free(model->engine);
+    module_free(model->module);
+    free(model);
+}
+
+typedef bool (*Copy)(Device *device, void *to, const void *from, size_t bytes);
+
+bool model_put(const Model *model) {
+    const MoecTable *table = model->table;
+    const ModelMemory *there = &model->there;
+    Copy put = model->device->kind->put;
+    bool good = put(model->device, there->weights, model->weights, table->weight_bytes) &&
+                put(model->device, there->layer_states, model->layer_states, table->state_bytes);
+    for (int i = 0; good && i < moment_count(model); i++)
+        good = put(model->device, there->moments[i], model->moments[i], table->weight_bytes);
+    return good && (!there->rounded ||
+                    model->device->kind->round(model->engine, there->weights, there->rounded));
+}
+
+bool model_get(const Model *model, bool optimizer) {
+    const MoecTable *table = model->table;
+    const ModelMemory *there = &model->there;
+    Copy get = model->device->kind->get;
+    bool good = get(model->device, model->weights, there->weights, table->weight_bytes) &&
+                get(model->device, model->layer_states, there->layer_states, table->state_bytes);
+    for (int i = 0; good && optimizer && i < moment_count(model); i++)
+        good = get(model->device, model->moments[i], there->moments[i], table->weight_bytes);
+    return good;
+}
+
+bool model_get_gradients(const Model *model) {
+    return model->device->kind->get(model->device, model->gradients, model->there.gradients,
+                                    model->table->weight_bytes);
+}
+
+const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
+    for (int i = 0; i < model->table->graph_count; i++)
+        if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];
+    return NULL;
+}
+
+size_t model_bytes(const Model *model) {
+    const MoecTable *table = model->table;
+    size_t copies =
+        model->trains ? 2 + (size_t)(table->update ? table->update->state_count : 0) : 1;
+    size_t halves = table->round ? table->weight_bytes / 2 : 0;
+    return copies * table->weight_bytes + halves + table->state_bytes + model->arena_bytes;
+}
+
+static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {
+    switch (tensor->init) {
+    case MOEC_INIT_NORMAL:
+        return tensor->a + tensor->b * random_normal(seed, place);
+    case MOEC_INIT_UNIFORM:
+        return tensor->a + (tensor->b - tensor->a) * random_uniform(seed, place);
+    default:
+        return tensor->a;
+    }
+}
+
+static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < one->count; i++)
+        values[i] = (float)initial_value(one->tensor, seed, i);
+}
+
+static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {
+    for (int i = 0; i < count; i++)
+        initialise_tensor(&tensors[i], block + tensors[i].offset / sizeof(float),
+                          random_seed_for(seed, tensors[i].name));
+}
+
+void model_initialise(Model *model, uint64_t seed) {
+    initialise_block(model->parameters, model->parameter_count, model->weights, seed);
+    initialise_block(model->states, model->state_count, model->layer_states, seed);
+    model_put(model);
+}
+
+static bool same_shape(const PublicTensor *one, const Entry *entry) {
+    return one->rank == entry->rank &&
+           memcmp(one->shape, entry->shape, sizeof(long) * (size_t)one->rank) == 0;
+}
+
+/* "[4, 16]" */
+static char *shape_text(const long *shape, int rank) {
+    char *text = memory_format("[");
+    for (int i = 0; i < rank; i++) {
+        char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
+        free(text);
+        text = longer;
+    }
+    char *closed = memory_format("%s]", text);
+    free(text);
+    return closed;
+}
+
+static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,
+                        float *block, bool needed) {
+    const Entry *entry = safetensors_find(file, name);
+    if (!entry)
+        return !needed || complain("use weights made for this model and these settings",
+                                   "%s has no tensor %s", file->path, name);
+    if (!same_shape(one, entry)) {
+        char *found = shape_text(entry->shape, entry->rank),
+             *wanted = shape_text(one->shape, one->rank);
+        complain("use weights made for this model and these settings",
+                 "%s: %s has the shape %s, the model wants %s (%s)", file->path, name, found,
+                 wanted, one->axes);
+        free(found);
+        free(wanted);
+        return false;
+    }
+    return safetensors_floats(file, entry, block + one->offset / sizeof(float), one->count);
+}
+
+bool model_read(Model *model, const Safetensors *file, bool optimizer) {
+    bool good = true;
+    for (int i = 0; i < model->parameter_count && good; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        good = read_tensor(file, one->name, one, model->weights, true);
+        const MoecUpdate *update = optimizer ? model->table->update : NULL;
+        for (int j = 0; good && update && j < update->state_count; j++) {
+            char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
+            good = read_tensor(file, name, one, model->moments[j], true);
+            free(name);
+        }
+    }
+    for (int i = 0; i < model->state_count && good; i++)
+        good =
+            read_tensor(file, model->states[i].name, &model->states[i], model->layer_states, false);
+    return good && model_put(model);
+}
+
+static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
+                      const float *block) {
+    Entry *entry = &entries[(*count)++];
+    *entry = (Entry){
+        .name = name, .number = NUMBER_F32, .rank = one->rank, .bytes = one->count * sizeof(float)};
+    memcpy(entry->shape, one->shape, sizeof(long) * (size_t)one->rank);
+    entry->data = block + one->offset / sizeof(float);
+}
+
+static void add_axes(json_t *notes, const PublicTensor *one) {
+    char *key = memory_format("axes:%s", one->name);
+    json_object_set_new(notes, key, json_string(one->axes));
+    free(key);
+}
+
+Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count) {
+    if (!model_get(model, optimizer)) return NULL;
+    const MoecUpdate *update = optimizer ? model->table->update : NULL;
+    int copies = 1 + (update ? update->state_count : 0);
+    Entry *entries = memory_new(sizeof *entries *
+                                (size_t)(model->parameter_count * copies + model->state_count + 1));
+    *count = 0;
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        add_entry(entries, count, memory_format("%s", one->name), one, model->weights);
+        add_axes(notes, one);
+    }
+    for (int i = 0; i < model->state_count; i++) {
+        const PublicTensor *one = &model->states[i];
+        add_entry(entries, count, memory_format("%s", one->name), one, model->layer_states);
+        add_axes(notes, one);
+    }
+    for (int j = 0; j < copies - 1; j++)
+        for (int i = 0; i < model->parameter_count; i++)
+            add_entry(
+                entries, count,
+                memory_format("optimizer.%s:%s", update->state_names[j], model->parameters[i].name),
+                &model->parameters[i], model->moments[j]);
+    return entries;
+}
+
+void entries_free(Entry *entries, int count) {
+    for (int i = 0; i < count; i++) free(entries[i].name);
+    free(entries);
+}

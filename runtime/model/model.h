@@ -1,0 +1,74 @@
+/* model: a loaded program with its memory: weights, states, gradients, the optimizer's states, and
+ * the temporaries that all graphs share because only one runs at a time. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "abi/abi.h"
+#include "device/device.h"
+#include "model/module.h"
+#include "moec.h"
+#include "device/products.h"
+#include "model/public.h"
+#include "data/safetensors.h"
+
+typedef struct Wish {
+    MoecGraph graph;
+    long batch, context, tokens; /* 0: what the spec says */
+} Wish;
+
+/* Where the device has the same; on the CPU these are the blocks of the model itself. */
+typedef struct ModelMemory {
+    float *weights, *layer_states, *gradients;
+    float **moments;
+    void *rounded; /* the weights as bf16, where a program reads them so */
+    unsigned char *arena;
+    unsigned char *block; /* all of the above in one piece, when the device's memory is apart */
+    size_t bytes;
+} ModelMemory;
+
+typedef struct Model {
+    Device *device;
+    Module *module;
+    const MoecTable *table;
+    Engine *engine;
+    PublicTensor *parameters, *states;
+    int parameter_count, state_count;
+    float *weights, *layer_states, *gradients;
+    float **moments; /* the optimizer's states, each laid out like the weights */
+    size_t arena_bytes;
+    bool trains;
+    ModelMemory there;
+} Model;
+
+/* Compiles and loads the wished graphs. The compiler may be closed afterwards. NULL after a
+ * message. */
+Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
+/* The same on another device than the CPU. */
+Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+                     bool keep);
+/* One graph that can be given weights but not run: nothing is compiled. Closed before the
+ * compiler. */
+Model *model_describe(MoecCompiler *compiler, const Wish *wish);
+void model_close(Model *model);
+/* Copies weights and all states to the device, after the host has changed them; or back, before it
+ * reads them. Nothing happens where they are the same. */
+bool model_put(const Model *model);
+bool model_get(const Model *model, bool optimizer);
+bool model_get_gradients(const Model *model);
+/* The first graph of that kind, or NULL. */
+const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
+/* Bytes of all blocks above. */
+size_t model_bytes(const Model *model);
+
+/* Values for all parameters and states as their `~` says, each from (seed, public name, element)
+ * alone. */
+void model_initialise(Model *model, uint64_t seed);
+/* Fills parameters, states and, when optimizer is true, the optimizer's states from a file; false
+ * after a message. States that the file lacks keep what they have. */
+bool model_read(Model *model, const Safetensors *file, bool optimizer);
+/* The entries to write a file with; *count receives how many. NULL after a message when the device
+ * does not give them. Notes get the axes of each. To be released with entries_free. */
+Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
+void entries_free(Entry *entries, int count);
+
+#endif

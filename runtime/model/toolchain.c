@@ -1,0 +1,222 @@
+#include "model/toolchain.h"
+
+#include "base/cache.h"
+#include "base/complain.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* gnu11 and not c11: contraction to fused multiply-adds is wanted. Nothing here changes what finite
+ * numbers give. Without -fno-trapping-math GCC 12 loses stores of loops with two conditions where
+ * it has AVX-512. The hot loops of the kernels are written in vectors: -O3 would only make the
+ * compiler slower. */
+static const char *const flags[] = {"-std=gnu11",
+                                    "-O2",
+                                    "-ftree-vectorize",
+                                    "-march=native",
+                                    "-fno-math-errno",
+                                    "-fno-trapping-math",
+                                    "-fPIC",
+                                    "-w"};
+enum {
+    FLAG_COUNT = sizeof flags / sizeof flags[0],
+    WORD_LIMIT = 16,
+    COMMAND_LIMIT = WORD_LIMIT + FLAG_COUNT + 16,
+    WORK_LIMIT = 8
+};
+
+/* A command line; the words of MOEC_CC are pieces of `name`. */
+typedef struct Command {
+    char *words[COMMAND_LIMIT];
+    int count;
+    char *name;
+} Command;
+
+static const char *compiler_name(void) {
+    const char *name = getenv("MOEC_CC");
+    return name && *name ? name : "cc";
+}
+
+/* The compiler by what its file looks like: asking it for its version would cost a process at every
+ * start. */
+static void hash_compiler(XXH3_state_t *state) {
+    const char *name = compiler_name();
+    cache_add(state, name);
+    size_t length = strcspn(name, " ");
+    const char *path = getenv("PATH");
+    for (const char *at = path ? path : ""; *at;) {
+        size_t folder = strcspn(at, ":");
+        char *file = memory_format("%.*s/%.*s", (int)folder, at, (int)length, name);
+        struct stat status;
+        bool found = stat(file, &status) == 0;
+        free(file);
+        if (found) {
+            XXH3_128bits_update(state, &status.st_size, sizeof status.st_size);
+            XXH3_128bits_update(state, &status.st_mtim, sizeof status.st_mtim);
+            return;
+        }
+        at += folder + (at[folder] == ':');
+    }
+}
+
+/* -march=native means another thing on another processor, and home folders are shared between
+ * machines. */
+static void hash_processor(XXH3_state_t *state) {
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file)
+        return;
+    char line[8192];
+    while (fgets(line, sizeof line, file) && line[0] != '\n')
+        if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 ||
+            strncmp(line, "Features", 8) == 0)
+            cache_add(state, line);
+    fclose(file);
+}
+
+void toolchain_hash(XXH3_state_t *state) {
+    const char *more = getenv("MOEC_CFLAGS");
+    cache_add(state, more ? more : "");
+    for (int i = 0; i < FLAG_COUNT; i++)
+        cache_add(state, flags[i]);
+    hash_compiler(state);
+    hash_processor(state);
+}
+
+static void add_word(Command *command, const char *word) {
+    command->words[command->count++] = (char *)(uintptr_t)word;
+    command->words[command->count] = NULL;
+}
+
+static Command command_new(bool openmp) {
+    Command command = {.name = memory_format("%s", compiler_name())};
+    char *rest = NULL;
+    for (char *word = strtok_r(command.name, " ", &rest); word && command.count < WORD_LIMIT;
+         word = strtok_r(NULL, " ", &rest))
+        add_word(&command, word);
+    for (int i = 0; i < FLAG_COUNT; i++)
+        add_word(&command, flags[i]);
+    if (openmp)
+        add_word(&command, "-fopenmp");
+    const char *more =
+        getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
+    if (more && *more)
+        add_word(&command, more);
+    return command;
+}
+
+/* Starts the compiler; what it prints goes to the file `log`. -1, with errno set, when it could not
+ * be started. */
+static pid_t start(const Command *command, const char *log) {
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    posix_spawn_file_actions_adddup2(&actions, 1, 2);
+    pid_t child;
+    int failed = posix_spawnp(&child, command->words[0], &actions, NULL, command->words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (!failed)
+        return child;
+    errno = failed;
+    return -1;
+}
+
+static int finish(pid_t child) {
+    int status = -1;
+    if (child < 0)
+        return -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return status;
+}
+
+/* The first lines of what the compiler printed. */
+static void print_log(const char *log) {
+    FILE *file = fopen(log, "r");
+    char line[512];
+    for (int i = 0; file && i < 20 && fgets(line, sizeof line, file); i++)
+        fprintf(stderr, "    %s", line);
+    if (file)
+        fclose(file);
+}
+
+/* The exit status of the first that failed, 0 when none did, -1 when the compiler could not be
+ * started. */
+static int translate(const char *include, const Translation *work, int count, bool openmp,
+                     char *const *logs) {
+    pid_t children[WORK_LIMIT];
+    for (int i = 0; i < count; i++) {
+        Command command = command_new(openmp);
+        char *define = memory_format("-D%s", work[i].define);
+        const char *words[] = {define,         include, "-c", "-o",
+                               work[i].output, "-x",    "c",  work[i].source};
+        for (size_t j = 0; j < sizeof words / sizeof words[0]; j++)
+            add_word(&command, words[j]);
+        children[i] = start(&command, logs[i]);
+        free(command.name);
+        free(define);
+    }
+    int reason = errno, worst = 0;
+    for (int i = 0; i < count; i++) {
+        int status = finish(children[i]);
+        if (status && !worst)
+            worst = status;
+    }
+    errno = reason;
+    return worst;
+}
+
+static int link_objects(const Translation *work, int count, const char *ready, bool openmp,
+                        const char *output, const char *log) {
+    Command command = command_new(openmp);
+    add_word(&command, "-shared");
+    add_word(&command, "-o");
+    add_word(&command, output);
+    for (int i = 0; i < count; i++)
+        add_word(&command, work[i].output);
+    if (ready)
+        add_word(&command, ready);
+    add_word(&command, "-lm");
+    int status = finish(start(&command, log));
+    free(command.name);
+    return status;
+}
+
+/* Some compilers come without OpenMP: slower, but it works. */
+bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
+                     const char *output) {
+    char *include = memory_format("-I%s", folder), *logs[WORK_LIMIT];
+    for (int i = 0; i < count; i++)
+        logs[i] = memory_format("%s.log", work[i].output);
+    int status = 1;
+    for (int openmp = 1; openmp >= 0 && status > 0; openmp--) {
+        status = translate(include, work, count, openmp, logs);
+        if (!status && output)
+            status = link_objects(work, count, ready, openmp, output, logs[0]);
+    }
+    if (status < 0)
+        complain("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
+                 "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
+    else if (status > 0) {
+        complain("please report this with the spec",
+                 "%s does not take the generated program:", compiler_name());
+        for (int i = 0; i < count; i++)
+            print_log(logs[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        unlink(logs[i]);
+        free(logs[i]);
+    }
+    free(include);
+    return status == 0;
+}
