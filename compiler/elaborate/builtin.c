@@ -37,10 +37,10 @@ static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *co
                         int reduced_count, Index **dims) {
     Index *all[MAX_LOOPS];
     int found = free_indices(e, expr, all), count = 0;
-    for (int i = 0; i < found && count < MAX_RANK; i++)
+    for (int i = 0; i < found; i++)
         if (!holds(value->dims, value->rank, all[i]) && !holds(reduced, reduced_count, all[i]))
             dims[count++] = all[i];
-    for (int i = 0; i < value->rank && count < MAX_RANK; i++)
+    for (int i = 0; i < value->rank; i++)
         if (expr_uses_index(expr, value->dims[i]) && !holds(reduced, reduced_count, value->dims[i]))
             dims[count++] = value->dims[i];
     return count;
@@ -48,7 +48,7 @@ static int hoisted_dims(Elaborator *e, const Value *value, Expr *expr, Index *co
 
 static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, int count,
                     Value *value, Span span) {
-    Index *dims[MAX_RANK];
+    Index *dims[MAX_LOOPS + MAX_RANK];
     int rank = hoisted_dims(e, value, value->expr, reduced, count, dims);
     Value *defined = define(e, "hidden", dims, rank, reduction, reduced, count, value->expr, span);
     if (defined->kind == KIND_ERROR) return defined;
@@ -67,6 +67,7 @@ static Value *held(Elaborator *e, Value *value) {
 
 static Value *logsumexp(Elaborator *e, Index *const *indices, int count, Value *value, Span span) {
     value = held(e, value);
+    if (value->kind == KIND_ERROR) return value;
     Value *largest = hoist(e, REDUCE_MAX, indices, count, value, span);
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *shifted = apply_op(e, OP_SUB, value, stopped, NULL, span);
@@ -135,17 +136,17 @@ static int kept_indices(Elaborator *e, const Node *subs, const Value *value, Spa
     int count = 0;
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
-        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
-        if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
-            for (int j = 0; j < binding->value->list.count && count < MAX_RANK; j++)
-                kept[count++] = equation_canonical(
-                    e, ((Value *)binding->value->list.items[j])->axis, sub->span);
-            continue;
-        }
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine || !fits_rank(e, "softmax", count + (list ? list->count : 1), sub->span))
+            return 0;
+        for (int j = 0; list && j < list->count; j++)
+            kept[count++] = equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
+        if (list) continue;
         Node one = *subs;
         one.kids = subs->kids + i;
         one.count = 1;
-        Index *index = count < MAX_RANK ? along(e, &one, value, span, "softmax") : NULL;
+        Index *index = along(e, &one, value, span, "softmax");
         if (!index) return 0;
         kept[count++] = index;
     }
@@ -164,6 +165,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     if (!count) return value_error(e, node->span);
     Span span = node->span;
     value = held(e, value);
+    if (value->kind == KIND_ERROR) return value;
     /* the reductions run over indices of their own: the result keeps those named */
     Expr *to[MAX_RANK];
     for (int i = 0; i < count; i++) {
@@ -179,6 +181,7 @@ static Value *softmax(Elaborator *e, const Node *node, const Node *subs) {
     Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
     Value *powers = held(
         e, apply_op(e, OP_EXP, apply_op(e, OP_SUB, value, stopped, NULL, span), NULL, NULL, span));
+    if (powers->kind == KIND_ERROR) return powers;
     Value *inner_powers =
         value_tensor(e, expr_substitute(e->program, powers->expr, kept, to, count), again->dims,
                      again->rank, span);
@@ -205,6 +208,7 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
         return value_error(e, node->span);
     }
     value = held(e, value);
+    if (value->kind == KIND_ERROR) return value;
     Expr *read = value->expr;
     Axis *axes[MAX_RANK];
     Expr *out_subs[MAX_RANK];
@@ -375,6 +379,20 @@ static bool check_documents(Elaborator *e, const Value *documents, const Index *
     return false;
 }
 
+/* One logit for each head of the queries, the same for all tokens. */
+static bool check_sink(Elaborator *e, const Value *sink, const Axis *heads) {
+    if (!sink) return true;
+    bool shaped = sink->rank == 1 && sink->dims[0]->axis->size == heads->size;
+    bool batch = expr_uses_index(sink->expr, e->batch);
+    if (shaped && !batch) return true;
+    report_error(e->reports, sink->span,
+                 "'sink' must have one dimension, the heads of the query: axis '%s' (size %ld)%s",
+                 heads->name, heads->size,
+                 shaped ? ", and be the same for every sequence of the batch" : "");
+    report_help(e->reports, "declare it as a parameter: param sink[%s] ~ zeros", heads->name);
+    return false;
+}
+
 static int leading_indices(Elaborator *e, Value **values, int value_count, Index **leading) {
     int count = 0;
     for (int a = 0; a < e->frame->ambient_count; a++) {
@@ -393,11 +411,14 @@ static Value *attend(Elaborator *e, const Node *node) {
     Given given = {0};
     if (!attend_options(e, node, &options, (double)v[0]->dims[2]->axis->size, &given))
         return value_error(e, node->span);
-    if (!check_documents(e, given.documents, v[0]->dims[0])) return value_error(e, node->span);
+    if (!check_documents(e, given.documents, v[0]->dims[0]) ||
+        !check_sink(e, given.sink, v[0]->dims[1]->axis))
+        return value_error(e, node->span);
     v[3] = given.documents;
     options.documents = given.documents != NULL;
     Index *leading[MAX_RANK];
     int count = leading_indices(e, v, 3 + options.documents, leading);
+    if (!fits_rank(e, "attend", count + 3, node->span)) return value_error(e, node->span);
     Index *place = fresh(e, v[0]->dims[0]);
     Expr *inputs[5] = {operand(e, v[0], leading, count, NULL, "query"),
                        operand(e, v[1], leading, count, place, "key"),
@@ -442,9 +463,11 @@ static Value *size(Elaborator *e, const Node *node) {
             product *= (double)binding->value->axis->size;
             continue;
         }
-        bool list = binding && binding->value->kind == KIND_LIST;
-        for (int j = 0; list && j < binding->value->list.count; j++)
-            product *= (double)((Value *)binding->value->list.items[j])->axis->size;
+        bool fine = true;
+        const List *list = axis_list(e, arg, &fine);
+        for (int j = 0; list && j < list->count; j++)
+            product *= (double)((Value *)list->items[j])->axis->size;
+        if (!fine) return value_error(e, node->span);
         if (list) continue;
         report_error(e->reports, arg->span, "size(...) takes the name of an axis");
         return value_error(e, node->span);

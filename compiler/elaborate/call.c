@@ -69,16 +69,15 @@ static bool can_be_applied(Elaborator *e, const Callee *callee, const Value *lay
 static bool under_indices(Elaborator *e, const Node *subs, Index **under, int *count) {
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
-        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
-        bool list = binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name);
-        int more = list ? binding->value->list.count : 1;
-        if (sub->kind != NODE_NAME || *count + more > MAX_RANK) {
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine) return false;
+        if (sub->kind != NODE_NAME || *count + (list ? list->count : 1) > MAX_RANK) {
             report_error(e->reports, sub->span, "a layer is applied under an index, by its name");
             return false;
         }
-        for (int j = 0; list && j < more; j++)
-            under[(*count)++] =
-                equation_canonical(e, ((Value *)binding->value->list.items[j])->axis, sub->span);
+        for (int j = 0; list && j < list->count; j++)
+            under[(*count)++] = equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
         if (list) continue;
         Index *index = equation_index(e, sub->name, NULL, sub->span);
         if (!index) return false;

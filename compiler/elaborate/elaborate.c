@@ -279,9 +279,25 @@ static void element_update(Elaborator *e, const Node *node, Index *index) {
     statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
 }
 
+/* An optimizer works on each element by itself: nothing in it has subscripts or is reduced. */
+static bool is_by_element(Elaborator *e, const Node *node) {
+    if (!node) return true;
+    if (node->kind == NODE_INDEXED || node->kind == NODE_SUBS || node->kind == NODE_REDUCE) {
+        report_error(e->reports, node->span, "an optimizer works on each element by itself: %s",
+                     node->kind == NODE_REDUCE ? "there is nothing to reduce over"
+                                               : "its equations have no subscripts");
+        report_help(e->reports, "write the names alone: weight - lr * grad");
+        return false;
+    }
+    for (int i = 0; i < node->count; i++)
+        if (!is_by_element(e, node->kids[i])) return false;
+    return true;
+}
+
 static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
     for (int i = 0; i < body->count; i++) {
         const Node *node = body->kids[i];
+        if (node->kind != NODE_IF && !is_by_element(e, node)) continue;
         if (node->kind == NODE_STATE) {
             double start = 0;
             if (!evaluate_number(e, node->kids[1], "the start of a state", &start)) continue;

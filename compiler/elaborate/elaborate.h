@@ -21,7 +21,7 @@ typedef enum Kind {
     KIND_NONE,
     KIND_NUMBER,
     KIND_FLAG,
-    KIND_WORD,   /* a bare name; with a record: NAME { ... }, a layer not looked up yet */
+    KIND_WORD, /* a bare name; with a record: NAME { ... }, a layer not looked up yet */
     KIND_LIST,
     KIND_RECORD,
     KIND_LAYER,
@@ -35,18 +35,18 @@ typedef struct Record Record;
 typedef struct Value {
     Kind kind;
     Span span;
-    double number;      /* number, flag (0 or 1) */
-    const char *word;   /* word */
-    List list;          /* list: Value * */
-    Record *record;     /* record; word and layer: the options given */
-    const Node *layer;  /* layer, optimizer or schedule */
+    double number;     /* number, flag (0 or 1) */
+    const char *word;  /* word */
+    List list;         /* list: Value * */
+    Record *record;    /* record; word and layer: the options given */
+    const Node *layer; /* layer, optimizer or schedule */
     Axis *axis;
     /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
      * bound further out. */
     Expr *expr;
     int rank;
     Index *dims[MAX_RANK];
-    struct Value *lse;  /* of an attend */
+    struct Value *lse; /* of an attend */
 } Value;
 
 typedef struct Entry {
@@ -107,7 +107,7 @@ typedef struct Region {
 typedef struct EquationIndex {
     const char *name;
     Index *index;
-    Span span;       /* where it was met first */
+    Span span; /* where it was met first */
     bool reduced;
 } EquationIndex;
 
@@ -123,7 +123,7 @@ typedef struct Stored {
     Tensor *tensor;
     const Node *init; /* NULL: the default */
     Scope *scope;
-    int lead;         /* dimensions before its own: the turn, and what its layer is mapped over */
+    int lead; /* dimensions before its own: the turn, and what its layer is mapped over */
 } Stored;
 
 typedef struct Elaborator {
@@ -203,6 +203,11 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis,
                       Span span); /* the index of that name over that axis */
 Index *equation_canonical(Elaborator *e, Axis *axis,
                           Span span); /* the index that stands for an axis */
+/* The axes of a list that stands where subscripts do. NULL when the name is none; `fine` becomes
+ * false, after a report, when the list holds anything but axes. */
+const List *axis_list(Elaborator *e, const Node *sub, bool *fine);
+/* May a tensor have that many dimensions? Reports when not. */
+bool fits_rank(Elaborator *e, const char *name, int rank, Span span);
 int free_indices(Elaborator *e, Expr *expr,
                  Index **indices); /* those that are neither ambient nor of the repeat, in order */
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);

@@ -103,6 +103,33 @@ Index *equation_canonical(Elaborator *e, Axis *axis, Span span) {
     return add_index(e, name_here(e, axis), axis, span)->index;
 }
 
+const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
+    Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+    if (!binding || binding->value->kind != KIND_LIST || equation_find(e, sub->name)) return NULL;
+    const List *list = &binding->value->list;
+    for (int i = 0; i < list->count; i++) {
+        const Value *item = list->items[i];
+        if (item->kind == KIND_AXIS) continue;
+        report_error(e->reports, sub->span, "'%s' holds %s: only a list of axes stands here",
+                     sub->name, value_kind_text(item));
+        report_note(e->reports, binding->span, "declared here");
+        *fine = false;
+        return NULL;
+    }
+    return list;
+}
+
+bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
+    if (rank <= MAX_DIMENSIONS) return true;
+    report_error(e->reports, span,
+                 "%s would have %d dimensions, those it is mapped over included; at "
+                 "most %d are possible",
+                 strcmp(name, "hidden") ? arena_format(e->arena, "'%s'", name) : "this", rank,
+                 MAX_DIMENSIONS);
+    report_help(e->reports, "join axes into one (i = floor(n / 4), j = n %% 4), or reduce earlier");
+    return false;
+}
+
 typedef struct Found {
     Elaborator *e;
     Index **indices;
@@ -128,7 +155,12 @@ static void find_index(Expr *expr, void *data) {
     if (is_ambient(found->e, expr->index) != found->ambient) return;
     for (int i = 0; i < found->count; i++)
         if (found->indices[i] == expr->index) return;
-    if (found->count < MAX_LOOPS) found->indices[found->count++] = expr->index;
+    if (found->count < MAX_LOOPS) {
+        found->indices[found->count++] = expr->index;
+        return;
+    }
+    report_error(found->e->reports, found->e->frame->call,
+                 "an expression depends on more than %d indices at once", MAX_LOOPS);
 }
 
 int free_indices(Elaborator *e, Expr *expr, Index **indices) {
@@ -160,15 +192,16 @@ static bool contains(Index *const *indices, int count, const Index *index) {
 
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
               Index *const *reduced, int reduced_count, Expr *value, Span span) {
-    Index *ambient[MAX_RANK], *indices[MAX_RANK * 2];
+    Index *ambient[MAX_RANK], *indices[MAX_RANK * 2 + MAX_LOOPS];
     int ambient_count = ambient_used(e, value, ambient), count = 0;
     for (int i = 0; i < ambient_count; i++)
         if (!contains(reduced, reduced_count, ambient[i]) && !contains(dims, rank, ambient[i]))
             indices[count++] = ambient[i];
     for (int i = 0; i < rank; i++) indices[count++] = dims[i];
-    if (count > MAX_RANK || count + reduced_count > MAX_LOOPS) {
-        report_error(e->reports, span, "'%s' would have %d dimensions; at most %d are possible",
-                     name, count, MAX_RANK);
+    if (!fits_rank(e, name, count, span)) return value_error(e, span);
+    if (count + reduced_count > MAX_LOOPS) {
+        report_error(e->reports, span, "this runs over %d indices at once; at most %d are possible",
+                     count + reduced_count, MAX_LOOPS);
         return value_error(e, span);
     }
     Axis *axes[MAX_RANK];
@@ -222,20 +255,20 @@ static void report_unbound(Elaborator *e, const Node *node, Index *index) {
 }
 
 /* The indices on the left; NULL as axis until the right side tells. */
-static bool left_indices(Elaborator *e, const Node *subs) {
+static bool left_indices(Elaborator *e, const Node *node) {
     Equation *equation = e->equation;
+    const Node *subs = node->kids[0];
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
-        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
-        if (binding && binding->value->kind == KIND_LIST) { /* an axis list stands for its axes */
-            for (int j = 0; j < binding->value->list.count; j++) {
-                Value *axis = binding->value->list.items[j];
-                if (equation->left_count < MAX_RANK)
-                    equation->left[equation->left_count++] =
-                        equation_canonical(e, axis->axis, sub->span);
-            }
-            continue;
-        }
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine); /* it stands for its axes */
+        if (!fine ||
+            !fits_rank(e, node->name, equation->left_count + (list ? list->count : 1), sub->span))
+            return false;
+        for (int j = 0; list && j < list->count; j++)
+            equation->left[equation->left_count++] =
+                equation_canonical(e, ((Value *)list->items[j])->axis, sub->span);
+        if (list) continue;
         if (sub->kind != NODE_NAME) {
             report_error(e->reports, sub->span,
                          "a subscript on the left must be the name of an index");
@@ -249,10 +282,6 @@ static bool left_indices(Elaborator *e, const Node *subs) {
         }
         Index *index = equation_index(e, sub->name, NULL, sub->span);
         if (!index) return false;
-        if (equation->left_count == MAX_RANK) {
-            report_error(e->reports, sub->span, "more than %d dimensions", MAX_RANK);
-            return false;
-        }
         equation->left[equation->left_count++] = index;
     }
     return true;
@@ -346,7 +375,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
     Equation *equation = e->equation;
     if (node->kids[0]) {
         equation->has_left = true;
-        if (!left_indices(e, node->kids[0])) return value_error(e, node->span);
+        if (!left_indices(e, node)) return value_error(e, node->span);
     }
     Value *value = evaluate(e, node->kids[1]);
     if (value->kind == KIND_ERROR) return value;

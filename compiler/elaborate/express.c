@@ -205,6 +205,10 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
             constant = false;
         }
     }
+    if (op == OP_MOD && expr_is_number(args[1], 0)) {
+        report_error(e->reports, span, "the remainder of a division by 0");
+        return value_error(e, span);
+    }
     result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
     result->expr->span = span;
     if (constant) {
@@ -260,6 +264,23 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
     return true;
 }
 
+/* Is a computed subscript a whole number, and not always outside? */
+static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
+    const Span span = sub->span;
+    if (place->kind == EXPR_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
+                                       place->number >= (double)axis->size)) {
+        report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
+                     place->number, axis->name, axis->size);
+        return false;
+    }
+    if (expr_is_whole(place)) return true;
+    report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
+    if (span.source)
+        report_help(e->reports, "say how it is rounded: floor(%.*s)", span.end - span.start,
+                    span.source->text + span.start);
+    return false;
+}
+
 /* One subscript: a plain index, or an expression of whole numbers that picks a place. */
 static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
     Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
@@ -268,24 +289,36 @@ static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *a
     if (plain) return subscript_index(e, result, sub, axis, to);
     Value *place = evaluate(e, sub);
     if (place->kind == KIND_ERROR) return false;
-    if (place->kind == KIND_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
-                                       place->number >= (double)axis->size)) {
-        report_error(e->reports, sub->span, "subscript %.9g is outside axis '%s' of size %ld",
-                     place->number, axis->name, axis->size);
-        return false;
-    }
     *to = value_expr(e, place);
-    if (!*to) return false;
-    if ((*to)->kind == EXPR_READ && (*to)->tensor->input == INPUT_TOKEN &&
-        (*to)->tensor->role == ROLE_INPUT) {
-        Tensor *input = (*to)->tensor;
-        if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
-    } else if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&
-               (*to)->tensor->type == TYPE_INT) {
+    if (!*to || !picks_place(e, sub, axis, *to)) return false;
+    *to = sub_over(e->program, *to, axis);
+    if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&
+        (*to)->tensor->type == TYPE_INT) {
         Tensor *input = (*to)->tensor;
         if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
     }
     if (place->kind == KIND_TENSOR) add_dims(e, result, place);
+    return true;
+}
+
+/* The subscripts that an axis list stands for: each must run over the axis of its dimension. */
+static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const List *list,
+                            const Value *value, Expr **to, int *count) {
+    for (int j = 0; list && j < list->count && *count < value->rank; j++) {
+        Axis *axis = ((Value *)list->items[j])->axis, *dimension = value->dims[*count]->axis;
+        if (!axes_match(e, axis, dimension)) {
+            report_error(e->reports, sub->span,
+                         "'%s' stands for axis '%s' (size %ld) here, but this dimension is axis "
+                         "'%s' (size %ld)",
+                         sub->name, axis->name, axis->size, dimension->name, dimension->size);
+            if (value->span.source) report_note(e->reports, value->span, "defined here");
+            return false;
+        }
+        Index *index = equation_canonical(e, axis, sub->span);
+        to[(*count)++] = expr_index(e->program, index);
+        add_dims(e, result,
+                 &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
+    }
     return true;
 }
 
@@ -300,18 +333,11 @@ Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     int count = 0;
     for (int i = 0; i < subs->count; i++) {
         const Node *sub = subs->kids[i];
-        Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
-        if (binding && binding->value->kind == KIND_LIST && !equation_find(e, sub->name)) {
-            for (int j = 0; j < binding->value->list.count && count < value->rank; j++) {
-                Value *axis = binding->value->list.items[j];
-                Index *index = equation_canonical(e, axis->axis, sub->span);
-                to[count++] = expr_index(e->program, index);
-                add_dims(
-                    e, result,
-                    &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
-            }
-            continue;
-        }
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine || !list_subscripts(e, result, sub, list, value, to, &count))
+            return value_error(e, span);
+        if (list) continue;
         if (count == value->rank) {
             count++;
             break;
@@ -517,21 +543,27 @@ static Index *bind_reduced(Elaborator *e, const char *name, Axis *axis, Span spa
 /* The indices of a reduction are its own: they hide those of the same name outside. */
 static bool binders(Elaborator *e, const Node *node, Index **indices, int *count) {
     int names = node->number == 1 ? node->count - 1 : node->count;
-    for (int i = 0; i < names && *count < MAX_LOOPS; i++) {
+    for (int i = 0; i < names; i++) {
         const Node *binder = node->kids[i];
         Binding *binding = scope_find(e->scope, binder->name);
         Value *value = binding ? binding->value : NULL;
+        bool fine = true;
+        const List *list = axis_list(e, binder, &fine);
+        if (!fine) return false;
+        if (*count + (list ? list->count : 1) > MAX_LOOPS) {
+            report_error(e->reports, binder->span, "a reduction over more than %d indices",
+                         MAX_LOOPS);
+            return false;
+        }
         if (!value && !strcmp(binder->name, "batch")) {
             indices[(*count)++] = e->batch;
             continue;
         }
-        if (value && value->kind == KIND_LIST) {
-            for (int j = 0; j < value->list.count && *count < MAX_LOOPS; j++) {
-                Axis *axis = ((Value *)value->list.items[j])->axis;
-                indices[(*count)++] = bind_reduced(e, axis->name, axis, binder->span);
-            }
-            continue;
+        for (int j = 0; list && j < list->count; j++) {
+            Axis *axis = ((Value *)list->items[j])->axis;
+            indices[(*count)++] = bind_reduced(e, axis->name, axis, binder->span);
         }
+        if (list) continue;
         if (value && value->kind == KIND_ERROR) return false;
         if (value && value->kind != KIND_AXIS) {
             report_error(e->reports, binder->span, "'%s' is %s, not an index", binder->name,

@@ -37,6 +37,29 @@ static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
     return false;
 }
 
+/* The subscripts of a formal are names of axes; `...` stands first. */
+static bool check_formal(Elaborator *e, const Node *formal) {
+    const Node *subs = formal ? formal->kids[0] : NULL;
+    for (int i = 0; subs && i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        if (sub->kind == NODE_NAME || (sub->kind == NODE_ELLIPSIS && i == 0)) continue;
+        report_error(e->reports, sub->span,
+                     sub->kind == NODE_ELLIPSIS ? "'...' stands before the axes that are named"
+                                                : "a dimension of '%s' is the name of an axis",
+                     formal->name);
+        report_help(e->reports, "name the axes: %s[s, d]", formal->name);
+        return false;
+    }
+    return true;
+}
+
+static bool check_formals(Elaborator *e, const Node *layer) {
+    const Node *formals = layer->kids[0];
+    for (int i = 0; formals && i < formals->count; i++)
+        if (!check_formal(e, formals->kids[i])) return false;
+    return check_formal(e, layer->kids[1]);
+}
+
 static bool bind_formal(Elaborator *e, const Node *formal, Value *value) {
     const Node *subs = formal->kids[0];
     if (subs && value->kind != KIND_TENSOR) {
@@ -214,6 +237,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const 
         report_note(e->reports, node->name_span, "declared here");
         return value_error(e, span);
     }
+    if (!check_formals(e, node)) return value_error(e, span);
     if (e->frame->depth >= MAX_APPLICATIONS) {
         report_error(e->reports, span, "layers are applied %d deep: does '%s' apply itself?",
                      MAX_APPLICATIONS, node->name);

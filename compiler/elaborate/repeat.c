@@ -33,9 +33,14 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     if (!node) return count;
     if (node->kind == NODE_EQUATION) {
         Binding *binding = scope_find(e->scope, node->name);
-        if (!binding || binding->value->kind != KIND_TENSOR || count == MAX_CARRIED) return count;
+        if (!binding || binding->value->kind != KIND_TENSOR) return count;
         for (int i = 0; i < count; i++)
             if (carried[i].binding == binding) return count;
+        if (count == MAX_CARRIED) {
+            report_error(e->reports, node->name_span, "a repeat changes more than %d names",
+                         (int)MAX_CARRIED);
+            return count;
+        }
         carried[count++] = (Carried){.binding = binding, .before = binding->value};
         return count;
     }
@@ -145,13 +150,13 @@ static void carry_in(Elaborator *e, Carried *carried, Index *index, Axis *places
     axes[rank] = places;
     subs[rank] = expr_number(e->program, 0);
     inside[rank++] = expr_index(e->program, index);
-    for (int i = 0; i < e->frame->ambient_count && rank < MAX_RANK; i++) {
+    for (int i = 0; i < e->frame->ambient_count; i++) {
         carried->ambient[carried->ambient_count++] = e->frame->ambient[i];
         axes[rank] = e->frame->ambient[i]->axis;
         subs[rank] = inside[rank] = expr_index(e->program, e->frame->ambient[i]);
         rank++;
     }
-    for (int i = 0; i < value->rank && rank < MAX_RANK; i++) {
+    for (int i = 0; i < value->rank; i++) {
         dims[i] = index_new(e->program, value->dims[i]->name, value->dims[i]->axis);
         axes[rank] = value->dims[i]->axis;
         subs[rank] = expr_index(e->program, value->dims[i]);
@@ -383,6 +388,10 @@ void repeat_statement(Elaborator *e, const Node *node) {
     Carried carried[MAX_CARRIED] = {{0}};
     int count = find_carried(e, node->kids[2], carried, 0);
     Plan plan;
+    for (int i = 0; i < count; i++)
+        if (!fits_rank(e, carried[i].binding->name,
+                       e->frame->ambient_count + carried[i].before->rank, node->span))
+            return;
     if (!plan_turns(e, node, (long)number, carried, count, &plan)) return;
     long after = plan.prefix + plan.period * plan.turns;
     int errors = e->reports->errors;

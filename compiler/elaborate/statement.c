@@ -41,29 +41,27 @@ static void axis_statement(Elaborator *e, const Node *node) {
 }
 
 /* The dimensions of a declared tensor: names of axes, and axis lists. */
-static bool declared_dims(Elaborator *e, const Node *subs, Index **dims, int *rank) {
+static bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims,
+                          int *rank) {
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
         Value *value = binding ? binding->value : NULL;
-        if (value && value->kind == KIND_ERROR) return false;
-        if (value && value->kind == KIND_LIST) {
-            for (int j = 0; j < value->list.count && *rank < MAX_RANK; j++) {
-                Axis *axis = ((Value *)value->list.items[j])->axis;
-                dims[(*rank)++] = index_new(e->program, axis->name, axis);
-            }
-            continue;
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine || (value && value->kind == KIND_ERROR)) return false;
+        if (!fits_rank(e, name, *rank + (list ? list->count : 1), sub->span)) return false;
+        for (int j = 0; list && j < list->count; j++) {
+            Axis *axis = ((Value *)list->items[j])->axis;
+            dims[(*rank)++] = index_new(e->program, axis->name, axis);
         }
+        if (list) continue;
         if (!value || value->kind != KIND_AXIS) {
             report_error(e->reports, sub->span, "a dimension is the name of an axis%s%s",
                          sub->kind == NODE_NAME ? ", and there is none called " : "",
                          sub->kind == NODE_NAME ? arena_format(e->arena, "'%s'", sub->name) : "");
             if (sub->kind == NODE_NAME)
                 report_help(e->reports, "declare it: axis %s = ...", sub->name);
-            return false;
-        }
-        if (*rank == MAX_RANK) {
-            report_error(e->reports, sub->span, "more than %d dimensions", MAX_RANK);
             return false;
         }
         dims[(*rank)++] = index_new(e->program, value->axis->name, value->axis);
@@ -95,19 +93,15 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     Index *own[MAX_RANK], *all[MAX_RANK * 3];
     Axis *axes[MAX_RANK * 3];
     int rank = 0, count = 0;
-    if (!declared_dims(e, node->kids[0], own, &rank)) return value_error(e, node->span);
+    if (!declared_dims(e, node->name, node->kids[0], own, &rank)) return value_error(e, node->span);
     if (e->region && e->region->index) all[count++] = e->region->index;
     for (int i = 0; i < e->frame->ambient_count; i++)
         if (e->frame->ambient[i] != e->batch && e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
             all[count++] = e->frame->ambient[i];
     stored->lead = count;
     for (int i = 0; i < rank; i++) all[count++] = own[i];
-    if (count > MAX_RANK) {
-        report_error(e->reports, node->span,
-                     "'%s' would have %d dimensions; at most %d are possible", node->name, count,
-                     MAX_RANK);
-        return value_error(e, node->span);
-    }
+    bool stacked = e->region && e->region->index;
+    if (!fits_rank(e, node->name, count - stacked, node->span)) return value_error(e, node->span);
     for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
     const char *path =
         *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, node->name) : node->name;
@@ -201,7 +195,8 @@ static void input_statement(Elaborator *e, const Node *node) {
     Axis *axes[MAX_RANK + 1];
     int rank = 0;
     Value *value = value_error(e, node->span);
-    if (declared_dims(e, node->kids[0], dims, &rank) && rank < MAX_RANK) {
+    if (declared_dims(e, node->name, node->kids[0], dims, &rank) &&
+        fits_rank(e, node->name, rank + 1, node->span)) {
         all[0] = e->batch;
         for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
         for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;

@@ -64,8 +64,12 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->name = unique_name(program, name);
     tensor->role = role;
     tensor->type = type;
-    tensor->rank = rank;
-    for (int i = 0; i < rank; i++) tensor->axes[i] = axes[i];
+    tensor->rank = rank < MAX_RANK ? rank : MAX_RANK;
+    if (rank > MAX_RANK)
+        report_error(program->reports, span,
+                     "'%s' would have %d dimensions; at most %d are possible", name, rank,
+                     MAX_RANK);
+    for (int i = 0; i < tensor->rank; i++) tensor->axes[i] = axes[i];
     tensor->active = 1;
     tensor->span = span;
     list_push(program->arena, &program->tensors, tensor);
@@ -213,6 +217,55 @@ bool expr_equal(const Expr *a, const Expr *b) {
     return true;
 }
 
+static bool all_whole(const Expr *expr, int first);
+
+bool expr_is_whole(const Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_NUMBER:
+        return isfinite(expr->number) && expr->number == floor(expr->number);
+    case EXPR_INDEX:
+        return true;
+    case EXPR_READ:
+        return expr->tensor->type == TYPE_INT;
+    case EXPR_APPLY:
+        break;
+    }
+    switch (expr->op) {
+    case OP_FLOOR:
+    case OP_SIGN:
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_AND:
+    case OP_OR:
+    case OP_NOT:
+        return true;
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_NEG:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_MOD:
+    case OP_ABS:
+    case OP_STOP:
+        return all_whole(expr, 0);
+    case OP_WHERE:
+        return all_whole(expr, 1);
+    default:
+        return false;
+    }
+}
+
+static bool all_whole(const Expr *expr, int first) {
+    for (int i = first; i < expr->count; i++)
+        if (!expr_is_whole(expr->args[i])) return false;
+    return true;
+}
+
 bool expr_uses_index(const Expr *expr, const Index *index) {
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
@@ -227,9 +280,28 @@ bool expr_reads(const Expr *expr, const Tensor *tensor) {
     return false;
 }
 
-/* The same expression over other arguments; an application is folded again. */
-static Expr *rebuild(Program *program, const Expr *expr, Expr *const *args) {
+Expr *sub_over(Program *program, Expr *sub, const Axis *axis) {
+    if (sub->kind != EXPR_INDEX || axis->padded) return sub;
+    const Axis *own = sub->index->axis;
+    bool inside = sub->index->turn ? own->size <= axis->size : own->size == axis->size;
+    if (inside || own->kind == AXIS_ELEMENTS || axis->kind == AXIS_ELEMENTS) return sub;
+    return expr_apply(program, OP_MOD, sub, expr_number(program, (double)own->size), NULL);
+}
+
+static bool is_outside(const Expr *sub, const Axis *axis) {
+    return sub->kind == EXPR_NUMBER && (sub->number < 0 || sub->number >= (double)axis->size);
+}
+
+/* The same expression over other arguments; an application is folded again. A computed subscript
+ * may fold to a place outside, where 0 is read. */
+static Expr *rebuild(Program *program, const Expr *expr, Expr **args) {
     if (expr->kind == EXPR_READ) {
+        for (int i = 0; i < expr->count && i < expr->tensor->rank; i++) {
+            const Axis *axis = expr->tensor->axes[i];
+            if (expr->args[i]->kind != EXPR_APPLY) continue;
+            if (is_outside(args[i], axis)) return expr_number(program, 0);
+            args[i] = sub_over(program, args[i], axis);
+        }
         Expr *read = expr_read(program, expr->tensor, args);
         read->span = expr->span;
         return read;
@@ -272,10 +344,15 @@ static Statement *statement_new(Program *program, Block *block, StatementKind ki
 }
 
 /* An index iterates once, however often it is named; a turn does not iterate at all. */
-static void add_loop(Statement *statement, Index *index) {
-    if (index->turn || statement->loop_count == MAX_LOOPS) return;
+static void add_loop(Program *program, Statement *statement, Index *index) {
+    if (index->turn) return;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;
+    if (statement->loop_count == MAX_LOOPS) {
+        report_error(program->reports, statement->span,
+                     "this runs over more than %d indices at once", MAX_LOOPS);
+        return;
+    }
     statement->loops[statement->loop_count++] = index;
 }
 
@@ -288,8 +365,9 @@ Statement *statement_loop(Program *program, Block *block, Expr *target, bool acc
     statement->reduction = reduction;
     statement->value = value;
     for (int i = 0; i < target->count; i++)
-        if (target->args[i]->kind == EXPR_INDEX) add_loop(statement, target->args[i]->index);
-    for (int i = 0; i < reduced_count; i++) add_loop(statement, reduced[i]);
+        if (target->args[i]->kind == EXPR_INDEX)
+            add_loop(program, statement, target->args[i]->index);
+    for (int i = 0; i < reduced_count; i++) add_loop(program, statement, reduced[i]);
     return statement;
 }
 

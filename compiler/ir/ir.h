@@ -21,7 +21,9 @@
 
 #include <stdbool.h>
 
-enum { MAX_RANK = 10, MAX_LOOPS = 14 };
+/* What is written has one dimension less than a tensor may have: a repeat adds one to what its
+ * turns keep. */
+enum { MAX_RANK = 10, MAX_DIMENSIONS = MAX_RANK - 1, MAX_LOOPS = 14 };
 
 /* ---- axes, indices, tensors ---- */
 
@@ -195,7 +197,8 @@ typedef enum CallKind {
      *        (0 when all are);
      *        start[others+1], list[rows] (int): the rows with each value of `other`, ascending
      *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry
-     *   exists, because the count of true entries is the same in every run (a top with static k). */
+     *   exists, because the count of true entries is the same in every run (a top with static k).
+     */
     CALL_PACK
 } CallKind;
 
@@ -332,9 +335,15 @@ Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices)
 Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c);
 bool expr_equal(const Expr *a, const Expr *b);
 bool expr_is_number(const Expr *expr, double number);
+/* Is the value a whole number, whatever the tensors hold? */
+bool expr_is_whole(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
 bool expr_reads(const Expr *expr, const Tensor *tensor);
-/* Replaces index from[i] by to[i] everywhere, subscripts included. */
+/* A computed subscript: one that folds to an index of another axis stays computed, since a plain
+ * index never leaves its dimension. */
+Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
+/* Replaces index from[i] by to[i] everywhere, subscripts included. What falls outside an axis is 0;
+ * so a target may become a number: nothing is stored there. */
 Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count);
 /* Calls visit for the expression and everything below it, subscripts included, parents first. */
 void expr_walk(Expr *expr, void (*visit)(Expr *expr, void *data), void *data);

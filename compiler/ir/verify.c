@@ -107,55 +107,6 @@ static bool is_loop(const Statement *statement, const Index *index) {
     return false;
 }
 
-static bool all_integer(const Expr *expr, int first);
-
-static bool is_integer(const Expr *expr) {
-    switch (expr->kind) {
-    case EXPR_NUMBER:
-        return isfinite(expr->number) && expr->number == floor(expr->number);
-    case EXPR_INDEX:
-        return true;
-    case EXPR_READ:
-        return expr->tensor->type == TYPE_INT;
-    case EXPR_APPLY:
-        break;
-    }
-    switch (expr->op) {
-    case OP_FLOOR:
-    case OP_SIGN:
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-    case OP_AND:
-    case OP_OR:
-    case OP_NOT:
-        return true;
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_NEG:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_MOD:
-    case OP_ABS:
-    case OP_STOP:
-        return all_integer(expr, 0);
-    case OP_WHERE:
-        return all_integer(expr, 1);
-    default:
-        return false;
-    }
-}
-
-static bool all_integer(const Expr *expr, int first) {
-    for (int i = first; i < expr->count; i++)
-        if (!is_integer(expr->args[i])) return false;
-    return true;
-}
-
 static void check_expr(Verify *verify, const Expr *expr);
 
 /* A plain subscript runs over the whole dimension; that of a turn may stop short of a carried
@@ -164,7 +115,7 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
     check_expr(verify, sub);
     if (verify->message) return;
     const Axis *axis = tensor->axes[dimension];
-    if (!is_integer(sub)) {
+    if (!expr_is_whole(sub)) {
         complain(verify, "subscript %s of %s is not an integer", print_expr(verify->arena, sub),
                  tensor->name);
     } else if (sub->kind == EXPR_INDEX && sub->index->axis != axis) {
@@ -262,7 +213,7 @@ static void check_target(Verify *verify, const Statement *statement) {
         complain(verify, "%s is added to before it is set", tensor->name);
     if (!statement->accumulate && tensor->role == ROLE_GRADIENT)
         complain(verify, "gradient %s is set: it may only be added to", tensor->name);
-    if (tensor->type == TYPE_INT && !is_integer(statement->value))
+    if (tensor->type == TYPE_INT && !expr_is_whole(statement->value))
         complain(verify, "%s holds integers, the value is not one", tensor->name);
 }
 

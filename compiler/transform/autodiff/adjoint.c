@@ -203,6 +203,7 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     if (!match_shift(contribution, sub, &old, &shift)) return;
     Axis *axis = tensor->axes[dimension];
     if (uses(contribution, tensor->rank, old) != 1) return;
+    if (size == 0 && shift == 0 && old->axis->size != axis->size) return; /* stays computed */
     if (size != 0 && (!is_below(contribution, old, size) || size > (double)axis->size)) return;
 
     Index *fresh = index_new(program, old->name, axis);

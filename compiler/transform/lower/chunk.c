@@ -346,6 +346,7 @@ static void rewrite_member(const Chunking *chunking, Statement *statement) {
         count++;
     }
     statement->target = expr_substitute(program, statement->target, from, to, count);
+    if (statement->target->kind != EXPR_READ) return;
     statement->value = expr_substitute(program, statement->value, from, to, count);
     rewrite_statement(program, statement, true, shrink_read, &rewriting);
     int kept = 0, reduced = 0;
@@ -441,6 +442,17 @@ static void add_all(const Chunking *chunking, Where where, Block *block) {
             list_push(chunking->program->arena, &block->statements, chunking->steps[i].statement);
 }
 
+/* What would be stored outside its tensor is stored nowhere. */
+static void drop_outside(Block *block) {
+    int kept = 0;
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_LOOP && statement->target->kind != EXPR_READ) continue;
+        block->statements.items[kept++] = statement;
+    }
+    block->statements.count = kept;
+}
+
 static void rewrite_body(Chunking *chunking, const Tensor *whole) {
     Program *program = chunking->program;
     Block body = {{0}};
@@ -458,6 +470,7 @@ static void rewrite_body(Chunking *chunking, const Tensor *whole) {
     int tensors = program->tensors.count;
     for (int i = chunking->first; i <= chunking->last; i++)
         if (chunking->steps[i].member) rewrite_member(chunking, chunking->steps[i].statement);
+    drop_outside(&repeat->body);
     shrink_tensors(chunking, tensors);
     add_rows(chunking, &repeat->body);
     program->body = body;
