@@ -1,5 +1,5 @@
 /* access: which elements two statements touch, as far as fusion must know. */
-#include "schedule/nest.h"
+#include "analysis/access.h"
 
 typedef struct Collect {
     Arena *arena;
@@ -133,4 +133,30 @@ bool statements_meet(Arena *arena, const Statement *one, const Statement *other)
                 if (((const Expr *)writes[1 - i].items[r])->tensor == write->tensor) return true;
         }
     return false;
+}
+
+typedef struct Touches {
+    Arena *arena;
+    int *count; /* by tensor->id */
+} Touches;
+
+static void count_touches(Statement *statement, void *data) {
+    Touches *touches = data;
+    List list = {0};
+    reads_of(touches->arena, statement, &list);
+    writes_of(touches->arena, statement, &list);
+    for (int i = 0; i < list.count; i++) {
+        const Tensor *tensor = ((const Expr *)list.items[i])->tensor;
+        bool again = false;
+        for (int j = 0; j < i; j++) again |= ((const Expr *)list.items[j])->tensor == tensor;
+        if (!again) touches->count[tensor->id]++;
+    }
+}
+
+int *touches_of(Program *program) {
+    size_t tensors = (size_t)program->tensors.count + 1;
+    Touches touches = {.arena = program->arena};
+    touches.count = arena_alloc(program->arena, tensors * sizeof *touches.count);
+    block_walk(&program->body, count_touches, &touches);
+    return touches.count;
 }

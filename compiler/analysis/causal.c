@@ -5,7 +5,7 @@
  * place, sum[t] x[t] * (t <= s). Anything else is an error that names the equation; all of them are
  * reported.
  */
-#include "transform/decode/decode.h"
+#include "analysis/causal.h"
 
 int dimension_of(const Tensor *tensor, const Axis *axis) {
     for (int i = 0; i < tensor->rank; i++)

@@ -1,8 +1,80 @@
-/* contraction: what the recognition of dense and of grouped products share. */
+/* contraction: statements that are matrix products, dense or over packed rows. */
 #ifndef CONTRACTION_H
 #define CONTRACTION_H
 
-#include "schedule/kernel.h"
+#include "ir/ir.h"
+
+/* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
+ * runtime/abi/abi.h. */
+typedef struct Product {
+    long m, n, k;
+    long a_m, a_k, b_k, b_n, c_m;
+    long batch[2], a_batch[2], b_batch[2], c_batch[2];
+    bool accumulate;
+    bool rounded; /* operands may be rounded to bf16 */
+    Type a_type, b_type, c_type;
+    int endings; /* a sum of Ending; then c is what comes out of them */
+    long add_m, kept_m;
+    double scale; /* ENDING_SCALE */
+} Product;
+
+/* What a product of a device does before it stores, in this order: see MoecEnding. */
+typedef enum Ending {
+    ENDING_ADD = 1,
+    ENDING_BIAS = 2,
+    ENDING_KEEP = 4,
+    ENDING_GELU = 8,
+    ENDING_GELU_BACK = 16,
+    ENDING_SCALE = 32 /* before all others */
+} Ending;
+
+/* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
+typedef struct OuterLoop {
+    Index *index;
+    bool summed; /* the product accumulates from the second turn on */
+} OuterLoop;
+
+typedef enum ContractionKind {
+    CONTRACTION_PRODUCT,        /* product */
+    CONTRACTION_ROWS_BY_WEIGHT, /* grouped: c[r,n] (+)= sum_k a[r,k] * b[group of r][k,n] */
+    CONTRACTION_ROWS_BY_ROWS    /* grouped: c[g][k,n] += sum over rows r of g  a[r,k] * b[r,n] */
+} ContractionKind;
+
+/* A statement as a matrix product. The operands are reads of the statement, `a` and `b` perhaps
+ * swapped; an address is that of the element where all loops are 0. In a grouped product product.k
+ * and product.n hold the sizes, a_m the row stride of a, b_k b_n the strides of b, c_m the row
+ * stride of c, batch[0] the number of groups, b_batch[0] or c_batch[0] the step between them. */
+typedef struct Contraction {
+    ContractionKind kind;
+    Product product;
+    Expr *a, *b, *c;
+    Expr *add, *bias, *kept; /* of its endings, or NULL */
+    int outer_count;
+    OuterLoop outer[MAX_LOOPS];
+    Relation *relation;         /* grouped */
+    Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each packed row, or NULL */
+    struct Contraction *second; /* another one of the same rows that adds to the same result in the
+                                   same tiles, or NULL */
+    const Statement *statement; /* of a second one, of a fellow */
+    struct Contraction *fellow; /* of a row: another one of the same row and of the same sizes; the
+                                   store has both results of a column; or NULL */
+    bool row; /* dense, of a device, with a single row: ours, with a store that computes */
+} Contraction;
+
+/* Every line of an operand is stored as bf16 and begins at a multiple of 16 bytes. */
+bool lies_in_pieces(const Expr *read);
+/* The same of its type, where the step between lines that lie apart is `across`. */
+bool lines_begin_in_pieces(const Expr *read, long across);
+
+/* The statement as a product, or NULL when it is none. */
+Contraction *contraction(Program *program, const Statement *statement);
+/* The same when it can be one unit of work of the program's target, with what the target makes of
+ * its operands. */
+Contraction *unit_product(Program *program, const Statement *statement);
+
+/* Strides of a read: the element that `read` touches moves by strides[i] when loops[i] goes up by
+ * one. False when a subscript is neither a plain loop index nor free of the loops. */
+bool strides_of(const Expr *read, Index *const *loops, int count, long *strides);
 
 /* The two factors of a loop statement whose value is a product of two real reads. */
 bool product_of_reads(const Statement *statement, Expr **a, Expr **b);

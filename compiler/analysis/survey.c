@@ -1,6 +1,6 @@
 /* survey: numbers the statements in the order of execution and notes who reads and writes each
  * tensor. */
-#include "transform/simplify/simplify.h"
+#include "analysis/survey.h"
 
 typedef struct Visit {
     Survey *survey;

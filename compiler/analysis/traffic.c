@@ -7,8 +7,8 @@
  *     x[b,s,d] = embedding[tokens[b,s],d]     |b| |s| rows of |d|
  *     h[r,f] = sum[d] x[r,d] * up[n[r],d,f]   |d| |f| of each of |r| parts, at most all
  */
-#include "schedule/kernel.h"
-#include "schedule/nest.h"
+#include "analysis/access.h"
+#include "analysis/contraction.h"
 #include "passes.h"
 
 typedef struct Traffic {

@@ -6,9 +6,9 @@
  * one throw says little: an operand may be rounded at a scale, r(s x) / s, which is as good a
  * rounding as any and another throw for each s in 1 .. 2.
  */
+#include "analysis/contraction.h"
 #include "interpret/eval.h"
 
-#include "schedule/kernel.h"
 
 #include <math.h>
 #include <stdint.h>

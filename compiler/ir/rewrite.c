@@ -1,5 +1,5 @@
 /* rewrite: replaces reads of tensors in expressions and in whole statements. */
-#include "transform/autodiff/gradient.h"
+#include "ir/rewrite.h"
 
 Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data) {
     if (!expr->count && expr->kind != EXPR_READ) return expr;

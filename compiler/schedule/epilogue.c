@@ -459,26 +459,6 @@ static void begin(Folding *folding, int product) {
     folding->lifted_count = 0;
 }
 
-static void count_touches(Statement *statement, void *data) {
-    Folding *folding = data;
-    List list = touched_by(folding, statement);
-    for (int i = 0; i < list.count; i++) {
-        const Tensor *tensor = ((const Expr *)list.items[i])->tensor;
-        bool again = false;
-        for (int j = 0; j < i; j++) again |= ((const Expr *)list.items[j])->tensor == tensor;
-        if (!again) folding->touched[tensor->id]++;
-    }
-}
-
-int *touches_of(Program *program) {
-    Folding folding = {.program = program};
-    int *touched =
-        arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *touched);
-    folding.touched = touched;
-    block_walk(&program->body, count_touches, &folding);
-    return touched;
-}
-
 /* Its store can compute. */
 static bool stores_elements(const Folding *folding, int place) {
     const Statement *statement = at_place(folding, place);

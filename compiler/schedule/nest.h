@@ -2,23 +2,12 @@
 #ifndef NEST_H
 #define NEST_H
 
+#include "analysis/access.h"
 #include "schedule/kernel.h"
 
 /* Kernels with fewer operations than this run in one thread; on a device, in one block, sooner than
  * in the blocks of several launches. */
 enum { SMALL_WORK = 20000, SMALL_WORK_OF_BLOCK = 1 << 16 };
-
-/* ---- access.c ---- */
-
-/* Every read of a statement, those inside subscripts too; every target. */
-void reads_of(Arena *arena, const Statement *statement, List *list);
-void writes_of(Arena *arena, const Statement *statement, List *list);
-/* sub == turn + offset, or a number (turn NULL). */
-bool turn_and_offset(const Expr *sub, const Index **turn, double *offset);
-/* The two touch different turns of a stacked tensor: x[i] and x[i+1]. */
-bool never_meet(const Expr *one, const Expr *other);
-/* One writes a tensor that the other touches. */
-bool statements_meet(Arena *arena, const Statement *one, const Statement *other);
 
 /* ---- order.c ---- */
 
@@ -39,8 +28,6 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 
 /* ---- epilogue.c ---- */
 
-/* By tensor->id: how many statements touch it. */
-int *touches_of(Program *program);
 /* For each product of a block, by place, the kernel of what its store computes; nothing is written
  * where there is nothing. when: the place of each statement, or that of the product in whose store
  * or before which it is computed now. */

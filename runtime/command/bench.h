@@ -5,7 +5,7 @@
 #include "command/arguments.h"
 #include "model/call.h"
 #include "data/data.h"
-#include "command/settings.h"
+#include "model/settings.h"
 #include "model/step.h"
 
 #include <jansson.h>

@@ -177,7 +177,7 @@ static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call, 
         MoecEval **eval = i < 0 ? &comparison->exact : &comparison->round[i];
         if (!*eval) *eval = begin(comparison, graph, call, i);
         if (!*eval)
-            return spec_good(comparison->compiler) &&
+            return reports_good(comparison->compiler) &&
                    complain(NULL, "the interpreter does not take this program");
         give_inputs(*eval, call);
         const char *problem = moec_eval_run(*eval, comparison->seed, true);

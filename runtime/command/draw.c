@@ -8,7 +8,7 @@
 #include "model/checkpoint.h"
 #include "command/commands.h"
 #include "base/complain.h"
-#include "data/examples.h"
+#include "model/examples.h"
 #include "base/memory.h"
 #include "data/random.h"
 #include "command/spec.h"

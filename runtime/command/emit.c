@@ -5,7 +5,7 @@
 #include "base/complain.h"
 #include "base/embedded.h"
 #include "base/memory.h"
-#include "command/settings.h"
+#include "model/settings.h"
 #include "command/spec.h"
 #include "model/weights.h"
 
@@ -137,12 +137,12 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
     for (int i = 0; i < count; i++) {
         programs[i] = moec_compile(compiler, wishes[i].graph, wishes[i].batch, wishes[i].context,
                                    wishes[i].tokens);
-        if (!programs[i]) return spec_good(compiler);
+        if (!programs[i]) return reports_good(compiler);
     }
     const char *kernels = NULL,
                *text = is_cuda(options) ? moec_emit_cuda(compiler, programs, count, true, &kernels)
                                         : moec_emit_c(compiler, programs, count, true);
-    if (!text) return spec_good(compiler);
+    if (!text) return reports_good(compiler);
     return write_text(options->out, "program.c", text) &&
            (!kernels || write_text(options->out, "kernels.cu", kernels));
 }

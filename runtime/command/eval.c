@@ -2,7 +2,7 @@
 #include "model/checkpoint.h"
 #include "command/commands.h"
 #include "base/complain.h"
-#include "data/examples.h"
+#include "model/examples.h"
 #include "model/measure.h"
 #include "base/seconds.h"
 

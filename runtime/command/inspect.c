@@ -23,7 +23,7 @@ int command_check(int argc, char **argv) {
     if (!json) {
         MoecCompiler *compiler = spec_open(operand, &sets);
         const char *text = compiler ? moec_cost_text(compiler) : NULL;
-        bool good = compiler && spec_good(compiler) && text;
+        bool good = compiler && reports_good(compiler) && text;
         if (good) fputs(text, stdout);
         moec_close(compiler);
         return good ? 0 : EXIT_INPUT;
@@ -119,7 +119,7 @@ int command_dump(int argc, char **argv) {
     }
     MoecCompiler *compiler = spec_open(operand, &sets);
     const char *text = compiler ? moec_dump(compiler, graph, pass) : NULL;
-    bool good = compiler && spec_good(compiler) && text;
+    bool good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;

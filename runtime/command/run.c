@@ -162,7 +162,7 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
     MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
     if (!eval)
-        return spec_good(compiler) && complain(NULL, "the interpreter does not take this program");
+        return reports_good(compiler) && complain(NULL, "the interpreter does not take this program");
     const Model *model = call->model;
     set_tensors(eval, model->parameters, model->parameter_count, model->weights);
     set_tensors(eval, model->states, model->state_count, model->layer_states);

@@ -18,13 +18,6 @@ static const char *model_part(const char *operand) {
     return colon;
 }
 
-bool spec_good(MoecCompiler *compiler) {
-    if (!moec_failed(compiler)) return true;
-    fflush(stdout);
-    fputs(moec_reports(compiler), stderr);
-    return false;
-}
-
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     const char *colon = model_part(operand);
     char *file =
@@ -42,7 +35,7 @@ MoecCompiler *spec_open(const char *operand, const TextList *sets) {
         return NULL;
     }
     MoecCompiler *compiler = spec_open_quietly(operand, sets);
-    if (spec_good(compiler)) return compiler;
+    if (reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
 }

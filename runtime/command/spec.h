@@ -2,15 +2,13 @@
 #ifndef SPEC_H
 #define SPEC_H
 
-#include "moec.h"
 #include "command/arguments.h"
+#include "model/reports.h"
 
 /* FILE or FILE:MODEL with --set texts. NULL after the reports were printed. */
 MoecCompiler *spec_open(const char *operand, const TextList *sets);
 /* The same without printing; never NULL. */
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
-/* Prints the reports so far when there are errors; returns true when there are none. */
-bool spec_good(MoecCompiler *compiler);
 
 /* The set that makes a model of velocities (stdlib/diffusion.moe) give them for what it sees. */
 #define SPEC_DRAWS "draws=none"

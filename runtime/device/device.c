@@ -1,5 +1,6 @@
 #include "device/device.h"
 
+#include "abi/count.h"
 #include "base/complain.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"

@@ -10,7 +10,6 @@
 #define DEVICE_H
 
 #include "device/products.h"
-#include "model/public.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 #include "model/call.h"
 
 #include "base/complain.h"
-#include "data/examples.h"
+#include "model/examples.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

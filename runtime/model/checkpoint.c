@@ -2,7 +2,7 @@
 
 #include "base/complain.h"
 #include "base/memory.h"
-#include "command/spec.h"
+#include "model/reports.h"
 #include "base/version.h"
 
 #include <inttypes.h>
@@ -87,7 +87,7 @@ MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, 
         return NULL;
     }
     MoecCompiler *compiler = moec_open_bundle(bundle, strlen(bundle), sets, set_count);
-    if (spec_good(compiler)) return compiler;
+    if (reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
 }

@@ -1,6 +1,6 @@
 #include "model/measure.h"
 
-#include "data/examples.h"
+#include "model/examples.h"
 #include "base/memory.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "base/complain.h"
 #include "base/memory.h"
 #include "data/random.h"
-#include "command/spec.h"
+#include "model/reports.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,13 @@ static bool text_of(const Device *device, MoecCompiler *compiler, const Wish *wi
         const Wish *wish = &wishes[i];
         programs[i] = moec_compile(compiler, wish->graph, wish->batch, wish->context, wish->tokens);
         if (!programs[i]) {
-            spec_good(compiler);
+            reports_good(compiler);
             return false;
         }
     }
     texts[0] = device->apart ? moec_emit_cuda(compiler, programs, count, false, &texts[1])
                              : moec_emit_c(compiler, programs, count, false);
-    if (!texts[0]) spec_good(compiler);
+    if (!texts[0]) reports_good(compiler);
     return texts[0] != NULL;
 }
 
@@ -132,7 +132,7 @@ Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool ke
 
 Model *model_describe(MoecCompiler *compiler, const Wish *wish) {
     Module *module = module_describe(compiler, wish->graph, wish->batch, wish->context);
-    if (!module) spec_good(compiler);
+    if (!module) reports_good(compiler);
     return model_of(device_cpu(), module, NULL, false);
 }
 

@@ -6,12 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-size_t tensor_count(const MoecTensor *tensor) {
-    size_t count = 1;
-    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
-    return count;
-}
-
 /* The value of what stands between the braces: products and sums of numbers and the name of the
  * turn, from left to right.
  *

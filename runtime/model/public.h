@@ -7,7 +7,7 @@
 #ifndef PUBLIC_H
 #define PUBLIC_H
 
-#include "abi/abi.h"
+#include "abi/count.h"
 
 typedef struct PublicTensor {
     char *name, *axes;
@@ -21,6 +21,5 @@ typedef struct PublicTensor {
 /* An array of *public_count, to be released with public_free. */
 PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_count);
 void public_free(PublicTensor *tensors, int count);
-size_t tensor_count(const MoecTensor *tensor);
 
 #endif

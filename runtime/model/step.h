@@ -6,7 +6,7 @@
 #include "model/call.h"
 #include "data/data.h"
 #include "data/order.h"
-#include "command/settings.h"
+#include "model/settings.h"
 
 typedef struct Stepper {
     Call *train;

@@ -12,7 +12,7 @@
  */
 #include "../../runtime/model/call.h"
 #include "../../runtime/data/data.h"
-#include "../../runtime/data/examples.h"
+#include "../../runtime/model/examples.h"
 #include "../../runtime/base/files.h"
 #include "../../runtime/model/measure.h"
 #include "../../runtime/base/memory.h"

@@ -12,7 +12,7 @@
  *
  * What warpgroups can do, too, is written in a further form, NAME_wgmma: the host takes the faster.
  */
-#include "schedule/attend.h"
+#include "analysis/attend.h"
 #include "codegen/emit.h"
 
 /* Threads of a block and of a warpgroup, as the templates want them. */

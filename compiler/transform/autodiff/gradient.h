@@ -5,7 +5,6 @@
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
  *     product.c    a sum over a product as clean contractions
  *     save.c       what the backward turn of a repeat needs of the forward one
- *     rewrite.c    replacing reads in expressions and statements
  */
 #ifndef GRADIENT_H
 #define GRADIENT_H
@@ -26,15 +25,6 @@ Expr *expr_product(Program *program, const List *factors, int first);
  * Plain targets only. */
 void statement_product(Program *program, Block *block, Expr *target, bool accumulate,
                        Index *const *reduced, int reduced_count, const List *factors, Span span);
-
-/* Replaces every read for which `replace` gives something else than NULL; the read handed over has
- * new subscripts already. */
-typedef Expr *Replace(Program *program, Expr *read, void *data);
-Expr *rewrite_expr(Program *program, Expr *expr, Replace *replace, void *data);
-/* The same in all operands of a statement; targets and outputs too when `targets`. Repeats are
- * entered. */
-void rewrite_statement(Program *program, Statement *statement, bool targets, Replace *replace,
-                       void *data);
 
 /* What reaches one tensor, or one slice of a tensor that a repeat carries. */
 typedef struct Slot {

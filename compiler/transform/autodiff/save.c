@@ -14,7 +14,7 @@
  * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
  * cheap, and made of values that are kept anyway.
  */
-#include "transform/autodiff/gradient.h"
+#include "ir/rewrite.h"
 
 #include <string.h>
 

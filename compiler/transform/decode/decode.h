@@ -1,9 +1,9 @@
-/* decode: what the files of the pass share. causal.c checks, history.c keeps what earlier places
+/* decode: what the files of the pass share. history.c keeps what earlier places
  * left behind. */
 #ifndef DECODE_H
 #define DECODE_H
 
-#include "ir/ir.h"
+#include "analysis/causal.h"
 
 /* A tensor over the new places and what stands for it over all places so far. */
 typedef struct Kept {
@@ -23,17 +23,6 @@ typedef struct Region {
     Block *block;
     Statement *repeat;
 } Region;
-
-/* causal.c */
-void drop_unused(Program *program);
-bool check_causal(Program *program);
-/* The index of a statement that runs over `sequence` and is summed, or NULL. */
-Index *summed_places(const Statement *statement, const Axis *sequence);
-/* What leaves the places after its own out of a sum, t <= s or t < s, be it a factor or the
- * condition of a where; NULL when there is none. */
-Expr *earlier_only(Expr *value, const Index *summed);
-/* The dimension of a tensor that runs over an axis, or -1. */
-int dimension_of(const Tensor *tensor, const Axis *axis);
 
 /* history.c */
 /* place + position, for a place among the new ones. */

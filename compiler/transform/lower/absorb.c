@@ -6,7 +6,7 @@
  *     d[b,v] = f(x[b,v])                      d[b,v] = f(x[b,v]) + where(v == at[b], e[b], 0)
  *     d[b,at[b]] += e[b]            -->
  */
-#include "schedule/nest.h"
+#include "analysis/access.h"
 #include "passes.h"
 
 static bool is_plain(const Statement *statement) {

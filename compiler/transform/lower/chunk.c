@@ -18,8 +18,8 @@
  * Packed rows stay whole, too: a product over them is one of all groups, and a part of the rows has
  * no groups.
  */
-#include "transform/autodiff/gradient.h"
-#include "schedule/nest.h"
+#include "analysis/access.h"
+#include "ir/rewrite.h"
 #include "passes.h"
 
 #include <stdlib.h>

@@ -10,7 +10,8 @@
  *
  * Tensors that the host or an attention, a choice or a pack sees keep their shape.
  */
-#include "schedule/nest.h"
+#include "analysis/access.h"
+#include "analysis/contraction.h"
 #include "passes.h"
 
 /* Elements of 16 bytes where they are of bf16; a shorter axis is not worth more memory. */

@@ -9,8 +9,8 @@
  *     p[b,s,n] = exp(scores[b,s,n] - ...)                  exact
  *     chosen = top(2, n) of p
  */
-#include "schedule/kernel.h"
-#include "schedule/nest.h"
+#include "analysis/access.h"
+#include "analysis/contraction.h"
 #include "passes.h"
 
 typedef struct Search {

@@ -38,10 +38,10 @@
  * A parameter has a copy beside all weights, made by the host or the optimizer whenever the weights
  * have changed and not by the program.
  */
-#include "schedule/attend.h"
-#include "transform/autodiff/gradient.h"
-#include "schedule/kernel.h"
-#include "schedule/nest.h"
+#include "analysis/access.h"
+#include "analysis/attend.h"
+#include "analysis/contraction.h"
+#include "ir/rewrite.h"
 #include "passes.h"
 
 /* A block and the repeat whose body it is. */

@@ -7,9 +7,9 @@
  *     t[r,d] = x[s[r],d]
  *     y[r,f] = sum[d] t[r,d] * w[n[r],d,f]      -->     y[r,f] = sum[d] x[s[r],d] * w[n[r],d,f]
  */
+#include "analysis/access.h"
 #include "analysis/contraction.h"
-#include "transform/autodiff/gradient.h"
-#include "schedule/nest.h"
+#include "ir/rewrite.h"
 #include "passes.h"
 
 typedef struct Gather {

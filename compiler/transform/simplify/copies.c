@@ -6,7 +6,7 @@
  * Not when what is read changes between; and a computed place is not copied, since products want
  * plain operands.
  */
-#include "transform/autodiff/gradient.h"
+#include "ir/rewrite.h"
 #include "transform/simplify/simplify.h"
 
 typedef struct Copies {

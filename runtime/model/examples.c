@@ -1,4 +1,4 @@
-#include "data/examples.h"
+#include "model/examples.h"
 
 #include "base/complain.h"
 #include "base/memory.h"

@@ -1,4 +1,4 @@
-#include "command/settings.h"
+#include "model/settings.h"
 
 static long whole(MoecCompiler *compiler, const char *path, long otherwise) {
     return (long)moec_option_number(compiler, path, (double)otherwise);

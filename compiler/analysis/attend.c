@@ -4,7 +4,7 @@
  * in shared memory the rows of four warps and two parts of the other side. What they take decides
  * how large tiles and parts may be.
  */
-#include "schedule/attend.h"
+#include "analysis/attend.h"
 
 /* Floats of a thread for results and scores, so that all of it stays in registers
  * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute

@@ -1,0 +1,10 @@
+#include "model/reports.h"
+
+#include <stdio.h>
+
+bool reports_good(MoecCompiler *compiler) {
+    if (!moec_failed(compiler)) return true;
+    fflush(stdout);
+    fputs(moec_reports(compiler), stderr);
+    return false;
+}
