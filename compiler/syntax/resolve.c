@@ -3,9 +3,12 @@
 #include "base/embedded.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* resolve: a file and everything it uses, parsed and sorted by kind. A file is read once, so files
  * may use each other.
@@ -39,9 +42,20 @@ static Source *add_source(Unit *unit, const char *path, const char *text, size_t
     return source;
 }
 
-/* The file's text in the arena, or NULL with errno set. */
-static char *read_text(Arena *arena, const char *path, size_t *length) {
-    FILE *file = fopen(path, "rb");
+/* Opens a regular file and waits for nothing; NULL with the problem. */
+static FILE *open_text(const char *path, const char **problem) {
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat status;
+    bool good = descriptor >= 0 && fstat(descriptor, &status) == 0;
+    bool regular = good && S_ISREG(status.st_mode);
+    *problem = regular ? NULL : good ? "it is not a file" : strerror(errno);
+    if (!regular && descriptor >= 0) close(descriptor);
+    return regular ? fdopen(descriptor, "rb") : NULL;
+}
+
+/* The file's text in the arena, or NULL with the problem. */
+static char *read_text(Arena *arena, const char *path, size_t *length, const char **problem) {
+    FILE *file = open_text(path, problem);
     if (!file) return NULL;
     size_t capacity = 1 << 14, size = 0;
     char *buffer = NULL, *text = NULL;
@@ -57,10 +71,9 @@ static char *read_text(Arena *arena, const char *path, size_t *length) {
         text = arena_copy(arena, buffer, size);
         *length = size;
     }
-    int reason = errno;
+    if (!text) *problem = strerror(errno);
     free(buffer);
     fclose(file);
-    errno = reason;
     return text;
 }
 
@@ -94,24 +107,29 @@ static const char *folder_of(Arena *arena, const char *path) {
     return slash ? arena_copy(arena, path, (size_t)(slash - path) + 1) : "";
 }
 
-/* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. */
-static bool use_from(Resolver *resolver, const char *folder, const char *name) {
+/* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. One that
+ * cannot be read is an error: another file of that name is not what was meant. */
+static bool use_from(Resolver *resolver, const char *folder, const Node *use) {
     Unit *unit = resolver->unit;
-    const char *path = arena_format(unit->arena, "%s%s.moe", folder, name);
+    const char *path = arena_format(unit->arena, "%s%s.moe", folder, use->name), *problem;
     if (find_source(unit, path)) return true;
     size_t length = 0;
-    char *text = read_text(unit->arena, path, &length);
-    if (text) add_source(unit, path, text, length);
-    return text != NULL;
+    if (access(path, F_OK) != 0) return false;
+    char *text = read_text(unit->arena, path, &length, &problem);
+    if (text)
+        add_source(unit, path, text, length);
+    else
+        report_error(unit->reports, use->name_span, "cannot read '%s': %s", path, problem);
+    return true;
 }
 
-static bool use_from_search(Resolver *resolver, const char *name, Text *looked) {
+static bool use_from_search(Resolver *resolver, const Node *use, Text *looked) {
     Arena *arena = resolver->unit->arena;
     for (const char *at = resolver->search; at && *at;) {
         size_t length = strcspn(at, ":");
         const char *slash = length > 0 && at[length - 1] == '/' ? "" : "/";
         const char *folder = arena_format(arena, "%.*s%s", (int)length, at, slash);
-        if (length > 0 && use_from(resolver, folder, name)) return true;
+        if (length > 0 && use_from(resolver, folder, use)) return true;
         if (length > 0) text_add(looked, "'%s', ", folder);
         at += length + (at[length] == ':');
     }
@@ -144,9 +162,9 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     if (resolver->given && is_given(unit, use->name)) return;
     if (!resolver->given && !is_stdlib(from->path)) {
         const char *folder = folder_of(unit->arena, from->path);
-        if (use_from(resolver, folder, use->name)) return;
+        if (use_from(resolver, folder, use)) return;
         text_add(&looked, "'%s', ", *folder ? folder : "./");
-        if (use_from_search(resolver, use->name, &looked)) return;
+        if (use_from_search(resolver, use, &looked)) return;
     }
     if (use_from_stdlib(resolver, use->name)) return;
     report_error(unit->reports, use->name_span, "there is no file '%s.moe' to use", use->name);
@@ -253,10 +271,11 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
               const char *const *sets, int set_count) {
     Resolver resolver = {.unit = unit_new(arena, reports), .search = search};
     size_t length = 0;
-    char *text = read_text(arena, path, &length);
+    const char *problem;
+    char *text = read_text(arena, path, &length, &problem);
     if (text)
         add_source(resolver.unit, arena_copy(arena, path, strlen(path)), text, length);
     else
-        report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, strerror(errno));
+        report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, problem);
     return resolve_all(&resolver, sets, set_count);
 }

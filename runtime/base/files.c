@@ -10,28 +10,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* "a folder", for what is no regular file. */
+static const char *kind_of(mode_t mode) {
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a pipe"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+int file_open(const char *path, const char *remedy, size_t *length) {
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    struct stat status;
+    if (descriptor < 0 || fstat(descriptor, &status) != 0)
+        complain(remedy, "cannot read %s: %s", path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        complain(remedy, "cannot read %s: it is %s, not a file", path, kind_of(status.st_mode));
+    else {
+        *length = (size_t)status.st_size;
+        return descriptor;
+    }
+    if (descriptor >= 0) close(descriptor);
+    return -1;
+}
+
 bool file_map(const char *path, const char *remedy, Mapping *mapping) {
     *mapping = (Mapping){(const unsigned char *)"", 0};
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0) {
-        complain(remedy, "cannot read %s: %s", path, strerror(errno));
-        if (descriptor >= 0) close(descriptor);
-        return false;
-    }
-    if (!S_ISREG(status.st_mode)) {
-        close(descriptor);
-        return complain(remedy, "cannot read %s: it is not a file", path);
-    }
-    mapping->length = (size_t)status.st_size;
+    int descriptor = file_open(path, remedy, &mapping->length);
+    if (descriptor < 0) return false;
     if (mapping->length) {
         void *bytes = mmap(NULL, mapping->length, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (bytes == MAP_FAILED) {
             close(descriptor);
+            mapping->length = 0;
             return complain(remedy, "cannot map %s: %s", path, strerror(errno));
         }
         mapping->bytes = bytes;
@@ -57,7 +72,7 @@ bool file_is_folder(const char *path) {
 bool folder_make(const char *path) {
     char *copy = memory_format("%s", path);
     bool made = true;
-    for (char *end = copy + 1; made; end++) {
+    for (char *end = copy + (*copy != 0); made; end++) {
         if (*end != '/' && *end) continue;
         char kept = *end;
         *end = 0;
@@ -79,15 +94,62 @@ char *path_join(const char *folder, const char *name) {
     return memory_format(length && folder[length - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
 }
 
+/* The file that a path names, at the end of its links: a new string, and its mode, or that of a new
+ * file; NULL after a message when what is there is no file, which then stays what it is. */
+static char *place_of(const char *path, mode_t *mode) {
+    static const char *const remedy = "choose another path, or remove what is there";
+    struct stat status;
+    *mode = 0;
+    if (lstat(path, &status) != 0 && errno == ENOENT) return memory_format("%s", path);
+    char *place = realpath(path, NULL);
+    if (!place || stat(place, &status) != 0) {
+        complain(remedy, "cannot write %s: %s", path,
+                 errno == ENOENT ? "it is a link to nothing" : strerror(errno));
+    } else if (!S_ISREG(status.st_mode)) {
+        complain(remedy, "cannot write %s: it is %s, not a file", path, kind_of(status.st_mode));
+    } else {
+        *mode = status.st_mode & 0777;
+        return place;
+    }
+    free(place);
+    return NULL;
+}
+
+/* What a killed process left under this name goes; anything that no such process leaves (a link, a
+ * pipe), or what a living one writes, stays and is an error. */
+static int open_partial(const char *partial) {
+    const int flags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    struct stat status;
+    if (lstat(partial, &status) == 0) {
+        int left = S_ISREG(status.st_mode) ? open(partial, flags) : -1;
+        bool held = left < 0 || (flock(left, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK);
+        int reason = !S_ISREG(status.st_mode) ? EEXIST : left < 0 ? errno : ETXTBSY;
+        if (left >= 0) close(left);
+        if (held || unlink(partial) != 0) {
+            if (held) errno = reason;
+            return -1;
+        }
+    }
+    int descriptor = open(partial, flags | O_CREAT | O_EXCL, 0666);
+    if (descriptor >= 0) flock(descriptor, LOCK_EX | LOCK_NB);
+    return descriptor;
+}
+
 bool aside_open(Aside *aside, const char *path, bool lasting) {
-    aside->lasting = lasting;
-    aside->path = memory_format("%s", path);
-    aside->partial = memory_format("%s.partial", path);
-    aside->failed = 0;
-    aside->descriptor = open(aside->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (aside->descriptor >= 0) return true;
-    complain("check that the folder exists and may be written", "cannot write %s: %s",
-             aside->partial, strerror(errno));
+    mode_t mode;
+    *aside = (Aside){.lasting = lasting, .path = place_of(path, &mode)};
+    if (!aside->path) return false;
+    aside->partial = memory_format("%s.partial", aside->path);
+    aside->descriptor = open_partial(aside->partial);
+    if (aside->descriptor >= 0) {
+        if (mode) fchmod(aside->descriptor, mode);
+        return true;
+    }
+    complain(errno == EEXIST    ? "remove it: no file of ours stands there"
+             : errno == ETXTBSY ? "wait for it, or write to another path"
+                                : "check that the folder exists and may be written",
+             "cannot write %s: %s", aside->partial,
+             errno == ETXTBSY ? "another process is writing it" : strerror(errno));
     free(aside->path);
     free(aside->partial);
     return false;

@@ -11,7 +11,10 @@ typedef struct Mapping {
     size_t length;
 } Mapping;
 
-/* False after a message. remedy is the help printed with it. */
+/* Opens a regular file for reading: a descriptor, or -1 after a message. Anything else is refused
+ * and never waited for. remedy is the help printed with the message. */
+int file_open(const char *path, const char *remedy, size_t *length);
+/* False after a message. */
 bool file_map(const char *path, const char *remedy, Mapping *mapping);
 void file_unmap(Mapping *mapping);
 bool file_exists(const char *path);
@@ -23,7 +26,8 @@ char *path_join(const char *folder, const char *name);
 
 /* Writing aside: everything goes to PATH.partial, which takes the place of PATH in one step when it
  * is complete and on the disk. After any failure the old file is untouched and the partial one
- * gone. */
+ * gone. A link stays a link to the file, which keeps its mode; what is there and no file (a device,
+ * a pipe, a folder) is refused. */
 typedef struct Aside {
     char *path, *partial;
     int descriptor;

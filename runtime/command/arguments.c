@@ -39,7 +39,7 @@ static bool take_value(const Option *option, const char *text) {
     switch (option->kind) {
     case OPTION_TEXT:
         *(const char **)option->value = text;
-        return true;
+        return *text != 0; /* no name, path or text is empty */
     case OPTION_COUNT: {
         double number = strtod(text, &end); /* 4e6 is a whole number, too */
         *(long *)option->value = (long)number;
@@ -105,6 +105,8 @@ int arguments_read(const Command *command, const Option *options, int argc, char
         } else if (*operand) {
             return arguments_wrong(command, "put texts with spaces in quotes",
                                    "one argument too many: %s", argv[i]);
+        } else if (!*argv[i]) {
+            return arguments_wrong(command, NULL, "the first argument is empty");
         } else {
             *operand = argv[i];
         }

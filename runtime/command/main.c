@@ -4,6 +4,8 @@
 #include "base/threads.h"
 #include "base/version.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,11 +71,25 @@ static int print_help(FILE *file) {
     return file == stdout ? 0 : EXIT_USAGE;
 }
 
-int main(int argc, char **argv) {
-    setlocale(LC_NUMERIC, "C");
-    signal(SIGPIPE, SIG_DFL);
-    signal(SIGXFSZ,
-           SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
+/* A standard stream that is closed would give its number to the next file that is opened, which
+ * then receives what is printed. These read only: printing fails as it does on what is closed. */
+static void hold_streams(void) {
+    for (int stream = 0; stream <= 2; stream++)
+        if (fcntl(stream, F_GETFD) < 0) open("/dev/null", stream == 2 ? O_WRONLY : O_RDONLY);
+}
+
+/* The exit code, once everything that was printed has got where it was to go. */
+static int finish(int code) {
+    errno = 0;
+    bool failed = ferror(stdout) != 0;
+    failed = fflush(stdout) != 0 || failed;
+    if (!failed) return code;
+    complain("look at where the output goes", "cannot write the standard output%s%s",
+             errno ? ": " : "", errno ? strerror(errno) : "");
+    return code ? code : EXIT_INPUT;
+}
+
+static int run(int argc, char **argv) {
     if (argc < 2) return print_help(stderr);
     const char *name = argv[1];
     if (strcmp(name, "--version") == 0) {
@@ -93,4 +109,13 @@ int main(int argc, char **argv) {
     }
     complain("`moec help` lists the commands", "there is no command '%s'", name);
     return EXIT_USAGE;
+}
+
+int main(int argc, char **argv) {
+    hold_streams();
+    setlocale(LC_NUMERIC, "C");
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ,
+           SIG_IGN); /* a limit on file sizes then is an error of write, and told like one */
+    return finish(run(argc, argv));
 }

@@ -5,11 +5,9 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -69,14 +67,10 @@ static bool read_kind(Shard *shard, size_t length) {
 static bool add_shard(Data *data, const char *path) {
     data->shards = memory_grow(data->shards, sizeof(Shard) * (size_t)(data->shard_count + 1));
     Shard *shard = &data->shards[data->shard_count++];
-    *shard =
-        (Shard){.path = memory_format("%s", path), .descriptor = open(path, O_RDONLY | O_CLOEXEC)};
-    struct stat status;
-    if (shard->descriptor < 0 || fstat(shard->descriptor, &status) != 0)
-        return complain("check the path of the data", "cannot read %s: %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        return complain("check the path of the data", "cannot read %s: it is not a file", path);
-    if (!read_kind(shard, (size_t)status.st_size)) return false;
+    size_t length;
+    *shard = (Shard){.path = memory_format("%s", path),
+                     .descriptor = file_open(path, "check the path of the data", &length)};
+    if (shard->descriptor < 0 || !read_kind(shard, length)) return false;
     data->count += shard->count;
     data->bytes = data->bytes && shard->width == 1;
     return true;

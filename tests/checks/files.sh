@@ -1,0 +1,135 @@
+#!/bin/sh
+# What stands where a file belongs and is none (a pipe, a device, a folder) is refused at once and stays what it is; so is
+# another's partial file. Links stay links, modes stay modes. Output that cannot be written is noticed.
+. "$(dirname "$0")/../begin.sh"
+set +e
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
+
+cat >"$work/small.moe" <<'SPEC'
+use decoder
+
+model small = decoder {
+  dim = 8, layers = 1
+  attention = { heads = { q = 1 }, head_dim = 8 }
+  ffn = swiglu { hidden = 8 }
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 3 }
+}
+SPEC
+cat stdlib/*.moe >"$work/text"
+mkfifo "$work/pipe"
+mkdir "$work/folder"
+cd "$work" || exit 1
+
+# ends CODE WORDS COMMAND...: the command ends with the code within ten seconds and says the words
+ends() {
+    code=$1 words=$2
+    shift 2
+    timeout 10 "$@" >log 2>&1 </dev/null
+    found=$?
+    [ $found -eq "$code" ] || { cat log; wrong "$*: exit code $found, not $code"; }
+    [ -z "$words" ] || grep -qF -- "$words" log || { cat log; wrong "$*: no '$words'"; }
+}
+
+moec train small.moe --data text --out run >log 2>&1 || { cat log; wrong "the small model does not train"; }
+moec init small.moe --seed 1 --out weights >log 2>&1 || { cat log; wrong "no weights"; }
+
+# In place of specs, weights, data and logs.
+mkfifo thing.moe
+printf 'use thing\nmodel m = thing\n' >uses.moe
+for spec in pipe folder /dev/zero thing.moe; do
+    ends 1 "$spec" moec check "$spec"
+    ends 1 "$spec" moec fmt "$spec"
+done
+ends 1 "cannot read 'thing.moe': it is not a file" moec check uses.moe
+for one in pipe:pipe folder:folder /dev/zero:device; do
+    name=${one%:*} kind=${one#*:}
+    ends 1 "it is a $kind, not a file" moec run small.moe --weights "$name" --tokens text --want loss --out out
+    [ "$name" = folder ] || ends 1 "it is a $kind, not a file" moec eval run --data "$name"
+done
+ends 1 "it is a pipe, not a file" moec generate pipe --prompt x
+for kind in fifo folder; do
+    rm -rf other
+    mkdir other
+    [ $kind = fifo ] && mkfifo other/log.jsonl || mkdir other/log.jsonl
+    ends 1 "cannot write other/log.jsonl" moec train small.moe --data text --out other --resume
+    rm -rf other/log.jsonl
+    [ $kind = fifo ] && mkfifo other/last.safetensors || mkdir other/last.safetensors
+    ends 1 "last.safetensors: it is a" moec train small.moe --data text --out other --resume
+done
+
+# In place of what is written: neither replaced nor written through.
+if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
+for one in pipe $device folder; do
+    kind=$(stat -c %F "$one")
+    ends 1 "not a file" moec init small.moe --seed 1 --out "$one"
+    ends 1 "not a file" moec run small.moe --weights weights --tokens text --want loss --out "$one" --context 16 --set train.batch=1
+    [ "$(stat -c %F "$one")" = "$kind" ] || wrong "$one was $kind"
+    [ -e "$one.partial" ] && wrong "$one.partial is left"
+done
+ends 1 "cannot make the folder" moec train small.moe --data text --out $device
+ends 1 "cannot make the folder" moec emit small.moe --out $device
+ln -s nowhere dangling
+ends 1 "it is a link to nothing" moec init small.moe --seed 1 --out dangling
+for command in "train small.moe --data text" "init small.moe --seed 1" "emit small.moe"; do
+    # shellcheck disable=SC2086 # one word an argument
+    ends 2 "'' is not a value that --out takes" moec $command --out ""
+done
+ends 2 "the first argument is empty" moec check ""
+
+# A partial file that is a link, a pipe or a folder is no partial file of ours.
+echo precious >kept
+for kind in link pipe folder; do
+    rm -rf fresh.partial
+    case $kind in
+    link) ln -s kept fresh.partial ;;
+    pipe) mkfifo fresh.partial ;;
+    folder) mkdir fresh.partial ;;
+    esac
+    ends 1 "cannot write $PWD/fresh.partial" moec init small.moe --seed 1 --out "$PWD/fresh"
+    [ -e fresh ] && wrong "fresh was written"
+done
+[ "$(cat kept)" = precious ] || wrong "a link called like our partial file was followed"
+rm -rf fresh.partial
+echo left >fresh.partial
+ends 0 "" moec init small.moe --seed 1 --out fresh
+cmp -s fresh weights || wrong "what a killed process left has changed the file"
+[ -e fresh.partial ] && wrong "fresh.partial is left"
+
+# Links and modes.
+printf 'model m = decoder{dim=8}\n' >loose.moe
+sed -i '1i use decoder' loose.moe
+chmod 640 loose.moe
+ln -s loose.moe link.moe
+ends 0 "" moec fmt link.moe
+[ -L link.moe ] || wrong "fmt has replaced a link"
+[ "$(stat -c %a loose.moe)" = 640 ] || wrong "fmt has changed the mode"
+grep -q 'dim = 8' loose.moe || wrong "fmt has not written through the link"
+
+# Output that goes nowhere, and streams that are closed.
+full() {
+    "$@" >/dev/full 2>log
+    found=$?
+    [ $found -eq 1 ] || wrong "$* > /dev/full: exit code $found"
+    grep -q 'cannot write the standard output' log || wrong "$* > /dev/full: $(cat log)"
+    "$@" >&- 2>log
+    found=$?
+    [ $found -eq 1 ] || wrong "$* >&-: exit code $found"
+}
+full moec --version
+full moec help
+full moec train --help
+full moec check small.moe
+full moec check small.moe --json
+full moec dump small.moe --after simplify
+full moec eval run --data text
+full moec eval run --data text --json
+full moec generate run --prompt x --tokens 20
+full moec train small.moe --data text --out run --resume --steps 4
+full moec compare small.moe
+cp loose.moe again.moe
+printf 'model other = m { dim=16 }\n' >>again.moe
+ends 1 "is not in the one layout" moec fmt --check again.moe
+moec train small.moe --data text --out silent <&- >&- 2>&-
+grep -v '^{' silent/log.jsonl && wrong "progress has got into the log"
+moec eval silent --data text >log 2>&1 || { cat log; wrong "a run without streams has left no checkpoint"; }
+exit 0
