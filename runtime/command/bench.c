@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "data/random.h"
 #include "command/spec.h"
+#include "base/json_number.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 void bench_tell(const Bench *bench, const char *name, double value) {
-    json_object_set_new(bench->report, name, json_real(value));
+    json_object_set_new(bench->report, name, json_number(value));
 }
 
 void bench_tell_text(const Bench *bench, const char *name, const char *value) {

@@ -13,6 +13,7 @@
 #include "data/random.h"
 #include "command/spec.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,11 @@ static bool write_drawing(const Drawing *drawing, const Options *options) {
     size_t batch = (size_t)drawing->call->graph->batch;
     float *labels = memory_new(sizeof *labels * batch);
     for (size_t b = 0; b < batch; b++) labels[b] = (float)drawing->label[b];
+    for (size_t i = 0; i < drawing->numbers; i++)
+        if (!isfinite(drawing->seen[i])) {
+            free(labels);
+            return model_tell_nonsense(drawing->call->model, "a value drawn is");
+        }
     Entry entries[] = {
         {.name = "image",
          .rank = drawing->image->rank,
@@ -101,8 +107,7 @@ static bool run(const Options *options) {
     const char *const sets[] = {SPEC_DRAWS};
     Safetensors *file = checkpoint_open(options->operand);
     MoecCompiler *trained = file ? checkpoint_spec(file, NULL, 0) : NULL;
-    MoecCompiler *compiler =
-        trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
+    MoecCompiler *compiler = trained && spec_draws(trained) ? checkpoint_spec(file, sets, 1) : NULL;
     moec_close(trained);
     const Wish wish = {.graph = MOEC_FORWARD, .batch = options->count};
     Model *model = compiler ? model_open_on(options->on, compiler, &wish, 1, true) : NULL;

@@ -5,6 +5,7 @@
 #include "model/examples.h"
 #include "model/measure.h"
 #include "base/seconds.h"
+#include "base/json_number.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,10 +18,10 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
     if (json) {
-        json_t *object = json_pack("{s:f}", "loss", found->nats);
+        json_t *object = json_pack("{s:o}", "loss", json_number(found->nats));
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
-                                json_real(bits));
+                                json_number(bits));
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
         json_object_set_new(object, "step", json_integer((json_int_t)step));
@@ -47,9 +48,10 @@ static bool measure(Call *call, const char *path, bool json, long step) {
     bool good = data->count > context ||
                 complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                          path, data->count, context + 1);
-    good = good && measure_loss(call, data, 0, stride,
-                                (data->count - !data->record) / stride, &found);
+    good =
+        good && measure_loss(call, data, 0, stride, (data->count - !data->record) / stride, &found);
     if (good) tell(data, &found, seconds_now() - began, json, step);
+    good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
     data_close(data);
     return good;
 }

@@ -46,7 +46,9 @@ static bool write_text(const Options *options, Decoder *decoder) {
     double began = seconds_now();
     long made = 0;
     interrupt_watch();
-    while (made < options->tokens && !interrupt_signal()) {
+    while (made < options->tokens && !interrupt_signal() && !ferror(stdout)) {
+        if (!sample_possible(logits, decoder_vocabulary(decoder)))
+            return model_tell_nonsense(decoder->model, "a logit is");
         int32_t token =
             sample_token(&options->sampling, logits, decoder_vocabulary(decoder), (uint64_t)made);
         if (decoder_vocabulary(decoder) <= 256)

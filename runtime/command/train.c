@@ -11,6 +11,7 @@
 #include "base/seconds.h"
 #include "command/spec.h"
 #include "model/step.h"
+#include "base/json_number.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,6 +40,7 @@ typedef struct Training {
     Record record;
     double ceiling;    /* GFLOP/s of products */
     double bits;       /* validation, per byte or token, of examples the loss; NaN before it */
+    bool probe_told;   /* that one is no finite number */
     double shown_time; /* when the progress line was shown last, and the steps done by then */
     long shown_step;
 } Training;
@@ -222,25 +224,31 @@ static void show(Training *training, const StepResult *result, bool keep) {
                  training->data->record  ? ""
                  : training->data->bytes ? " bits/byte"
                                          : " bits/token");
-    progress_show(
-        keep,
-        "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s%s  %s  left %s",
-        training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
-        pace > 0 ? tokens / pace : 0, part, memory_text(memory, (double)memory_resident()),
-        progress_time(left, pace * (double)(settings->steps - training->place.step)));
+    progress_show(keep, "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s%s  %s  left %s",
+                  training->place.step, settings->steps, result->loss, bits, result->norm,
+                  result->rate, pace > 0 ? tokens / pace : 0, part,
+                  memory_text(memory, (double)memory_resident()),
+                  progress_time(left, pace * (double)(settings->steps - training->place.step)));
     training->shown_time = seconds_now();
     training->shown_step = training->place.step;
 }
 
 static bool log_step(Training *training, const StepResult *result, double seconds) {
     const MoecGraphEntry *graph = training->train->graph;
-    json_t *line =
-        json_pack("{s:I, s:f, s:f, s:f, s:f}", "step", (json_int_t)training->place.step, "loss",
-                  result->loss, "grad_norm", result->norm, "lr", result->rate, "seconds", seconds);
-    for (int i = 0; i < graph->output_count; i++)
-        if (tensor_count(&graph->outputs[i]) == 1 && strcmp(graph->outputs[i].name, "loss") != 0)
-            json_object_set_new(line, graph->outputs[i].name,
-                                json_real(training->stepper.outputs[i]));
+    json_t *line = json_pack("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)training->place.step,
+                             "loss", result->loss, "grad_norm", result->norm, "lr",
+                             json_number(result->rate), "seconds", seconds);
+    for (int i = 0; i < graph->output_count; i++) {
+        const char *name = graph->outputs[i].name;
+        double value = training->stepper.outputs[i];
+        if (tensor_count(&graph->outputs[i]) != 1 || strcmp(name, "loss") == 0) continue;
+        json_object_set_new(line, name, json_number(value));
+        if (!isfinite(value) && !training->probe_told) {
+            training->probe_told = true;
+            remark("step %ld: %s is not a finite number; the log says null", training->place.step,
+                   name);
+        }
+    }
     return record_write(&training->record, line);
 }
 
@@ -262,25 +270,40 @@ static bool validate(Training *training) {
                       training->held_start, training->held_stride, training->held_windows, &found))
         return false;
     training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
-    json_t *line = json_pack("{s:I, s:f}", "step", (json_int_t)training->place.step, "val_loss",
-                             found.nats);
+    json_t *line = json_pack("{s:I, s:o}", "step", (json_int_t)training->place.step, "val_loss",
+                             json_number(found.nats));
     if (!training->data->record)
         json_object_set_new(line,
                             training->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
-                            json_real(training->bits));
+                            json_number(training->bits));
     if (!record_write(&training->record, line)) return false;
+    if (!isfinite(found.nats))
+        remark("step %ld: the loss of the held-out data is not a finite number",
+               training->place.step);
     if (!(found.nats < training->place.best)) return true;
     training->place.best = found.nats;
     return save(training, "best.safetensors", false);
 }
 
-static bool stop_for_nonsense(const Training *training, const StepResult *result) {
-    complain("lower train.lr, set train.clip, or give the schedule a longer warmup",
-             "step %ld: the %s is not a finite number; training has stopped",
-             training->place.step + 1, isfinite(result->loss) ? "norm of the gradient" : "loss");
+/* Says which checkpoint is left; returns false, as what has failed before does. */
+static bool tell_saved(const Training *training) {
     if (training->saved >= 0)
         remark("the checkpoint of step %ld is kept in %s", training->saved, training->options->out);
     return false;
+}
+
+static bool stop_for_nonsense(const Training *training, long step, const char *what) {
+    complain("lower train.lr, set train.clip, or give the schedule a longer warmup",
+             "step %ld: %s is not a finite number; training has stopped", step, what);
+    return tell_saved(training);
+}
+
+/* A checkpoint of nonsense must not take the place of a good one. */
+static bool is_finite(const Training *training) {
+    bool finite;
+    return model_finite(training->model, &finite) &&
+           (finite || stop_for_nonsense(training, training->place.step,
+                                        "a weight or a state of the optimizer"));
 }
 
 static bool due(long every, long step, long steps) {
@@ -295,19 +318,20 @@ static bool one_step(Training *training) {
     if (!step_run(&training->stepper, training->place.step, training->place.position, &result))
         return false;
     if (!isfinite(result.loss) || !isfinite(result.norm))
-        return stop_for_nonsense(training, &result);
+        return stop_for_nonsense(training, training->place.step + 1,
+                                 isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     training->place.step++;
     training->place.position += (uint64_t)(training->train->graph->batch * settings->accumulate);
     bool evaluates = due(settings->evaluate, training->place.step, settings->steps);
-    if (!log_step(training, &result, seconds_now() - began) || (evaluates && !validate(training)))
+    if (!log_step(training, &result, seconds_now() - began) ||
+        (evaluates && !(is_finite(training) && validate(training))))
         return false;
     show(training, &result, evaluates);
     bool saves =
         due(settings->checkpoint, training->place.step, settings->steps) || interrupt_signal();
-    if (!saves || save(training, "last.safetensors", true)) return true;
-    if (training->saved >= 0)
-        remark("the checkpoint of step %ld is kept in %s", training->saved, training->options->out);
-    return false;
+    if (!saves) return true;
+    return is_finite(training) &&
+           (save(training, "last.safetensors", true) || tell_saved(training));
 }
 
 static int loop(Training *training) {

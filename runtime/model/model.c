@@ -5,6 +5,7 @@
 #include "data/random.h"
 #include "model/reports.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,6 +188,38 @@ bool model_get_gradients(const Model *model) {
                                     model->table->weight_bytes);
 }
 
+bool model_finite(const Model *model, bool *finite) {
+    const ModelMemory *there = &model->there;
+    size_t count = model->table->weight_bytes / sizeof(float);
+    *finite = true;
+    for (int i = -1; i < moment_count(model); i++) {
+        double squares;
+        if (!model->device->kind->square_sum(
+                model->engine, i < 0 ? there->weights : there->moments[i], count, &squares))
+            return false;
+        *finite = *finite && isfinite(squares);
+    }
+    return true;
+}
+
+/* The first weight of the host that holds a number that is not finite, or NULL. */
+static const char *first_nonsense(const Model *model) {
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        const float *values = model->weights + one->offset / sizeof(float);
+        for (size_t j = 0; j < one->count; j++)
+            if (!isfinite(values[j])) return one->name;
+    }
+    return NULL;
+}
+
+bool model_tell_nonsense(const Model *model, const char *what) {
+    const char *name = first_nonsense(model);
+    return complain("a checkpoint of an earlier step may be sound; train with a lower train.lr",
+                    "%s not a finite number%s%s", what, name ? "; nor is what the weights hold: " : "",
+                    name ? name : "");
+}
+
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
     for (int i = 0; i < model->table->graph_count; i++)
         if (model->table->graphs[i].kind == kind) return &model->table->graphs[i];
@@ -214,8 +247,7 @@ static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t pl
 
 static void initialise_tensor(const PublicTensor *one, float *values, uint64_t seed) {
 #pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < one->count; i++)
-        values[i] = (float)initial_value(one->tensor, seed, i);
+    for (size_t i = 0; i < one->count; i++) values[i] = (float)initial_value(one->tensor, seed, i);
 }
 
 static void initialise_block(const PublicTensor *tensors, int count, float *block, uint64_t seed) {

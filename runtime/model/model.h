@@ -55,6 +55,13 @@ void model_close(Model *model);
 bool model_put(const Model *model);
 bool model_get(const Model *model, bool optimizer);
 bool model_get_gradients(const Model *model);
+/* Whether weights and the optimizer's states are finite numbers, where the device has them; false
+ * when that does not tell. */
+bool model_finite(const Model *model, bool *finite);
+/* Says that "the loss is", or "a logit is", not a finite number, and which weight was not; returns
+ * false.
+ */
+bool model_tell_nonsense(const Model *model, const char *what);
 /* The first graph of that kind, or NULL. */
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind);
 /* Bytes of all blocks above. */

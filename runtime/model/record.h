@@ -12,7 +12,8 @@ typedef struct Record {
 } Record;
 
 /* Opens for appending and drops what was written after `step` (a run that goes on from there writes
- * it again); a step of 0 starts anew. Fails with a message when another run holds it. */
+ * it again); a step of 0 starts anew. Damaged lines are removed and told of, and so is a log that
+ * lacks steps. Fails with a message when another run holds it, or when it is no file. */
 bool record_open(Record *record, const char *path, long step);
 /* Appends an object and releases it; false after a message. */
 bool record_write(Record *record, json_t *object);

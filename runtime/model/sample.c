@@ -36,6 +36,12 @@ static long cut(const Sampling *sampling, const Candidate *candidates, long coun
     return kept;
 }
 
+bool sample_possible(const float *logits, long vocabulary) {
+    for (long i = 0; i < vocabulary; i++)
+        if (isnan(logits[i])) return false;
+    return isfinite(logits[most_likely(logits, vocabulary)]);
+}
+
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place) {
     int32_t best = most_likely(logits, vocabulary);

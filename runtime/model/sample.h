@@ -2,6 +2,7 @@
 #ifndef SAMPLE_H
 #define SAMPLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct Sampling {
@@ -11,6 +12,8 @@ typedef struct Sampling {
     uint64_t seed;
 } Sampling;
 
+/* False when the logits are nonsense: one is no number, or the largest is infinite. */
+bool sample_possible(const float *logits, long vocabulary);
 /* place: the number of the token, so that a choice depends on (seed, place, logits) alone. */
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,
                      uint64_t place);

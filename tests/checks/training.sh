@@ -88,6 +88,20 @@ place=$(($(wc -c < "$work/damaged/last.safetensors") - 104))
 printf xxxx | dd of="$work/damaged/last.safetensors" bs=1 seek=$place conv=notrunc 2> /dev/null
 refuses "a changed checkpoint" "its checksum does not match" train damaged --resume --steps 70
 
+# A damaged log: what is sound stays, the rest is removed and told of; what is missing is told of, too.
+cp -r "$work/straight" "$work/mended"
+log="$work/mended/log.jsonl"
+sed -i -e '5s/"loss"/loss/' -e '9s/^{//' -e '12s/"step":[0-9]*/"step":"many"/' -e '20s/"step":[0-9]*/"step":-3/' "$log"
+printf '{"step":60,"lo' >> "$log"
+train mended --resume --steps 61 || fail "a run with a damaged log does not go on"
+grep -q '4 damaged lines are removed, the first was line 5' "$work/log" || fail "damaged lines are not told of"
+grep -q 'holds 56 of the 60 steps' "$work/log" || fail "missing steps are not told of"
+[ "$(grep -c '^{.*}$' "$log")" -eq "$(wc -l < "$log")" ] || fail "the log is not mended"
+[ "$(grep -c '"loss"' "$log")" -eq 57 ] || fail "a mended log has lost sound lines"
+: > "$log"
+train mended --resume --steps 62 || fail "a run without a log does not go on"
+grep -q 'holds 0 of the 61 steps' "$work/log" || fail "a lost log is not told of"
+
 refuses "a loss that is not finite" "is not a finite number" train diverged --set train.lr=1e30 --set train.clip=0
 refuses "a token outside the vocabulary" "is outside the vocabulary of 100" train tokens --set vocab=100
 refuses "too little data" "a window takes" train short --set train.context=100000
