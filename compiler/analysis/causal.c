@@ -71,18 +71,14 @@ void drop_unused(Program *program) {
         use.wanted[((Tensor *)program->outputs.items[i])->id] = true;
     do {
         use.changed = false;
-        block_walk(&program->body, want_operands, &use);
+        block_walk_back(&program->body, want_operands, &use);
     } while (use.changed);
     drop_statements(&use, &program->body);
-    int kept = 0;
     for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (!use.wanted[i] && tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE)
-            continue;
-        tensor->id = kept;
-        program->tensors.items[kept++] = tensor;
+        Role role = ((const Tensor *)program->tensors.items[i])->role;
+        if (role == ROLE_PARAMETER || role == ROLE_STATE) use.wanted[i] = true;
     }
-    program->tensors.count = kept;
+    tensors_keep(program, use.wanted);
 }
 
 /* ---- what looks ahead ---- */
@@ -115,8 +111,8 @@ static void check_read(Expr *expr, void *data) {
     int dimension = dimension_of(expr->tensor, check->program->sequence);
     if (dimension < 0) return;
     const Expr *sub = expr->args[dimension];
-    bool here = sub->kind == EXPR_INDEX &&
-                (sub->index == check->place || sub->index == check->summed);
+    bool here =
+        sub->kind == EXPR_INDEX && (sub->index == check->place || sub->index == check->summed);
     if (!here && !looks_back(sub, check->place) && !expr_is_number(sub, 0))
         complain(check, "reads other places of the sequence");
 }

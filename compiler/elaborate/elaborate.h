@@ -67,7 +67,8 @@ typedef struct Binding {
 
 typedef struct Scope {
     struct Scope *parent;
-    List bindings;    /* Binding * */
+    List bindings;    /* Binding *; of one name, the last counts */
+    Table names;      /* the same by name, once they are many */
     bool transparent; /* of an `if` or `match`: new names belong to the block around it */
 } Scope;
 
@@ -81,7 +82,7 @@ typedef struct Frame {
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
                                  applied under */
-    List instances;           /* const char *: path segments taken by the layers it applied */
+    Table instances;          /* Instance *: path segments taken by the layers it applied */
     List contextual;          /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
@@ -161,6 +162,8 @@ bool value_equal(const Value *a, const Value *b);
 
 /* ---- scopes ---- */
 Binding *scope_find(const Scope *scope, const char *name);
+Binding *scope_own(const Scope *scope, const char *name); /* not of those around it */
+void scope_add(Elaborator *e, Scope *scope, Binding *binding);
 Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span);
 Scope *scope_opaque(Scope *scope); /* the scope that new names go to */
 Scope *scope_push(Elaborator *e);

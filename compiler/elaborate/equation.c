@@ -341,27 +341,21 @@ static void bind_equation(Elaborator *e, const Node *node, Value *value) {
         before->span = node->name_span;
     } else
         before = scope_bind(e, e->scope, node->name, value, node->name_span);
-    for (int i = 0; i < e->scope->bindings.count; i++)
-        if (e->scope->bindings.items[i] == before) return;
-    list_push(e->arena, &e->scope->bindings, before);
+    if (scope_own(e->scope, node->name) != before) scope_add(e, e->scope, before);
 }
 
 /* A name may be given a new value from an inner block, or where the right side reads the old
  * one. */
 static bool may_define(Elaborator *e, const Node *node) {
-    for (int i = 0; i < e->scope->bindings.count; i++) {
-        Binding *binding = e->scope->bindings.items[i];
-        if (strcmp(binding->name, node->name) || binding->value->kind == KIND_ERROR) continue;
-        bool data = binding->value->kind == KIND_TENSOR || binding->value->kind == KIND_NUMBER;
-        if (data && node_mentions(node->kids[1], node->name)) return true;
-        report_error(e->reports, node->name_span, "'%s' is defined twice", node->name);
-        report_note(e->reports, binding->span, "first here");
-        if (data)
-            report_help(e->reports,
-                        "choose another name, or let the right side read the old value");
-        return false;
-    }
-    return true;
+    const Binding *binding = scope_own(e->scope, node->name);
+    if (!binding || binding->value->kind == KIND_ERROR) return true;
+    bool data = binding->value->kind == KIND_TENSOR || binding->value->kind == KIND_NUMBER;
+    if (data && node_mentions(node->kids[1], node->name)) return true;
+    report_error(e->reports, node->name_span, "'%s' is defined twice", node->name);
+    report_note(e->reports, binding->span, "first here");
+    if (data)
+        report_help(e->reports, "choose another name, or let the right side read the old value");
+    return false;
 }
 
 /* A tensor as it is, with just the indices of the left side. */

@@ -114,12 +114,39 @@ bool value_equal(const Value *a, const Value *b) {
     }
 }
 
+/* Scopes of more names than this are looked through by hash. */
+enum { FEW_BINDINGS = 16 };
+
+static void index_binding(Elaborator *e, Scope *scope, Binding *binding) {
+    table_add(e->arena, &scope->names, hash_text(HASH_START, binding->name), binding);
+}
+
+void scope_add(Elaborator *e, Scope *scope, Binding *binding) {
+    list_push(e->arena, &scope->bindings, binding);
+    if (scope->bindings.count <= FEW_BINDINGS) return;
+    if (scope->names.count) {
+        index_binding(e, scope, binding);
+        return;
+    }
+    for (int i = 0; i < scope->bindings.count; i++)
+        index_binding(e, scope, scope->bindings.items[i]);
+}
+
+Binding *scope_own(const Scope *scope, const char *name) {
+    const List *list = &scope->bindings;
+    if (scope->names.count) list = table_find(&scope->names, hash_text(HASH_START, name));
+    for (int i = list->count - 1; i >= 0; i--) {
+        Binding *binding = list->items[i];
+        if (!strcmp(binding->name, name)) return binding;
+    }
+    return NULL;
+}
+
 Binding *scope_find(const Scope *scope, const char *name) {
-    for (; scope; scope = scope->parent)
-        for (int i = scope->bindings.count - 1; i >= 0; i--) {
-            Binding *binding = scope->bindings.items[i];
-            if (!strcmp(binding->name, name)) return binding;
-        }
+    for (; scope; scope = scope->parent) {
+        Binding *binding = scope_own(scope, name);
+        if (binding) return binding;
+    }
     return NULL;
 }
 
@@ -132,7 +159,7 @@ Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value,
     scope = scope_opaque(scope);
     Binding *binding = arena_alloc(e->arena, sizeof *binding);
     *binding = (Binding){name, value, span};
-    list_push(e->arena, &scope->bindings, binding);
+    scope_add(e, scope, binding);
     return binding;
 }
 

@@ -6,16 +6,29 @@
 
 #include <string.h>
 
+/* A path segment that is taken, and the number to try when it is wanted again. */
+typedef struct Instance {
+    const char *name;
+    int again;
+} Instance;
+
+static Instance *find_instance(const Frame *frame, const char *name) {
+    const List *found = table_find(&frame->instances, hash_text(HASH_START, name));
+    for (int i = 0; i < found->count; i++) {
+        Instance *instance = found->items[i];
+        if (!strcmp(instance->name, name)) return instance;
+    }
+    return NULL;
+}
+
 static const char *instance_path(Elaborator *e, const char *label) {
     const char *name = label;
-    for (int again = 2;; again++) {
-        bool taken = false;
-        for (int i = 0; i < e->frame->instances.count; i++)
-            if (!strcmp(e->frame->instances.items[i], name)) taken = true;
-        if (!taken) break;
-        name = arena_format(e->arena, "%s_%d", label, again);
-    }
-    list_push(e->arena, &e->frame->instances, (void *)name);
+    Instance *first = find_instance(e->frame, label);
+    while (find_instance(e->frame, name))
+        name = arena_format(e->arena, "%s_%d", label, first->again++);
+    Instance *taken = arena_alloc(e->arena, sizeof *taken);
+    *taken = (Instance){name, 2};
+    table_add(e->arena, &e->frame->instances, hash_text(HASH_START, name), taken);
     return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
 }
 

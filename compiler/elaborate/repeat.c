@@ -56,7 +56,7 @@ static void turn(Elaborator *e, const Node *node, long i, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
-    frame.instances = (List){0};
+    frame.instances = (Table){0};
     e->frame = &frame;
     Scope *scope = scope_push(e);
     const Node *index = node->kids[0];
@@ -258,11 +258,8 @@ static bool write_through(Elaborator *e, Block *body, Expr *value, Expr *target)
 }
 
 static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index, Scope *scope) {
-    Value *value = NULL;
-    for (int i = 0; i < scope->bindings.count; i++) {
-        Binding *binding = scope->bindings.items[i];
-        if (!strcmp(binding->name, carried->binding->name)) value = binding->value;
-    }
+    const Binding *binding = scope_own(scope, carried->binding->name);
+    Value *value = binding ? binding->value : NULL;
     if (!value || value->kind != KIND_TENSOR) {
         if (value && value->kind != KIND_ERROR)
             report_error(e->reports, carried->binding->span,

@@ -292,12 +292,8 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
         return;
     }
     char *head = arena_copy(e->arena, path, (size_t)(dot - path));
-    Binding *binding = NULL;
     scope = scope_opaque(scope);
-    for (int i = 0; i < scope->bindings.count; i++) {
-        Binding *candidate = scope->bindings.items[i];
-        if (!strcmp(candidate->name, head)) binding = candidate;
-    }
+    Binding *binding = scope_own(scope, head);
     if (!binding) {
         Value *record = value_new(e, KIND_RECORD, span);
         record->record = record_new(e);

@@ -31,15 +31,44 @@ Index *index_new(Program *program, const char *name, Axis *axis) {
     return index;
 }
 
-/* The number behind `base` in `name` ("h_3" of "h" is 3), 1 for `base` itself, 0 for any other
- * name. */
-static long name_number(const char *name, const char *base, size_t length) {
-    if (strncmp(name, base, length) != 0) return 0;
-    if (!name[length]) return 1;
-    if (name[length] != '_' || !isdigit((unsigned char)name[length + 1])) return 0;
-    char *end;
-    long number = strtol(name + length + 1, &end, 10);
-    return *end ? 0 : number;
+enum { MAX_DIGITS = 9 };
+
+/* A name and the largest number that some tensor has behind it: 3 for "h" when there is "h_3", 1
+ * for "h" alone. */
+typedef struct Named {
+    const char *name;
+    size_t length;
+    long last;
+} Named;
+
+static Named *find_named(const Program *program, uint64_t hash, const char *name, size_t length) {
+    const List *found = table_find(&program->names, hash);
+    for (int i = 0; i < found->count; i++) {
+        Named *named = found->items[i];
+        if (named->length == length && !memcmp(named->name, name, length)) return named;
+    }
+    return NULL;
+}
+
+static void take_number(Program *program, const char *name, size_t length, long number) {
+    uint64_t hash = hash_bytes(HASH_START, name, length);
+    Named *named = find_named(program, hash, name, length);
+    if (!named) {
+        named = arena_alloc(program->arena, sizeof *named);
+        *named = (Named){name, length, 0};
+        table_add(program->arena, &program->names, hash, named);
+    }
+    if (number > named->last) named->last = number;
+}
+
+/* The name itself, and what stands before a number: "h_3" takes 3 of "h". Longer numbers than
+ * those that are ever appended cannot be met. */
+static void take_name(Program *program, const char *name) {
+    take_number(program, name, strlen(name), 1);
+    const char *line = strrchr(name, '_');
+    size_t digits = line ? strspn(line + 1, "0123456789") : 0;
+    if (digits && digits <= MAX_DIGITS && !line[1 + digits])
+        take_number(program, name, (size_t)(line - name), strtol(line + 1, NULL, 10));
 }
 
 /* `name` as an identifier that no tensor of the program has. */
@@ -48,13 +77,11 @@ static const char *unique_name(Program *program, const char *name) {
     for (char *c = base; *c; c++)
         if (!isalnum((unsigned char)*c)) *c = '_';
     size_t length = strlen(base);
-    long last = 0;
-    for (int i = 0; i < program->tensors.count; i++) {
-        const Tensor *tensor = program->tensors.items[i];
-        long number = name_number(tensor->name, base, length);
-        if (number > last) last = number;
-    }
-    return last ? arena_format(program->arena, "%s_%ld", base, last + 1) : base;
+    const Named *named = find_named(program, hash_bytes(HASH_START, base, length), base, length);
+    const char *unique =
+        named && named->last ? arena_format(program->arena, "%s_%ld", base, named->last + 1) : base;
+    take_name(program, unique);
+    return unique;
 }
 
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
@@ -74,6 +101,19 @@ Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int
     tensor->span = span;
     list_push(program->arena, &program->tensors, tensor);
     return tensor;
+}
+
+void tensors_keep(Program *program, const bool *kept) {
+    int count = 0;
+    program->names = (Table){0};
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (!kept[i]) continue;
+        tensor->id = count;
+        program->tensors.items[count++] = tensor;
+        take_name(program, tensor->name);
+    }
+    program->tensors.count = count;
 }
 
 long type_bytes(Type type) {
@@ -266,6 +306,43 @@ static bool all_whole(const Expr *expr, int first) {
     return true;
 }
 
+static int loop_place(Index *const *loops, int count, const Index *index) {
+    for (int i = 0; i < count; i++)
+        if (loops[i] == index) return i;
+    return -1;
+}
+
+bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *const *b_loops,
+                  int count) {
+    if (a->kind != b->kind || a->count != b->count) return false;
+    if (a->kind == EXPR_NUMBER) return a->number == b->number;
+    if (a->kind == EXPR_INDEX) {
+        int place = loop_place(a_loops, count, a->index);
+        return place == loop_place(b_loops, count, b->index) &&
+               (place >= 0 || a->index == b->index);
+    }
+    if (a->kind == EXPR_READ && a->tensor != b->tensor) return false;
+    if (a->kind == EXPR_APPLY && a->op != b->op) return false;
+    for (int i = 0; i < a->count; i++)
+        if (!expr_matches(a->args[i], a_loops, b->args[i], b_loops, count)) return false;
+    return true;
+}
+
+uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int count) {
+    hash = hash_word(hash, (uint64_t)expr->kind);
+    if (expr->kind == EXPR_NUMBER) {
+        double number = expr->number + 0.0; /* -0 equals 0 */
+        return hash_bytes(hash, (const char *)&number, sizeof number);
+    }
+    if (expr->kind == EXPR_INDEX) {
+        int place = loop_place(loops, count, expr->index);
+        return hash_word(hash, place >= 0 ? (uint64_t)place : (uint64_t)(uintptr_t)expr->index);
+    }
+    hash = hash_word(hash, expr->kind == EXPR_READ ? (uint64_t)expr->tensor->id : expr->op);
+    for (int i = 0; i < expr->count; i++) hash = expr_hash(hash, expr->args[i], loops, count);
+    return hash;
+}
+
 bool expr_uses_index(const Expr *expr, const Index *index) {
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
@@ -435,6 +512,14 @@ void block_walk(Block *block, void (*visit)(Statement *statement, void *data), v
         Statement *statement = block->statements.items[i];
         visit(statement, data);
         if (statement->kind == STATEMENT_REPEAT) block_walk(&statement->body, visit, data);
+    }
+}
+
+void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data) {
+    for (int i = block->statements.count - 1; i >= 0; i--) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT) block_walk_back(&statement->body, visit, data);
+        visit(statement, data);
     }
 }
 

@@ -18,6 +18,7 @@
 #define IR_H
 
 #include "base/report.h"
+#include "base/table.h"
 
 #include <stdbool.h>
 
@@ -305,6 +306,7 @@ typedef struct Program {
     Graph graph;
     List axes;    /* Axis * */
     List tensors; /* Tensor * */
+    Table names;  /* Named *: the numbers that names of tensors have taken (see tensor_new) */
     Block body;
     Axis *batch, *sequence; /* NULL when the model has none */
     Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
@@ -324,6 +326,8 @@ Axis *axis_new(Program *program, const char *name, long size, AxisKind kind, Spa
 Tensor *tensor_new(Program *program, const char *name, Role role, Type type, int rank,
                    Axis *const *axes, Span span);
 Index *index_new(Program *program, const char *name, Axis *axis);
+/* Drops all but those to be kept, by id, and numbers the rest anew; the names are free again. */
+void tensors_keep(Program *program, const bool *kept);
 long tensor_elements(const Tensor *tensor);
 
 /* Constructors fold numbers and drop + 0, * 1, * 0, / 1. */
@@ -334,6 +338,11 @@ Expr *expr_read_indices(Program *program, Tensor *tensor, Index *const *indices)
 /* Unused arguments are NULL. */
 Expr *expr_apply(Program *program, OpCode op, Expr *a, Expr *b, Expr *c);
 bool expr_equal(const Expr *a, const Expr *b);
+/* The same when the first indices of one are taken for those of the other, in their order. */
+bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *const *b_loops,
+                  int count);
+/* Equal for expressions that match. */
+uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int count);
 bool expr_is_number(const Expr *expr, double number);
 /* Is the value a whole number, whatever the tensors hold? */
 bool expr_is_whole(const Expr *expr);
@@ -363,6 +372,8 @@ bool statement_is_scatter(const Statement *statement);
 Index *sub_loop(const Expr *sub, const Axis *axis);
 /* All statements, repeats before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
+/* The same from the last to the first, repeats after their bodies. */
+void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 /* How many operands of an attention come before the position, or before o, lse and do. */
 int attend_operands(const AttendOptions *options);
 /* The place of the numbers of documents among the inputs of an attention that has them. */

@@ -217,19 +217,24 @@ static int by_bytes(const void *a, const void *b) {
     return one < other ? -1 : 1;
 }
 
-/* The lowest offset where the place meets none of those before it: what is in its way moves it up
- * until nothing does. */
+/* The lowest offset where the place meets none of those before it, which are in the order of their
+ * offsets: what is in its way moves it up, until nothing that follows reaches down to it. */
 static size_t first_fit(Place *const *placed, int count, const Place *place) {
     size_t offset = 0;
     for (int i = 0; i < count; i++) {
         const Place *other = placed[i];
-        bool overlaps =
-            offset < other->offset + other->bytes && other->offset < offset + place->bytes;
-        if (!lives_with(place, other) || !overlaps) continue;
-        offset = other->offset + other->bytes;
-        i = -1;
+        if (other->offset >= offset + place->bytes) break;
+        size_t end = other->offset + other->bytes;
+        if (end > offset && lives_with(place, other)) offset = end;
     }
     return offset;
+}
+
+/* Puts the place behind all those of its offset or a lower one. */
+static void insert(Place **placed, int count, Place *place) {
+    int at = count;
+    for (; at > 0 && placed[at - 1]->offset > place->offset; at--) placed[at] = placed[at - 1];
+    placed[at] = place;
 }
 
 /* The tensor that had the memory first. */
@@ -238,31 +243,27 @@ static Place *first_owner(const Schedule *schedule, Place *place) {
     return place;
 }
 
-/* How long the memory of a place is in use, by whatever takes it over. */
-static int last_use(const Schedule *schedule, Place *owner) {
-    int last = owner->last;
-    for (int i = 0; i < schedule->program->tensors.count; i++) {
-        Place *place = &schedule->places[i];
-        if (place->over && place->last > last && first_owner(schedule, place) == owner)
-            last = place->last;
-    }
-    return last;
-}
-
 static void assign(Schedule *schedule, Arena *arena) {
     int count = 0, total = schedule->program->tensors.count;
     Place **order = arena_alloc(arena, (size_t)(total + 1) * sizeof *order);
+    Place **placed = arena_alloc(arena, (size_t)(total + 1) * sizeof *placed);
     Place *owned = arena_alloc(arena, (size_t)(total + 1) * sizeof *owned);
     for (int i = 0; i < total; i++) {
         Place *place = &schedule->places[i];
-        if (!place->bytes || place->over) continue;
         owned[i] = *place;
-        owned[i].last = last_use(schedule, place);
-        order[count++] = &owned[i];
+        if (place->bytes && !place->over) order[count++] = &owned[i];
+    }
+    /* A memory is in use as long as whatever takes it over. */
+    for (int i = 0; i < total; i++) {
+        Place *place = &schedule->places[i];
+        if (!place->over) continue;
+        Place *owner = &owned[first_owner(schedule, place) - schedule->places];
+        if (place->last > owner->last) owner->last = place->last;
     }
     qsort(order, (size_t)count, sizeof *order, by_bytes);
     for (int i = 0; i < count; i++) {
-        order[i]->offset = first_fit(order, i, order[i]);
+        order[i]->offset = first_fit(placed, i, order[i]);
+        insert(placed, i, order[i]);
         size_t end = order[i]->offset + order[i]->bytes;
         if (end > schedule->arena_bytes) schedule->arena_bytes = end;
     }

@@ -32,6 +32,7 @@ static void visit_reads(Backward *backward, Expr *expr, VisitRead *visit, void *
 }
 
 typedef struct Reach {
+    Backward *backward;
     bool *from_parameter, *to_loss; /* by tensor id */
     bool found;
     bool changed;
@@ -54,50 +55,53 @@ static void mark_useful(Backward *backward, Expr *read, void *data) {
     mark(reach, &reach->to_loss[read->tensor->id]);
 }
 
-/* The results of a statement, and the operands that its gradient passes to. */
-static void statement_ends(Arena *arena, const Statement *statement, List *results,
-                           List *operands) {
-    if (statement->kind == STATEMENT_LOOP) {
-        list_push(arena, results, statement->target);
-        list_push(arena, operands, statement->value);
-    } else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND) {
-        *results = statement->outputs;
-        *operands = statement->inputs;
-    }
+/* May a gradient pass from its results to its operands? */
+static bool passes_gradient(const Statement *statement) {
+    if (statement->once) return false;
+    return statement->kind == STATEMENT_LOOP ||
+           (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND);
 }
 
-static void reach_statement(Backward *backward, const Statement *statement, Reach *reach) {
-    List results = {0}, operands = {0};
-    if (statement->once) return;
-    statement_ends(backward->program->arena, statement, &results, &operands);
+static void visit_operands(Reach *reach, const Statement *statement, VisitRead *visit) {
+    if (statement->kind == STATEMENT_LOOP)
+        visit_reads(reach->backward, statement->value, visit, reach);
+    for (int i = 0; i < statement->inputs.count; i++)
+        visit_reads(reach->backward, statement->inputs.items[i], visit, reach);
+}
+
+static int result_count(const Statement *statement) {
+    return statement->kind == STATEMENT_LOOP ? 1 : statement->outputs.count;
+}
+
+static const Tensor *result(const Statement *statement, int place) {
+    if (statement->kind == STATEMENT_LOOP) return statement->target->tensor;
+    return ((const Expr *)statement->outputs.items[place])->tensor;
+}
+
+static void reach_results(Statement *statement, void *data) {
+    Reach *reach = data;
+    if (!passes_gradient(statement)) return;
     reach->found = false;
-    for (int i = 0; i < operands.count; i++)
-        visit_reads(backward, operands.items[i], find_varied, reach);
+    visit_operands(reach, statement, find_varied);
+    for (int i = 0; reach->found && i < result_count(statement); i++) {
+        const Tensor *tensor = result(statement, i);
+        if (tensor->type == TYPE_REAL) mark(reach, &reach->from_parameter[tensor->id]);
+    }
+}
+
+static void reach_operands(Statement *statement, void *data) {
+    Reach *reach = data;
     bool useful = false;
-    for (int i = 0; i < results.count; i++) {
-        const Tensor *tensor = ((Expr *)results.items[i])->tensor;
-        if (reach->found && tensor->type == TYPE_REAL)
-            mark(reach, &reach->from_parameter[tensor->id]);
-        useful |= reach->to_loss[tensor->id];
-    }
-    for (int i = 0; useful && i < operands.count; i++)
-        visit_reads(backward, operands.items[i], mark_useful, reach);
+    if (!passes_gradient(statement)) return;
+    for (int i = 0; i < result_count(statement); i++)
+        useful |= reach->to_loss[result(statement, i)->id];
+    if (useful) visit_operands(reach, statement, mark_useful);
 }
 
-static void reach_block(Backward *backward, const Block *block, Reach *reach) {
-    for (int i = 0; i < block->statements.count; i++) {
-        const Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT)
-            reach_block(backward, &statement->body, reach);
-        else
-            reach_statement(backward, statement, reach);
-    }
-}
-
-/* A fixed point, since a repeat hands values round. */
+/* A fixed point, since a repeat hands values round; each walk goes the way that values take. */
 static void find_needed(Backward *backward) {
     Program *program = backward->program;
-    Reach reach = {.changed = true};
+    Reach reach = {.backward = backward, .changed = true};
     reach.from_parameter = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
     reach.to_loss = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
     reach.to_loss[program->loss->id] = true;
@@ -107,7 +111,8 @@ static void find_needed(Backward *backward) {
     }
     while (reach.changed) {
         reach.changed = false;
-        reach_block(backward, &program->body, &reach);
+        block_walk(&program->body, reach_results, &reach);
+        block_walk_back(&program->body, reach_operands, &reach);
     }
     for (int i = 0; i < backward->count; i++)
         backward->adjoints[i].needed = reach.from_parameter[i] && reach.to_loss[i];

@@ -21,15 +21,13 @@ static bool same_shape(const Statement *a, const Statement *b) {
 }
 
 /* Does the second statement say the same as the first? */
-static bool same_value(Program *program, const Statement *a, const Statement *b) {
-    Expr *to[MAX_LOOPS];
+static bool same_value(const Statement *a, const Statement *b) {
     if (!same_shape(a, b)) return false;
-    for (int i = 0; i < a->loop_count; i++) to[i] = expr_index(program, a->loops[i]);
-    for (int i = 0; i < a->target->count; i++) {
-        const Expr *sub = expr_substitute(program, b->target->args[i], b->loops, to, b->loop_count);
-        if (!expr_equal(a->target->args[i], sub)) return false;
-    }
-    return expr_equal(a->value, expr_substitute(program, b->value, b->loops, to, b->loop_count));
+    for (int i = 0; i < a->target->count; i++)
+        if (!expr_matches(a->target->args[i], a->loops, b->target->args[i], b->loops,
+                          a->loop_count))
+            return false;
+    return expr_matches(a->value, a->loops, b->value, b->loops, a->loop_count);
 }
 
 typedef struct Between {
@@ -54,29 +52,55 @@ static bool is_candidate(const Survey *survey, int position) {
     return statement->kind == STATEMENT_LOOP && survey_is_plain(survey, statement->target->tensor);
 }
 
+static bool is_copy(const Statement *statement) {
+    return statement->reduction == REDUCE_NONE && statement->value->kind == EXPR_READ;
+}
+
+/* Statements that say the same have the same hash, wherever they stand in a block. */
+static uint64_t statement_hash(const Place *place) {
+    const Statement *statement = place->statement;
+    uint64_t hash = hash_word(HASH_START, (uint64_t)(uintptr_t)place->block);
+    hash = hash_word(hash, statement->reduction);
+    return expr_hash(hash, statement->value, statement->loops, statement->loop_count);
+}
+
+/* The first of the statements before that has the value of the one at the position, or NULL. */
+static const Statement *find_equal(const Survey *survey, const List *before, int position) {
+    const Place *place = &survey->places[position];
+    for (int i = 0; i < before->count; i++) {
+        const Place *first = before->items[i];
+        if (first->block != place->block || !same_value(first->statement, place->statement))
+            continue;
+        Between between = {survey, (int)(first - survey->places), position, false};
+        expr_walk(first->statement->value, find_change, &between);
+        if (!between.changed) return first->statement;
+    }
+    return NULL;
+}
+
+static void make_copy(Program *program, Statement *statement, Tensor *of) {
+    statement->value = expr_read(program, of, statement->target->args);
+    statement->reduction = REDUCE_NONE;
+    statement->loop_count = 0;
+    for (int i = 0; i < statement->target->count; i++)
+        if (!statement->target->args[i]->index->turn)
+            statement->loops[statement->loop_count++] = statement->target->args[i]->index;
+}
+
 bool join_common(Program *program) {
     Survey *survey = survey_new(program);
+    Table before = {0}; /* Place * */
     bool changed = false;
     for (int i = 0; i < survey->count; i++) {
-        if (!is_candidate(survey, i)) continue;
-        const Statement *first = survey->places[i].statement;
-        for (int j = i + 1; j < survey->count; j++) {
-            Statement *second = survey->places[j].statement;
-            if (survey->places[j].block != survey->places[i].block || !is_candidate(survey, j))
-                continue;
-            if (second->reduction == REDUCE_NONE && second->value->kind == EXPR_READ)
-                continue; /* a copy already */
-            if (!same_value(program, first, second)) continue;
-            Between between = {survey, i, j, false};
-            expr_walk(first->value, find_change, &between);
-            if (between.changed) continue;
-            second->value = expr_read(program, first->target->tensor, second->target->args);
-            second->reduction = REDUCE_NONE;
-            second->loop_count = 0;
-            for (int k = 0; k < second->target->count; k++)
-                if (!second->target->args[k]->index->turn)
-                    second->loops[second->loop_count++] = second->target->args[k]->index;
+        Statement *statement = survey->places[i].statement;
+        if (!is_candidate(survey, i) || is_copy(statement)) continue;
+        uint64_t hash = statement_hash(&survey->places[i]);
+        const Statement *first = find_equal(survey, table_find(&before, hash), i);
+        if (first) {
+            make_copy(program, statement, first->target->tensor);
             changed = true;
+        } else {
+            table_add(program->arena, &before, hash, &survey->places[i]);
         }
     }
     return changed;

@@ -78,6 +78,7 @@ static void use_relation(const Relation *relation, Use *use) {
     }
 }
 
+/* Readers come after what they read: back to front, a repeat alone makes a second round useful. */
 static void find_used(Program *program, Use *use) {
     use->used = arena_alloc(program->arena, (size_t)program->tensors.count * sizeof *use->used);
     for (int i = 0; i < program->tensors.count; i++)
@@ -86,7 +87,7 @@ static void find_used(Program *program, Use *use) {
         use_relation(program->relations.items[i], use);
     do {
         use->changed = false;
-        block_walk(&program->body, use_statement, use);
+        block_walk_back(&program->body, use_statement, use);
     } while (use->changed);
 }
 
@@ -104,18 +105,6 @@ static void remove_dead(Block *block, const Use *use) {
     statements->count = count;
 }
 
-/* Drops temporaries and inputs that nothing mentions, and numbers the rest anew. */
-static void remove_unused_tensors(Program *program, const Use *use) {
-    int count = 0;
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (!use->used[i]) continue;
-        tensor->id = count;
-        program->tensors.items[count++] = tensor;
-    }
-    program->tensors.count = count;
-}
-
 void simplify(Program *program) {
     bool changed = true;
     for (int round = 0; changed && round < MAX_ROUNDS; round++) {
@@ -129,5 +118,5 @@ void simplify(Program *program) {
     }
     Use use = {0};
     find_used(program, &use);
-    remove_unused_tensors(program, &use);
+    tensors_keep(program, use.used);
 }

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Large specs take the compiler time and memory that grow with them: each is checked within 2 s and 500 MB.
+. "$(dirname "$0")/../begin.sh"
+cd "$work"
+
+# within WHAT COMMAND...: it ends with 0 in time.
+within() {
+    what=$1 code=0
+    shift
+    (ulimit -v 500000 && ulimit -t 2 && exec "$@") >out 2>&1 || code=$?
+    [ $code = 0 ] || { head -3 out; wrong "$what: moec ended with $code"; }
+}
+
+# model LAYER: a decoder with that feed-forward layer.
+model() { echo "model m = decoder { dim = 32, layers = 1, ffn = $1, train = { batch = 2, context = 16 } }"; }
+
+# 1,500 equations in a layer.
+awk 'BEGIN {
+    print "use decoder\nlayer long(x[s, d]) -> y[s, d] {\n  y0[s, d] = x[s, d]"
+    for (i = 1; i <= 1500; i++) print "  y" i "[s, d] = tanh(y" i - 1 "[s, d]) * 0.5 + x[s, d]"
+    print "  y[s, d] = y1500[s, d]\n}"
+}' >long.moe
+model long >>long.moe
+within "1,500 equations" moec check long.moe
+
+# 300 layers applied one after the other.
+awk 'BEGIN {
+    printf "use decoder\nmodel m = decoder {\n  dim = 32, layers = 1, train = { batch = 2, context = 16 }\n  attention = { heads = { q = 2 }, head_dim = 16, gate = ["
+    for (i = 1; i <= 300; i++) printf "{ at = %s }%s", i % 2 ? "sdpa" : "v", i < 300 ? ", " : "] }\n}\n"
+}' >gates.moe
+within "300 gates" moec check gates.moe
+
+# A layer of two layers of two layers ..., 1,024 in all.
+awk 'BEGIN {
+    print "use decoder\nlayer l0(x[s, d]) -> y[s, d] { y = tanh(x) }"
+    for (i = 1; i <= 10; i++) print "layer l" i "(x[s, d]) -> y[s, d] { y = l" i - 1 "(x) + l" i - 1 "@second(x) }"
+}' >double.moe
+model l10 >>double.moe
+within "1,024 layers" moec check double.moe
+
+# A repeat of repeats, 10,000 turns.
+{
+    echo "use decoder"
+    echo "layer nested(x[s, d]) -> y[s, d] {"
+    echo "  y = x"
+    echo "  repeat outer[i < 100] { repeat inner[j < 100] { y = tanh(y) } }"
+    echo "}"
+    model nested
+} >nested.moe
+within "100 times 100 turns" moec check nested.moe
