@@ -41,8 +41,7 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
-    Schedule *schedule = fuse(train);
-    plan(schedule);
+    const Schedule *schedule = moec_schedule(compiler, train);
     int copies = trains ? 2 + optimizer_states(compiler) : 1;
     summary->weights = bytes_of(forward, ROLE_PARAMETER);
     summary->states = bytes_of(forward, ROLE_STATE);

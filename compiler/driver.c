@@ -18,11 +18,13 @@ struct MoecCompiler {
     bool checked;
 };
 
-/* ---- passes ---- */
+/* ---- the pipeline ---- */
 
+/* A program on its way, and what a pass may want to know besides. */
 typedef struct Work {
     MoecCompiler *compiler;
     Program *program;
+    Schedule *schedule; /* from fuse on */
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -42,30 +44,20 @@ static void pass_elaborate(Work *work) {
     if (work->program) work->program->rounded = precision && !strcmp(precision, "bf16");
 }
 
-/* Updates of states run when everything else has read the old values. */
-static void updates_last(Program *program) {
-    List *all = &program->body.statements, kept = {0}, last = {0};
-    for (int i = 0; i < all->count; i++) {
-        Statement *statement = all->items[i];
-        list_push(program->arena, statement->once ? &last : &kept, statement);
-    }
-    for (int i = 0; i < last.count; i++) list_push(program->arena, &kept, last.items[i]);
-    *all = kept;
+static void pass_weigh(Work *work) {
+    if (work->program->loss) weigh(work->program);
 }
 
 static void pass_gradient(Work *work) {
-    if (work->graph != GRAPH_TRAIN || !work->program->loss) return;
-    weigh(work->program);
-    gradient(work->program, layer_recomputes(work->compiler));
-    updates_last(work->program);
+    if (work->program->loss) gradient(work->program, layer_recomputes(work->compiler));
 }
 
 static void pass_decode(Work *work) {
-    if (work->graph == GRAPH_DECODE) decode(work->program, work->tokens > 0 ? work->tokens : 1);
+    decode(work->program, work->tokens > 0 ? work->tokens : 1);
 }
 
 static void pass_measure(Work *work) {
-    if (work->graph == GRAPH_MEASURE) measure(work->program);
+    measure(work->program);
 }
 
 static void pass_simplify(Work *work) {
@@ -73,40 +65,88 @@ static void pass_simplify(Work *work) {
 }
 
 static void pass_route(Work *work) {
-    if (work->graph == GRAPH_UPDATE) return;
     route(work->program);
+}
+
+static void pass_gathers(Work *work) {
     gathers(work->program);
 }
 
 static void pass_chunk(Work *work) {
-    if (work->graph != GRAPH_DECODE && work->graph != GRAPH_UPDATE)
-        chunk(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
+    chunk(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
 
-static const struct {
+static void pass_absorb(Work *work) {
+    absorb(work->program);
+}
+
+static void pass_precision(Work *work) {
+    precision(work->program);
+}
+
+static void pass_storage(Work *work) {
+    storage(work->program);
+}
+
+static void pass_pad(Work *work) {
+    pad(work->program);
+}
+
+static void pass_fuse(Work *work) {
+    work->schedule = fuse(work->program);
+}
+
+static void pass_plan(Work *work) {
+    plan(work->schedule);
+}
+
+enum {
+    FORWARD = 1 << GRAPH_FORWARD,
+    TRAIN = 1 << GRAPH_TRAIN,
+    DECODE = 1 << GRAPH_DECODE,
+    UPDATE = 1 << GRAPH_UPDATE,
+    MEASURE = 1 << GRAPH_MEASURE,
+    MODELS = FORWARD | TRAIN | DECODE | MEASURE
+};
+
+typedef enum Machine { ANY, DEVICE } Machine;
+
+/* The way of a program, from the tree of a file to what an emitter writes down. Before it resolve
+ * reads the file and all that it uses; after it emit_c or emit_cuda write one text of several
+ * programs. The optimizer's program is the same on all machines and a single kernel. */
+static const struct Pass {
     const char *name;
+    int graphs; /* that it is for */
+    Machine machine;
     void (*run)(Work *work);
 } passes[] = {
-    {"elaborate", pass_elaborate}, {"gradient", pass_gradient}, {"decode", pass_decode},
-    {"measure", pass_measure},     {"simplify", pass_simplify}, {"route", pass_route},
-    {"chunk", pass_chunk},
+    {"elaborate", MODELS | UPDATE, ANY, pass_elaborate},
+    {"weigh", TRAIN, ANY, pass_weigh},
+    {"gradient", TRAIN, ANY, pass_gradient},
+    {"decode", DECODE, ANY, pass_decode},
+    {"measure", MEASURE, ANY, pass_measure},
+    {"simplify", MODELS | UPDATE, ANY, pass_simplify},
+    {"route", MODELS, ANY, pass_route},
+    {"gathers", MODELS, ANY, pass_gathers},
+    {"chunk", FORWARD | TRAIN | MEASURE, ANY, pass_chunk},
+    {"absorb", MODELS, DEVICE, pass_absorb},
+    {"precision", MODELS, DEVICE, pass_precision},
+    {"storage", MODELS, DEVICE, pass_storage},
+    {"pad", MODELS, DEVICE, pass_pad},
+    {"fuse", MODELS, ANY, pass_fuse},
+    {"plan", MODELS, ANY, pass_plan},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
-/* What a program for a device goes through besides, before it is emitted. */
-static const struct {
-    const char *name;
-    void (*run)(Program *program);
-} device_passes[] = {
-    {"absorb", absorb}, {"precision", precision}, {"storage", storage}, {"pad", pad}};
+/* What moec_compile leaves: everything up to the choice of a machine. */
+static const char *const last_of_all = "chunk", *const last_of_device = "pad";
 
-enum { DEVICE_PASS_COUNT = sizeof device_passes / sizeof *device_passes };
-
-/* The schedule as text: of a processor, of a device. */
-static const char *const plans[] = {"plan", "device-plan"};
-
-enum { DUMP_COUNT = PASS_COUNT + DEVICE_PASS_COUNT + 2 };
+static int place_of(const char *pass) {
+    int place = 0;
+    while (place < PASS_COUNT && strcmp(passes[place].name, pass)) place++;
+    return place;
+}
 
 /* A program that a pass broke is our mistake, not the user's. */
 static void check_program(MoecCompiler *compiler, const char *pass, Program *program) {
@@ -117,34 +157,50 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-static Program *run_passes(MoecCompiler *compiler, Work *work, const char *last) {
-    for (int i = 0; i < PASS_COUNT; i++) {
-        passes[i].run(work);
-        if (!work->program || compiler->reports.errors) return NULL;
-        check_program(compiler, passes[i].name, work->program);
-        if (last && !strcmp(last, passes[i].name)) break;
+/* The passes behind `after` (NULL: from the first one) up to `last`. False after an error. */
+static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
+    MoecCompiler *compiler = work->compiler;
+    for (int i = after ? place_of(after) + 1 : 0; i <= place_of(last); i++) {
+        const struct Pass *pass = &passes[i];
+        if (!(pass->graphs & 1 << work->graph) || (pass->machine && machine != pass->machine))
+            continue;
+        pass->run(work);
+        if (!work->program || compiler->reports.errors) return false;
+        check_program(compiler, pass->name, work->program);
     }
-    return work->program;
+    return true;
+}
+
+static Work work_of(MoecCompiler *compiler, Program *program) {
+    return (Work){.compiler = compiler, .program = program, .graph = program->graph};
 }
 
 /* A program that is emitted twice is for a device already. */
-static void for_device(MoecCompiler *compiler, Program *program, const char *last) {
+static void for_device(MoecCompiler *compiler, Program *program) {
     if (program->device) return;
     program->device = true;
-    for (int i = 0; i < DEVICE_PASS_COUNT && program->graph != GRAPH_UPDATE; i++) {
-        device_passes[i].run(program);
-        check_program(compiler, device_passes[i].name, program);
-        if (last && !strcmp(last, device_passes[i].name)) break;
-    }
+    Work work = work_of(compiler, program);
+    run_passes(&work, last_of_all, last_of_device, DEVICE);
+}
+
+Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
+    Work work = work_of(compiler, program);
+    run_passes(&work, last_of_device, passes[PASS_COUNT - 1].name, ANY);
+    if (!work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
+    work.schedule->program = program;
+    return work.schedule;
+}
+
+static Schedule **schedules_of(MoecCompiler *compiler, Program *const *programs, int count) {
+    Schedule **schedules = arena_alloc(compiler->arena, ((size_t)count + 1) * sizeof *schedules);
+    for (int i = 0; i < count; i++) schedules[i] = moec_schedule(compiler, programs[i]);
+    return schedules;
 }
 
 const char *const *moec_passes(int *count) {
-    static const char *names[DUMP_COUNT];
+    static const char *names[PASS_COUNT];
     for (int i = 0; i < PASS_COUNT; i++) names[i] = passes[i].name;
-    names[PASS_COUNT] = plans[0];
-    for (int i = 0; i < DEVICE_PASS_COUNT; i++) names[PASS_COUNT + 1 + i] = device_passes[i].name;
-    names[DUMP_COUNT - 1] = plans[1];
-    *count = DUMP_COUNT;
+    *count = PASS_COUNT;
     return names;
 }
 
@@ -156,7 +212,7 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
                  .batch = batch,
                  .context = context,
                  .tokens = tokens};
-    return run_passes(compiler, &work, NULL);
+    return run_passes(&work, NULL, last_of_all, ANY) ? work.program : NULL;
 }
 
 /* What only training can do stands in the way of decoding, and is no error here. */
@@ -166,28 +222,26 @@ long moec_cache_bytes(MoecCompiler *compiler) {
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
     reports->errors = errors;
     reports->list.count = count;
-    if (step && step->rounded) for_device(compiler, step, NULL);
+    if (step && step->rounded) for_device(compiler, step);
     return step ? cache_bytes_per_token(step) : 0;
 }
 
-const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass) {
-    int count, place = 0;
-    const char *const *names = moec_passes(&count);
-    while (place < count && strcmp(names[place], pass)) place++;
-    if (place == count || moec_failed(compiler)) return NULL;
+/* A pass that only a device has asks for a device. */
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device) {
+    int place = place_of(pass);
+    if (place == PASS_COUNT || moec_failed(compiler)) return NULL;
     Work work = {.compiler = compiler, .graph = (Graph)graph};
-    Program *program = run_passes(compiler, &work, pass);
-    if (!program) return NULL;
-    if (place > PASS_COUNT) for_device(compiler, program, pass);
-    if (strcmp(pass, plans[0]) && strcmp(pass, plans[1]))
-        return print_program(compiler->arena, program);
-    Schedule *schedule = fuse(program);
-    plan(schedule);
-    return print_plan(compiler->arena, schedule);
+    Machine machine = device ? DEVICE : passes[place].machine;
+    bool early = place <= place_of(last_of_all);
+    if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
+    work.program->device = machine == DEVICE;
+    if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
+    return work.schedule ? print_plan(compiler->arena, work.schedule)
+                         : print_program(compiler->arena, work.program);
 }
 
 void moec_for_device(MoecCompiler *compiler, MoecProgram *program) {
-    for_device(compiler, program, NULL);
+    for_device(compiler, program);
 }
 
 double moec_weight_traffic(MoecProgram *program) {
@@ -196,14 +250,15 @@ double moec_weight_traffic(MoecProgram *program) {
 
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone) {
-    return emit_c(compiler->arena, programs, count, standalone ? TARGET_STANDALONE : TARGET_HOSTED);
+    return emit_c(compiler->arena, schedules_of(compiler, programs, count), count,
+                  standalone ? TARGET_STANDALONE : TARGET_HOSTED);
 }
 
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device) {
     char *kernels;
-    for (int i = 0; i < count; i++) for_device(compiler, programs[i], NULL);
-    const char *text = emit_cuda(compiler->arena, programs, count,
+    for (int i = 0; i < count; i++) for_device(compiler, programs[i]);
+    const char *text = emit_cuda(compiler->arena, schedules_of(compiler, programs, count), count,
                                  standalone ? TARGET_STANDALONE : TARGET_HOSTED, &kernels);
     *device = kernels;
     return text;

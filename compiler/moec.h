@@ -55,9 +55,9 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
  * decode step. NULL after an error (see moec_reports). */
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                           long tokens);
-/* The program as text after a pass ("elaborate", "gradient", ..., "plan"); NULL when there is no
- * such pass. */
-const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass);
+/* The program as text after a pass ("elaborate", "gradient", ..., "plan"), on its way to a device
+ * when `device` or when only devices have the pass; NULL when there is no such pass. */
+const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
 const char *const *moec_passes(int *count);
 /* The program as it is for a device, with what that keeps as bf16. */
 void moec_for_device(MoecCompiler *compiler, MoecProgram *program);

@@ -118,12 +118,14 @@ const double *eval_margins(const Eval *eval, size_t *count);
 
 /* ---- program to text ---- */
 
-/* fuse, plan, emit: see kernel.h. `programs` are emitted into one C text with one exported
- * table. */
+/* fuse and plan: see kernel.h. Programs with their schedules are emitted into one C text with one
+ * exported table. */
+struct Schedule;
 typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
-char *emit_c(Arena *arena, Program *const *programs, int count, Target target);
+char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Target target);
 /* The same of programs for a device; *device receives the text of the kernels. */
-char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device);
+char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Target target,
+                char **device);
 
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
@@ -131,5 +133,8 @@ Arena *moec_arena(struct MoecCompiler *compiler);
 /* Bytes that one token adds to the caches, those of a device where products round; 0 when the model
  * cannot be decoded. */
 long moec_cache_bytes(struct MoecCompiler *compiler);
+/* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one
+ * kernel, has no units. */
+struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);
 
 #endif

@@ -220,10 +220,10 @@ typedef struct Module {
 } Module;
 
 /* Every program into the functions of a module. */
-Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target);
+Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target);
 void emit_products(Text *text, const List *products);
-Emitter *emitter_new(Module *module, Program *program, const char *prefix);
-void emit_program(Module *module, Program *program, const char *prefix);
+Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
+void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 void emit_table(Module *module, Text *text, const char *model);
 

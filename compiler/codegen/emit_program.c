@@ -38,7 +38,8 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     return layout;
 }
 
-Emitter *emitter_new(Module *module, Program *program, const char *prefix) {
+Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
+    Program *program = schedule->program;
     Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     size_t tensors = (size_t)program->tensors.count + 1;
@@ -53,8 +54,7 @@ Emitter *emitter_new(Module *module, Program *program, const char *prefix) {
     emitter->functions.arena = arena;
     emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);
-    emitter->schedule = fuse(program);
-    plan(emitter->schedule);
+    emitter->schedule = schedule;
     name_tensors(emitter);
     return emitter;
 }
@@ -127,9 +127,10 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     }
 }
 
-void emit_program(Module *module, Program *program, const char *prefix) {
+void emit_program(Module *module, Schedule *schedule, const char *prefix) {
+    Program *program = schedule->program;
     Arena *arena = module->arena;
-    Emitter *emitter = emitter_new(module, program, prefix);
+    Emitter *emitter = emitter_new(module, schedule, prefix);
     Emitted *emitted = arena_alloc(arena, sizeof *emitted);
     Text body = {.arena = arena}, head = {.arena = arena};
     Text *text = &module->functions, *kernels = program->device ? &module->device : text;
@@ -153,7 +154,7 @@ void emit_program(Module *module, Program *program, const char *prefix) {
     text_add(text, "}\n\n");
 
     emitted->program = program;
-    emitted->schedule = emitter->schedule;
+    emitted->schedule = schedule;
     emitted->schedule->arena_bytes += emitter->scratch_bytes;
     emitted->prefix = prefix;
     emitted->product_count = module->products.count - emitted->first_product;

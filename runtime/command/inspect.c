@@ -97,16 +97,20 @@ static bool is_pass(const char *name) {
 
 int command_dump(int argc, char **argv) {
     const Command *command = command_row("dump");
-    const char *operand, *pass = NULL, *graph_name = "train";
+    const char *operand, *pass = NULL, *graph_name = "train", *target = "c";
     TextList sets = {0};
     const Option table[] = {
         {OPTION_TEXT, "--after", "PASS", &pass, "the pass"},
         {OPTION_TEXT, "--graph", "NAME", &graph_name, "forward, train (default), decode or update"},
+        {OPTION_TEXT, "--target", "NAME", &target, "c (default) or cuda"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &operand);
     if (code >= 0) return code;
+    bool device = strcmp(target, "cuda") == 0;
+    if (!device && strcmp(target, "c") != 0)
+        return arguments_wrong(command, "c or cuda", "there is no target '%s'", target);
     MoecGraph graph;
     if (!graph_named(graph_name, &graph))
         return arguments_wrong(command, "forward, train, decode or update",
@@ -118,7 +122,7 @@ int command_dump(int argc, char **argv) {
         return code;
     }
     MoecCompiler *compiler = spec_open(operand, &sets);
-    const char *text = compiler ? moec_dump(compiler, graph, pass) : NULL;
+    const char *text = compiler ? moec_dump(compiler, graph, pass, device) : NULL;
     bool good = compiler && reports_good(compiler) && text;
     if (good) fputs(text, stdout);
     moec_close(compiler);

@@ -17,7 +17,7 @@ static const Command commands[] = {
     {"fmt", command_fmt, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
     {"dump", command_dump,
-     "FILE[:MODEL] --after PASS [--graph forward|train|decode|update|measure] [--set key=value]...",
+     "FILE[:MODEL] --after PASS [--graph forward|train|decode|update|measure] [--target c|cuda] [--set key=value]...",
      "Prints the program after a pass of the compiler."},
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},

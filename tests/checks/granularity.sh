@@ -12,14 +12,14 @@ model fine = decoder {
   train = { batch = 2, context = 64 }
 }
 MODEL
-# measure PASS PRECISION FINE: bytes of what is kept of the experts, and of everything, when they are so many times finer.
+# measure TARGET PRECISION FINE: bytes of what is kept of the experts, and of everything, when they are so many times finer.
 measure() {
-    moec dump "$work/fine.moe" --graph train --after "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
+    moec dump "$work/fine.moe" --graph train --after plan --target "$1" --set train.precision="$2" --set ffn.experts=$((4 * $3)) \
         --set ffn.top=$((2 * $3)) --set ffn.expert.hidden=$((256 / $3)) >"$work/plan"
     awk '/bytes in all/ { all = $1 } $5 ~ /^(expert|act)_/ && $4 - $3 > 30 { kept += $2 } END { print kept, all }' "$work/plan"
 }
 
-# same PASS PRECISION MOST: finer experts keep no more; all is at most so many hundredths of what it was.
+# same TARGET PRECISION MOST: finer experts keep no more; all is at most so many hundredths of what it was.
 same() {
     most=$3
     set -- "$1" "$2"
@@ -38,7 +38,7 @@ END
         echo "$*: $fine times finer: $kept_fine of $kept, $all_fine of $all"
     done
 }
-same plan f32 104
+same c f32 104
 # A device has all packed rows of a layer at once.
-same device-plan f32 110
-same device-plan bf16 110
+same cuda f32 110
+same cuda bf16 110

@@ -17,7 +17,7 @@ static int use(MoecCompiler *compiler) {
     const char *device = NULL, *text = moec_emit_c(compiler, programs, count, true);
     int good = count == 4 && text && moec_cost_json(compiler) && moec_cost_text(compiler) && moec_format(compiler);
     const char *const *names = moec_passes(&passes);
-    for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i]);
+    for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i], false);
     MoecProgram *again = moec_compile(compiler, MOEC_FORWARD, 1, 4, 0);
     MoecEval *eval = again ? moec_eval_new(compiler, again) : NULL;
     good = good && eval;

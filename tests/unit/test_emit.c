@@ -227,7 +227,9 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
 static void run_all(Program *const *programs, int count, const char *what) {
     Loaded loaded = {0};
     Arena *arena = programs[0]->arena;
-    load(emit_c(arena, programs, count, TARGET_HOSTED), &loaded);
+    Schedule **schedules = arena_alloc(arena, (size_t)count * sizeof *schedules);
+    for (int i = 0; i < count; i++) plan(schedules[i] = fuse(programs[i]));
+    load(emit_c(arena, schedules, count, TARGET_HOSTED), &loaded);
     assert_int_equal(loaded.table->graph_count, count);
     for (int i = 0; i < count; i++) {
         loaded.graph = &loaded.table->graphs[i];

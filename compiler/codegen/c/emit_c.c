@@ -1,6 +1,6 @@
 /* emit_c: programs as one C text.
  *
- * Needs:   simplified programs, routed where there is anything to route.
+ * Needs:   programs with their schedules, planned.
  * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table` (runtime/abi/abi.h).
  * It is the same for both targets: a stand-alone folder carries the kernels' files beside it, the
  * host finds them in its own folder.
@@ -62,8 +62,10 @@ static bool has_rounded(Program *const *programs, int count) {
     return false;
 }
 
-Module *emit_module(Arena *arena, Program *const *programs, int count, const EmitTarget *target) {
+Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target) {
     Module *module = arena_alloc(arena, sizeof *module);
+    Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
+    for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
     module->arena = module->functions.arena = module->device.arena = arena;
     module->target = target;
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
@@ -74,7 +76,7 @@ Module *emit_module(Arena *arena, Program *const *programs, int count, const Emi
         if (programs[i]->graph == GRAPH_UPDATE)
             emit_update(module, programs[i]);
         else
-            emit_program(module, programs[i], prefix_of(arena, programs, i));
+            emit_program(module, schedules[i], prefix_of(arena, programs, i));
         module->update |= programs[i]->graph == GRAPH_UPDATE;
     }
     return module;
@@ -83,14 +85,14 @@ Module *emit_module(Arena *arena, Program *const *programs, int count, const Emi
 const EmitTarget target_c = {
     .kernel = emit_kernel, .call = emit_call, .product = emit_dense, .grouped = emit_grouped};
 
-char *emit_c(Arena *arena, Program *const *programs, int count, Target target) {
+char *emit_c(Arena *arena, Schedule *const *schedules, int count, Target target) {
     Text text = {.arena = arena};
-    Module *module = emit_module(arena, programs, count, &target_c);
+    Module *module = emit_module(arena, schedules, count, &target_c);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              target == TARGET_STANDALONE ? " to stand alone" : "");
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
-    emit_table(module, &text, count ? programs[0]->name : "");
+    emit_table(module, &text, count ? schedules[0]->program->name : "");
     return text.text;
 }

@@ -63,11 +63,11 @@ static void add_rounding(Text *text, size_t weight_bytes) {
              (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
 }
 
-char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target, char **device) {
+char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Target target, char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
     Module *module = emit_module(
-        arena, programs, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
+        arena, schedules, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              alone);
@@ -77,7 +77,7 @@ char *emit_cuda(Arena *arena, Program *const *programs, int count, Target target
     add_own_products(&text, &module->own_products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
     if (module->rounded) add_rounding(&text, module->weights.bytes);
-    emit_table(module, &text, count ? programs[0]->name : "");
+    emit_table(module, &text, count ? schedules[0]->program->name : "");
 
     text_add(&kernels,
              "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);

@@ -521,6 +521,17 @@ static void reverse_program(Backward *backward, const List *uses, bool recompute
     }
 }
 
+/* Updates of states run when everything else has read the old values. */
+static void updates_last(Program *program) {
+    List *all = &program->body.statements, kept = {0}, last = {0};
+    for (int i = 0; i < all->count; i++) {
+        Statement *statement = all->items[i];
+        list_push(program->arena, statement->once ? &last : &kept, statement);
+    }
+    for (int i = 0; i < last.count; i++) list_push(program->arena, &kept, last.items[i]);
+    *all = kept;
+}
+
 void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
     simplify(program); /* lest the way back keep what is not needed, or the same in every turn */
@@ -537,4 +548,5 @@ void gradient(Program *program, bool recompute) {
     }
     for (int id = 0; id < backward.count; id++)
         adjoint_declare(&backward, program->tensors.items[id]);
+    updates_last(program);
 }
