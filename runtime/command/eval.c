@@ -80,9 +80,8 @@ int command_eval(int argc, char **argv) {
     Model *model = device ? model_open_on(device, compiler, &wish, 1, true) : NULL;
     moec_close(compiler);
     bool good = model && model_read(model, file, false);
-    const char *step = file ? safetensors_note(file, "step") : NULL;
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
-    good = call && measure(call, path, json, step ? strtol(step, NULL, 10) : 0);
+    good = call && measure(call, path, json, checkpoint_step(file));
     call_close(call);
     model_close(model);
     device_close(device);

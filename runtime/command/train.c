@@ -1,5 +1,6 @@
 /* train: moec train. */
 #include "model/checkpoint.h"
+#include "model/differences.h"
 #include "command/commands.h"
 #include "base/complain.h"
 #include "model/examples.h"
@@ -119,14 +120,13 @@ static bool open_data(Training *training) {
 static bool go_on(Training *training, const char *path) {
     Safetensors *file = safetensors_open(path);
     if (!file) return false;
-    bool good = checkpoint_place(file, &training->place) && model_read(training->model, file, true);
-    const char *bundle = safetensors_note(file, "spec");
+    bool good = checkpoint_place(file, &training->place);
+    if (good) differences_tell(safetensors_note(file, "spec"), training->bundle);
+    good = good && model_read(training->model, file, true);
     if (good && training->options->seed >= 0 &&
         (uint64_t)training->options->seed != training->place.seed)
         good = complain("leave --seed out", "the run began with seed %" PRIu64 ", not %ld",
                         training->place.seed, training->options->seed);
-    if (good && (!bundle || strcmp(bundle, training->bundle) != 0))
-        remark("the spec is not the one that the run began with; it goes on with the new one");
     if (good && training->place.tokens != training->data->count)
         remark("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
                training->data->count, training->place.tokens);

@@ -74,7 +74,7 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
     const char *number;
     json_t *shape;
     json_int_t start, end;
-    if (json_unpack(value, "{s:s, s:o, s:[I,I]}", "dtype", &number, "shape", &shape, "data_offsets",
+    if (json_unpack(value, "{s:s, s:o, s:[I,I!]}", "dtype", &number, "shape", &shape, "data_offsets",
                     &start, &end) != 0 ||
         !json_is_array(shape))
         return damaged(file, "an entry has no dtype, shape or data_offsets");

@@ -19,12 +19,17 @@ typedef struct Place {
  * message. */
 bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place,
                       bool optimizer);
-/* The notes as a place; false after a message when they are not there. */
+/* The notes as a place; false after a message when one is not there or not as it was written. */
 bool checkpoint_place(const Safetensors *file, Place *place);
+/* The step of a checkpoint; 0 of fresh weights, which have none. */
+long checkpoint_step(const Safetensors *file);
 /* A checkpoint by the name of a run's folder (its best, else its last) or of the file itself. NULL
  * after a message. */
 Safetensors *checkpoint_open(const char *operand);
 /* The compiler with the spec that the checkpoint holds. NULL after the reports were printed. */
 MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, int set_count);
+/* The same without printing reports; NULL only when the file holds no spec, after a message. */
+MoecCompiler *checkpoint_spec_quietly(const Safetensors *file, const char *const *sets,
+                                      int set_count);
 
 #endif

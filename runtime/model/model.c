@@ -216,8 +216,8 @@ static const char *first_nonsense(const Model *model) {
 bool model_tell_nonsense(const Model *model, const char *what) {
     const char *name = first_nonsense(model);
     return complain("a checkpoint of an earlier step may be sound; train with a lower train.lr",
-                    "%s not a finite number%s%s", what, name ? "; nor is what the weights hold: " : "",
-                    name ? name : "");
+                    "%s not a finite number%s%s", what,
+                    name ? "; nor is what the weights hold: " : "", name ? name : "");
 }
 
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
@@ -281,8 +281,9 @@ static char *shape_text(const long *shape, int rank) {
 }
 
 static bool read_tensor(const Safetensors *file, const char *name, const PublicTensor *one,
-                        float *block, bool needed) {
+                        float *block, bool needed, bool *used) {
     const Entry *entry = safetensors_find(file, name);
+    if (entry) used[entry - file->entries] = true;
     if (!entry)
         return !needed || complain("use weights made for this model and these settings",
                                    "%s has no tensor %s", file->path, name);
@@ -299,21 +300,50 @@ static bool read_tensor(const Safetensors *file, const char *name, const PublicT
     return safetensors_floats(file, entry, block + one->offset / sizeof(float), one->count);
 }
 
-bool model_read(Model *model, const Safetensors *file, bool optimizer) {
+/* What the file holds beside what was read: a run that goes on must not lose it, others are told. */
+static bool nothing_left(const Safetensors *file, const bool *used, bool optimizer) {
+    int left = 0;
+    const char *first = NULL;
+    for (int i = 0; i < file->count; i++) {
+        const char *name = file->entries[i].name;
+        if (used[i] || (!optimizer && strncmp(name, "optimizer.", 10) == 0)) continue;
+        if (!left++) first = name;
+    }
+    if (left && optimizer)
+        return complain("use weights made for this model and these settings",
+                        "%s holds %d tensors that the model does not have, such as %s", file->path,
+                        left, first);
+    if (left)
+        remark("%s holds %d tensors that the model does not read, such as %s", file->path, left,
+               first);
+    return true;
+}
+
+/* The states of the optimizer that belong to a parameter. */
+static bool read_moments(Model *model, const Safetensors *file, const PublicTensor *one,
+                         bool *used) {
+    const MoecUpdate *update = model->table->update;
     bool good = true;
+    for (int j = 0; good && update && j < update->state_count; j++) {
+        char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
+        good = read_tensor(file, name, one, model->moments[j], true, used);
+        free(name);
+    }
+    return good;
+}
+
+bool model_read(Model *model, const Safetensors *file, bool optimizer) {
+    bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
     for (int i = 0; i < model->parameter_count && good; i++) {
         const PublicTensor *one = &model->parameters[i];
-        good = read_tensor(file, one->name, one, model->weights, true);
-        const MoecUpdate *update = optimizer ? model->table->update : NULL;
-        for (int j = 0; good && update && j < update->state_count; j++) {
-            char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
-            good = read_tensor(file, name, one, model->moments[j], true);
-            free(name);
-        }
+        good = read_tensor(file, one->name, one, model->weights, true, used) &&
+               (!optimizer || read_moments(model, file, one, used));
     }
     for (int i = 0; i < model->state_count && good; i++)
-        good =
-            read_tensor(file, model->states[i].name, &model->states[i], model->layer_states, false);
+        good = read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
+                           false, used);
+    good = good && nothing_left(file, used, optimizer);
+    free(used);
     return good && model_put(model);
 }
 

@@ -73,6 +73,22 @@ moec eval "$work/stopped" --data "$work/text" > "$work/log" 2>&1 || fail "what a
 refuses "a folder with a run" "already holds a run" train straight
 refuses "another seed" "the run began with seed" train straight --resume --seed 99 --steps 70
 
+# What the run began with and what it would go on with, told before anything else is.
+cp -r "$work/straight" "$work/other"
+refuses "fewer layers" "now: layers=1" train other --resume --steps 70 --set layers=1
+grep -q 'tensors that the model does not have, such as block.1' "$work/log" || fail "lost layers are not told of"
+refuses "another optimizer" "now: train.optimizer=sgd" train other --resume --steps 70 --set train.optimizer=sgd
+grep -q 'tensors that the model does not have, such as optimizer' "$work/log" || fail "lost states are not told of"
+refuses "more layers" "has no tensor block.2" train other --resume --steps 70 --set layers=3
+refuses "another width" "has the shape" train other --resume --steps 70 --set dim=32
+cmp -s "$work/straight/last.safetensors" "$work/other/last.safetensors" || fail "a refused run has changed its checkpoint"
+sed -e 's/lr = 1e-2/lr = 2e-2/' "$work/small.moe" > "$work/moved.moe"
+moec train "$work/moved.moe" --data "$work/text" --out "$work/other" --resume --steps 61 > "$work/log" 2>&1 || fail "a run with another rate does not go on"
+grep -q 'was: train = { lr = 1e-2, batch' "$work/log" || fail "it is not told what was"
+grep -q 'now: train = { lr = 2e-2, batch' "$work/log" || fail "it is not told what is"
+moec train "$work/moved.moe" --data "$work/text" --out "$work/other" --resume --steps 62 > "$work/log" 2>&1
+grep -q 'the spec is not' "$work/log" && fail "a spec that is the same is told of"
+
 # A disk that is full, as a limit on the size of files.
 cp -r "$work/straight" "$work/full"
 limited() { (ulimit -f 100 && train full --resume --steps 70); }

@@ -9,6 +9,7 @@
 #include "data/data.h"
 #include "base/memory.h"
 #include "data/order.h"
+#include "model/checkpoint.h"
 #include "model/public.h"
 #include "data/random.h"
 #include "model/record.h"
@@ -119,6 +120,9 @@ static void hostile_headers_are_refused(void **state) {
         "0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}",
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0.0,4.0]}}",
         "{\"__metadata__\":{\"a\":1}}",
         "{\"__metadata__\":3}",
     };
@@ -128,6 +132,66 @@ static void hostile_headers_are_refused(void **state) {
         write_bytes(bytes, 8 + strlen(headers[i]) + 4);
         assert_null(safetensors_open(path));
     }
+}
+
+/* A checkpoint's notes with one of them replaced, or left out when the value is NULL. */
+static bool place_with(const char *name, const char *value, Place *place) {
+    json_t *notes =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "format", "moec", "version",
+                  "0.1.0", "model", "m", "spec", "moec-bundle 1\nmodel m\n", "step", "7", "seed",
+                  "18446744073709551615", "position", "112", "tokens", "5000", "best_loss", "1.25");
+    if (value)
+        json_object_set_new(notes, name, json_string(value));
+    else
+        json_object_del(notes, name);
+    assert_true(safetensors_write(path, NULL, 0, notes));
+    json_decref(notes);
+    Safetensors *file = safetensors_open(path);
+    assert_non_null(file);
+    bool good = checkpoint_place(file, place);
+    safetensors_close(file);
+    return good;
+}
+
+static void hostile_notes_are_refused(void **state) {
+    (void)state;
+    static const char *const names[] = {"step",   "seed",    "position", "tokens", "best_loss",
+                                        "format", "version", "model",    "spec"};
+    static const char *const values[] = {NULL,
+                                         "",
+                                         "x",
+                                         "nan",
+                                         "-1",
+                                         " 7",
+                                         "7 ",
+                                         "+7",
+                                         "0x7",
+                                         "007",
+                                         "7.5",
+                                         "99999999999999999999",
+                                         "-9223372036854775808",
+                                         "-inf",
+                                         "1e999",
+                                         "m\nm"};
+    Place place = {0};
+    assert_true(place_with("step", "7", &place));
+    assert_true(place.step == 7 && place.position == 112 && place.tokens == 5000);
+    assert_true(place.seed == UINT64_MAX && place.best == 1.25);
+    assert_true(place_with("best_loss", "inf", &place) && isinf(place.best));
+    assert_true(place_with("best_loss", "-3e-7", &place));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        for (size_t j = 0; j < sizeof values / sizeof values[0]; j++) {
+            const char *value = values[j];
+            bool number = value && !strcmp(names[i], "best_loss") &&
+                          (!strcmp(value, "-1") || !strcmp(value, "007") || !strcmp(value, "7.5") ||
+                           !strncmp(value, "9999", 4) || !strncmp(value, "-92", 3));
+            if (place_with(names[i], value, &place) != number)
+                fail_msg("note %s: '%s'", names[i], value ? value : "none");
+        }
+    assert_false(place_with("step", "1099511627777", &place));
+    assert_false(place_with("model", "mm", &place));
+    assert_false(place_with("version", "0.1", &place));
+    assert_false(place_with("version", "0.1.0.2", &place));
 }
 
 static void put_word(unsigned char *bytes, uint32_t value) {
@@ -283,14 +347,16 @@ static void failed_writing_leaves_the_old(void **state) {
 /* What is left out keeps nothing that only a kernel may have. */
 static void kernels_are_left_out(void **state) {
     (void)state;
-    static const char text[] = "extern \"C\" __global__ void __launch_bounds__(4, 2) one(const __grid_constant__ M m, "
-                               "const __grid_constant__ M n)\n{\n}\n"
-                               "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n";
+    static const char text[] =
+        "extern \"C\" __global__ void __launch_bounds__(4, 2) one(const __grid_constant__ M m, "
+        "const __grid_constant__ M n)\n{\n}\n"
+        "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n";
     static const char *const names[] = {NULL, "two"};
     assert_int_equal(cuda_kernels(text), 2);
     char *part = cuda_named(text, names, 2, true), *other = cuda_named(text, names, 2, false);
-    assert_string_equal(part, "template <int> static __device__ void  one(const M m, const M n)\n{\n}\n"
-                              "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n");
+    assert_string_equal(part,
+                        "template <int> static __device__ void  one(const M m, const M n)\n{\n}\n"
+                        "extern \"C\" __global__ void two(const __grid_constant__ M m)\n{\n}\n");
     assert_int_equal(cuda_kernels(other), 1);
     assert_non_null(strstr(other, "one(const __grid_constant__ M m, const __grid_constant__ M n)"));
     free(part);
@@ -309,6 +375,7 @@ int main(void) {
         cmocka_unit_test(normal_numbers_are_normal),
         cmocka_unit_test(sampling_keeps_to_its_limits),
         cmocka_unit_test(stacked_tensors_are_named_by_turn),
+        cmocka_unit_test(hostile_notes_are_refused),
         cmocka_unit_test(record_is_shortened),
         cmocka_unit_test(failed_writing_leaves_the_old),
     };
