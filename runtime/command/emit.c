@@ -186,9 +186,7 @@ static MoecCompiler *open_spec(const Options *options, const Safetensors *file) 
 }
 
 static bool emit(Options *options) {
-    size_t length = strlen(options->operand);
-    bool trained = file_is_folder(options->operand) ||
-                   (length > 12 && strcmp(options->operand + length - 12, ".safetensors") == 0);
+    bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
     if (trained && !file) return false;
     MoecCompiler *compiler = open_spec(options, file);
@@ -199,8 +197,8 @@ static bool emit(Options *options) {
         compiler = draws ? open_spec(options, file) : NULL;
     }
     bool decodes = graph_of(options->graph) == DECODE;
-    bool good = compiler && (!decodes || spec_generates(compiler)) &&
-                write_folder(options, compiler, file);
+    bool good =
+        compiler && (!decodes || spec_generates(compiler)) && write_folder(options, compiler, file);
     moec_close(compiler);
     safetensors_close(file);
     return good;

@@ -29,6 +29,7 @@ int command_check(int argc, char **argv) {
         return good ? 0 : EXIT_INPUT;
     }
     MoecCompiler *compiler = spec_open_quietly(operand, &sets);
+    if (!compiler) return EXIT_INPUT;
     const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
     bool good = text && !moec_failed(compiler);
     puts(good ? text : moec_reports_json(compiler));

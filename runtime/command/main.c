@@ -12,12 +12,13 @@
 #include <string.h>
 
 static const Command commands[] = {
-    {"check", command_check, "FILE[:MODEL] [--set key=value]... [--json]",
+    {"check", command_check, "FILE[:MODEL]|DIR [--set key=value]... [--json]",
      "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
     {"fmt", command_fmt, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
     {"dump", command_dump,
-     "FILE[:MODEL] --after PASS [--graph forward|train|decode|update|measure] [--target c|cuda] [--set key=value]...",
+     "FILE[:MODEL]|DIR --after PASS [--graph forward|train|decode|update|measure] [--target c|cuda] "
+     "[--set key=value]...",
      "Prints the program after a pass of the compiler."},
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},
@@ -40,11 +41,12 @@ static const Command commands[] = {
     {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
     {"compare", command_compare,
-     "FILE[:MODEL] [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set key=value]... "
+     "FILE[:MODEL]|DIR [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set "
+     "key=value]... "
      "[--json]",
      "Compares what a device computes with the definition: outputs, gradients, decoding."},
     {"bench", command_bench,
-     "FILE[:MODEL] [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
+     "FILE[:MODEL]|DIR [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
      "Measures speed beside the ceilings of the machine."},
     {"prepare", command_prepare, "DIR",
      "Compiles what all programs share into DIR; `make` does it, to make first starts short."},

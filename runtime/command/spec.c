@@ -3,6 +3,7 @@
 #include "base/complain.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "model/checkpoint.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -18,7 +19,28 @@ static const char *model_part(const char *operand) {
     return colon;
 }
 
+bool spec_is_run(const char *operand) {
+    static const char ending[] = ".safetensors";
+    size_t length = strlen(operand), own = sizeof ending - 1;
+    return file_is_folder(operand) || (length > own && strcmp(operand + length - own, ending) == 0);
+}
+
+/* The spec that a checkpoint holds; NULL after a message. */
+static MoecCompiler *open_run(const char *operand, const TextList *sets) {
+    if (file_is_folder(operand) && !checkpoint_within(operand)) {
+        complain("give the file of the spec, and :MODEL where it has several, or a folder that "
+                 "moec train has filled",
+                 "%s is a folder, not a spec", operand);
+        return NULL;
+    }
+    Safetensors *file = checkpoint_open(operand);
+    MoecCompiler *compiler = file ? checkpoint_spec_quietly(file, sets->items, sets->count) : NULL;
+    safetensors_close(file);
+    return compiler;
+}
+
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
+    if (spec_is_run(operand)) return open_run(operand, sets);
     const char *colon = model_part(operand);
     char *file =
         memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
@@ -29,13 +51,8 @@ MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
 }
 
 MoecCompiler *spec_open(const char *operand, const TextList *sets) {
-    if (file_is_folder(operand)) {
-        complain("give the file of the spec, and :MODEL where it has several",
-                 "%s is a folder, not a spec", operand);
-        return NULL;
-    }
     MoecCompiler *compiler = spec_open_quietly(operand, sets);
-    if (reports_good(compiler)) return compiler;
+    if (!compiler || reports_good(compiler)) return compiler;
     moec_close(compiler);
     return NULL;
 }

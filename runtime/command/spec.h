@@ -5,10 +5,13 @@
 #include "command/arguments.h"
 #include "model/reports.h"
 
-/* FILE or FILE:MODEL with --set texts. NULL after the reports were printed. */
+/* FILE, FILE:MODEL, or what a run has left: its folder or a checkpoint; with --set texts.
+ * NULL after the reports were printed. */
 MoecCompiler *spec_open(const char *operand, const TextList *sets);
-/* The same without printing; never NULL. */
+/* The same without printing reports; NULL, after a message, when a run holds no spec. */
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
+/* Whether that is the folder of a run, or a checkpoint. */
+bool spec_is_run(const char *operand);
 
 /* The set that makes a model of velocities (stdlib/diffusion.moe) give them for what it sees. */
 #define SPEC_DRAWS "draws=none"

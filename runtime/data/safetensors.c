@@ -108,6 +108,17 @@ static int by_data(const void *a, const void *b) {
                                           : strcmp(first->name, second->name);
 }
 
+/* Tensors stand one behind the other and fill the file. */
+static bool fill(const Safetensors *file, const unsigned char *data, size_t length) {
+    const unsigned char *end = data;
+    for (int i = 0; i < file->count; i++) {
+        const Entry *entry = &file->entries[i];
+        if (entry->data != end) return damaged(file, "its tensors overlap, or are not all there");
+        end += entry->bytes;
+    }
+    return end == data + length || damaged(file, "it holds more than its tensors");
+}
+
 static const Entry *sorting;
 static int by_name(const void *a, const void *b) {
     return strcmp(sorting[*(const int *)a].name, sorting[*(const int *)b].name);
@@ -139,6 +150,7 @@ static bool read_header(Safetensors *file, json_t *header, const unsigned char *
         if (!read_entry(file, entry, value, data, length)) return false;
     }
     qsort(file->entries, (size_t)file->count, sizeof(Entry), by_data);
+    if (!fill(file, data, length)) return false;
     file->sorted = memory_new(sizeof(int) * ((size_t)file->count + 1));
     for (int i = 0; i < file->count; i++) file->sorted[i] = i;
     sorting = file->entries;

@@ -154,6 +154,24 @@ static Safetensors *open_sound(const char *path) {
     return NULL;
 }
 
+/* The best checkpoint of a folder, else the last: a new string, or NULL. */
+static char *best_within(const char *folder) {
+    static const char *const names[] = {"best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = path_join(folder, names[i]);
+        if (file_exists(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+bool checkpoint_within(const char *folder) {
+    char *path = best_within(folder);
+    bool there = path != NULL;
+    free(path);
+    return there;
+}
+
 Safetensors *checkpoint_open(const char *operand) {
     if (is_spec(operand)) {
         complain("moec train SPEC --data TEXT --out DIR trains it; then give DIR",
@@ -161,16 +179,12 @@ Safetensors *checkpoint_open(const char *operand) {
         return NULL;
     }
     if (!file_is_folder(operand)) return open_sound(operand);
-    char *best = path_join(operand, "best.safetensors"),
-         *last = path_join(operand, "last.safetensors");
-    Safetensors *file = NULL;
-    if (file_exists(best) || file_exists(last))
-        file = open_sound(file_exists(best) ? best : last);
-    else
+    char *path = best_within(operand);
+    Safetensors *file = path ? open_sound(path) : NULL;
+    if (!path)
         complain("give the folder that moec train --out has filled", "%s holds no checkpoint",
                  operand);
-    free(best);
-    free(last);
+    free(path);
     return file;
 }
 

@@ -23,6 +23,8 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle, 
 bool checkpoint_place(const Safetensors *file, Place *place);
 /* The step of a checkpoint; 0 of fresh weights, which have none. */
 long checkpoint_step(const Safetensors *file);
+/* Whether a folder holds one. */
+bool checkpoint_within(const char *folder);
 /* A checkpoint by the name of a run's folder (its best, else its last) or of the file itself. NULL
  * after a message. */
 Safetensors *checkpoint_open(const char *operand);

@@ -57,6 +57,23 @@ for kind in fifo folder; do
     ends 1 "last.safetensors: it is a" moec train small.moe --data text --out other --resume
 done
 
+# A run in place of a spec, and a spec in place of a run.
+for run in run run/last.safetensors; do
+    ends 0 "model small" moec check $run
+    ends 0 '"parameters"' moec check $run --json
+    ends 0 "" moec dump $run --after simplify
+    ends 0 "" moec compare $run
+done
+ends 0 "model small" moec check run --set layers=2
+ends 1 "no option 'layer'" moec check run --set layer=2
+moec check run >direct && moec check small.moe | cmp -s - direct || wrong "a run's spec is another one"
+ends 1 "folder is a folder, not a spec" moec check folder
+ends 1 "weights.safetensors" moec check weights.safetensors
+for command in "generate small.moe --prompt x" "eval small.moe --data text" "draw small.moe --out drawn" "generate small.moe:small --prompt x"; do
+    # shellcheck disable=SC2086 # one word an argument
+    ends 1 "is a spec, this command takes a trained model" moec $command
+done
+
 # In place of what is written: neither replaced nor written through.
 if mknod null c 1 3 2>/dev/null; then device=null; else device=/dev/null; fi
 for one in pipe $device folder; do

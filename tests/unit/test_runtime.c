@@ -122,14 +122,20 @@ static void hostile_headers_are_refused(void **state) {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}",
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[1,4]}}",
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]}}",
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0.0,4.0]}}",
         "{\"__metadata__\":{\"a\":1}}",
         "{\"__metadata__\":3}",
     };
-    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
-        unsigned char bytes[512] = {(unsigned char)strlen(headers[i])};
-        memcpy(bytes + 8, headers[i], strlen(headers[i]));
-        write_bytes(bytes, 8 + strlen(headers[i]) + 4);
+    static const int lengths[] = {0, 4, 8};
+    for (size_t i = 0; i < 3 * sizeof headers / sizeof headers[0]; i++) {
+        const char *header = headers[i / 3];
+        unsigned char bytes[512] = {(unsigned char)strlen(header)};
+        memcpy(bytes + 8, header, strlen(header));
+        write_bytes(bytes, 8 + strlen(header) + (size_t)lengths[i % 3]);
         assert_null(safetensors_open(path));
     }
 }
