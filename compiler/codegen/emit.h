@@ -102,11 +102,24 @@ const char *type_name(const Tensor *tensor);
 /* The axes of a tensor: "[batch, s, d]". */
 const char *axes_of(Arena *arena, const Tensor *tensor);
 
+/* ---- emit_whole.c ---- */
+
+/* The smallest and the largest value of a whole number. */
+typedef struct Range {
+    int64_t low, high;
+} Range;
+
+Range range_of(const Program *program, const Expr *expr);
+/* Integers give what reals give: no value on the way to it is beyond what both hold. */
+bool counts_exactly(const Program *program, const Expr *expr);
+/* An index as C text; the value of an expression as an integer of 64 bits. */
+const char *index_text(Emitter *emitter, Index *index);
+const char *integer_text(Emitter *emitter, const Expr *expr);
+
 /* ---- emit_expr.c ---- */
 
-/* The value of an expression as a float, or as an integer. */
+/* The value of an expression as a float. */
 const char *real_text(Emitter *emitter, const Expr *expr);
-const char *integer_text(Emitter *emitter, const Expr *expr);
 /* The element that `access` names, in memory or in a local; `inside` receives the condition under
  * which it exists, or NULL. */
 const char *element_text(Emitter *emitter, const Expr *access, const char **inside);

@@ -233,7 +233,9 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
         }
     }
     if (op == OP_MOD && expr_is_number(args[1], 0)) {
-        report_error(e->reports, span, "the remainder of a division by 0");
+        report_error(e->reports, values[1]->span, "the remainder of a division by 0");
+        report_help(e->reports,
+                    "an option that must not be 0 says so: 'option period: int in 1..'");
         return value_error(e, span);
     }
     result->expr = expr_apply(e->program, op, args[0], args[1], args[2]);
@@ -291,6 +293,26 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
     return true;
 }
 
+/* A constant of whole arithmetic that is too large, or NULL. */
+static const Expr *inexact_number(const Expr *expr) {
+    const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
+    if (!expr_is_whole(expr)) return NULL;
+    if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MOST) return expr;
+    for (int i = 0; i < inner->count && !found; i++) found = inexact_number(inner->args[i]);
+    return found;
+}
+
+/* Whole numbers beyond what a number of the language holds exactly are not what was written. */
+static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
+    const Expr *inexact = inexact_number(place);
+    if (!inexact) return true;
+    report_error(e->reports, span, "a number in this subscript is beyond 2^53 - 1: %.17g",
+                 inexact->number);
+    report_help(e->reports, "whole numbers are exact up to 9007199254740991; what indices and "
+                            "tokens are multiplied by may go on, and wraps at 64 bits");
+    return false;
+}
+
 /* Is a computed subscript a whole number, and not always outside? */
 static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
     const Span span = sub->span;
@@ -300,7 +322,7 @@ static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const 
                      place->number, axis->name, axis->size);
         return false;
     }
-    if (expr_is_whole(place)) return true;
+    if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
     report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
     if (span.source)
         report_help(e->reports, "say how it is rounded: floor(%.*s)", span.end - span.start,

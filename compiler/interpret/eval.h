@@ -1,5 +1,5 @@
 /* eval: what the files of the interpreter share. eval.c runs statements, eval_expr.c expressions,
- * eval_calls.c calls, eval_choice.c
+ * eval_whole.c whole numbers, eval_calls.c calls, eval_choice.c
  * choices, eval_round.c what rounding costs. */
 #ifndef EVAL_H
 #define EVAL_H
@@ -65,9 +65,14 @@ struct EvalNode {
     OpCode op;
     int slot; /* of an index */
     int count;
+    bool whole;     /* computed in integers */
+    EvalNode *real; /* of a whole one: what it is made of, or NULL */
     EvalNode *args[3];
     Address address;
-    double out[STRIP];
+    union {
+        double out[STRIP];
+        int64_t whole_out[STRIP]; /* of a whole one */
+    };
 };
 
 /* A statement, prepared. Loops are ordered: those that the target uses, then the ones that are
@@ -82,9 +87,12 @@ struct Step {
 };
 
 EvalNode *eval_prepare(Eval *eval, const Expr *expr);
+/* Of a whole number, for eval_whole_strip. */
+EvalNode *eval_prepare_whole(Eval *eval, const Expr *expr);
 void eval_prepare_address(Eval *eval, Address *address, const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */
 const double *eval_strip(Eval *eval, EvalNode *node, int count);
+const int64_t *eval_whole_strip(Eval *eval, EvalNode *node, int count);
 /* The offsets of a prepared element there; -1 when a subscript is outside. */
 void eval_offsets(Eval *eval, Address *address, int count, long *offsets);
 

@@ -49,13 +49,14 @@ void eval_prepare_address(Eval *eval, Address *address, const Expr *read) {
             address->stride[address->plain_count++] = stride;
         } else {
             EvalSub *computed = &address->computed[address->computed_count++];
-            *computed = (EvalSub){eval_prepare(eval, sub), stride, tensor->axes[i]->size};
+            *computed = (EvalSub){eval_prepare_whole(eval, sub), stride, tensor->axes[i]->size};
         }
         stride *= tensor->axes[i]->size;
     }
 }
 
 EvalNode *eval_prepare(Eval *eval, const Expr *expr) {
+    if (expr_is_remainder(expr)) return eval_prepare_whole(eval, expr);
     EvalNode *node = arena_alloc(eval->arena, sizeof *node);
     node->kind = expr->kind;
     node->op = expr->op;
@@ -87,11 +88,10 @@ void eval_offsets(Eval *eval, Address *address, int count, long *offsets) {
     for (int j = 0; j < count; j++) offsets[j] = first + step * j;
     for (int i = 0; i < address->computed_count; i++) {
         const EvalSub *sub = &address->computed[i];
-        const double *value = eval_strip(eval, sub->value, count);
+        const int64_t *value = eval_whole_strip(eval, sub->value, count);
         for (int j = 0; j < count; j++) {
-            bool inside = value[j] >= 0 && value[j] < (double)sub->size;
-            if (offsets[j] >= 0)
-                offsets[j] = inside ? offsets[j] + sub->stride * (long)value[j] : -1;
+            bool inside = value[j] >= 0 && value[j] < sub->size;
+            if (offsets[j] >= 0) offsets[j] = inside ? offsets[j] + sub->stride * value[j] : -1;
         }
     }
 }
@@ -144,6 +144,11 @@ static void apply_strip(const Eval *eval, EvalNode *node, const double *const ar
 }
 
 const double *eval_strip(Eval *eval, EvalNode *node, int count) {
+    if (node->whole) {
+        eval_whole_strip(eval, node, count);
+        for (int j = 0; j < count; j++) node->out[j] = (double)node->whole_out[j];
+        return node->out;
+    }
     if (node->kind == EXPR_INDEX) {
         long step = node->slot == eval->running;
         for (int j = 0; j < count; j++) node->out[j] = (double)(eval->at[node->slot] + step * j);

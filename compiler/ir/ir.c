@@ -257,55 +257,6 @@ bool expr_equal(const Expr *a, const Expr *b) {
     return true;
 }
 
-static bool all_whole(const Expr *expr, int first);
-
-bool expr_is_whole(const Expr *expr) {
-    switch (expr->kind) {
-    case EXPR_NUMBER:
-        return isfinite(expr->number) && expr->number == floor(expr->number);
-    case EXPR_INDEX:
-        return true;
-    case EXPR_READ:
-        return expr->tensor->type == TYPE_INT;
-    case EXPR_APPLY:
-        break;
-    }
-    switch (expr->op) {
-    case OP_FLOOR:
-    case OP_SIGN:
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-    case OP_AND:
-    case OP_OR:
-    case OP_NOT:
-        return true;
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_NEG:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_MOD:
-    case OP_ABS:
-    case OP_STOP:
-        return all_whole(expr, 0);
-    case OP_WHERE:
-        return all_whole(expr, 1);
-    default:
-        return false;
-    }
-}
-
-static bool all_whole(const Expr *expr, int first) {
-    for (int i = first; i < expr->count; i++)
-        if (!expr_is_whole(expr->args[i])) return false;
-    return true;
-}
-
 static int loop_place(Index *const *loops, int count, const Index *index) {
     for (int i = 0; i < count; i++)
         if (loops[i] == index) return i;

@@ -21,6 +21,7 @@
 #include "base/table.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* What is written has one dimension less than a tensor may have: a repeat adds one to what its
  * turns keep. */
@@ -344,13 +345,29 @@ bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *co
 /* Equal for expressions that match. */
 uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int count);
 bool expr_is_number(const Expr *expr, double number);
-/* Is the value a whole number, whatever the tensors hold? */
-bool expr_is_whole(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
 bool expr_reads(const Expr *expr, const Tensor *tensor);
 /* A computed subscript: one that folds to an index of another axis stays computed, since a plain
  * index never leaves its dimension. */
 Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
+/* ---- whole.c ---- */
+
+/* The largest whole number that a real can be told apart from its neighbours by. */
+#define WHOLE_MOST 0x1.fffffffffffffp52
+/* Its value is a whole number: what subscripts are. Computed in 64 bits where it is a subscript. */
+bool expr_is_whole(const Expr *expr);
+/* Nothing but whole numbers is in it either: constants, indices, tokens. */
+bool expr_counts(const Expr *expr);
+/* A remainder of such: computed as whole numbers are, wherever it stands. */
+bool expr_is_remainder(const Expr *expr);
+/* floor(a / b) of whole numbers. */
+bool expr_is_quotient(const Expr *expr);
+/* A real without a fraction as a whole number. */
+int64_t whole_of(double number);
+/* The value of an operation on whole numbers, its definition; of floor(a / b). */
+int64_t whole_value(OpCode op, int64_t a, int64_t b, int64_t c);
+int64_t whole_quotient(int64_t a, int64_t b);
+
 /* Replaces index from[i] by to[i] everywhere, subscripts included. What falls outside an axis is 0;
  * so a target may become a number: nothing is stored there. */
 Expr *expr_substitute(Program *program, Expr *expr, Index *const *from, Expr *const *to, int count);

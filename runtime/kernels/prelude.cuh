@@ -103,6 +103,27 @@ MOEC_DEVICE float moec_softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-
 MOEC_DEVICE float moec_sin(float x) { return sinf(x); }
 MOEC_DEVICE float moec_cos(float x) { return cosf(x); }
 
+/* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
+
+#define MOEC_LEAST_WHOLE (-0x7fffffffffffffffL - 1)
+
+MOEC_DEVICE long moec_whole(float x) {
+    return x >= -9223372036854775808.0f && x < 9223372036854775808.0f ? (long)x : MOEC_LEAST_WHOLE;
+}
+MOEC_DEVICE long moec_whole_sum(long a, long b) { return (long)((unsigned long)a + (unsigned long)b); }
+MOEC_DEVICE long moec_whole_difference(long a, long b) { return (long)((unsigned long)a - (unsigned long)b); }
+MOEC_DEVICE long moec_whole_product(long a, long b) { return (long)((unsigned long)a * (unsigned long)b); }
+MOEC_DEVICE long moec_whole_size(long a) { return a < 0 ? moec_whole_difference(0, a) : a; }
+MOEC_DEVICE long moec_whole_quotient(long a, long b) {
+    if (b == 0 || (b == -1 && a == MOEC_LEAST_WHOLE)) return MOEC_LEAST_WHOLE;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+MOEC_DEVICE long moec_whole_remainder(long a, long b) {
+    if (b == 0 || b == -1) return b ? 0 : a;
+    const long rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 /* ---- random numbers: the same as in prelude.h ---- */
 
 MOEC_DEVICE uint64_t moec_mix(uint64_t z) {

@@ -115,6 +115,33 @@ MOEC_INLINE float moec_mod(float a, float b) {
     return a - b * __builtin_floorf(a / b);
 }
 
+/* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
+
+MOEC_INLINE long moec_whole(float x) {
+    return x >= -0x1p63f && x < 0x1p63f ? (long)x : INT64_MIN;
+}
+MOEC_INLINE long moec_whole_sum(long a, long b) {
+    return (long)((uint64_t)a + (uint64_t)b);
+}
+MOEC_INLINE long moec_whole_difference(long a, long b) {
+    return (long)((uint64_t)a - (uint64_t)b);
+}
+MOEC_INLINE long moec_whole_product(long a, long b) {
+    return (long)((uint64_t)a * (uint64_t)b);
+}
+MOEC_INLINE long moec_whole_size(long a) {
+    return a < 0 ? moec_whole_difference(0, a) : a;
+}
+MOEC_INLINE long moec_whole_quotient(long a, long b) {
+    if (b == 0 || (b == -1 && a == INT64_MIN)) return INT64_MIN;
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+MOEC_INLINE long moec_whole_remainder(long a, long b) {
+    if (b == 0 || b == -1) return b ? 0 : a;
+    const long rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 /* ---- exponential and logarithm ---- */
 
 /* e^x = 2^n e^r with |r| <= ln 2 / 2. The number 1.5 * 2^23, added, rounds to an integer that

@@ -67,7 +67,23 @@ static Tensor *any(Builder *builder, const List *list) {
     return list->items[dice(builder, list->count)];
 }
 
-/* A subscript of an axis: its index, a shifted, wrapped or gathered one, or a number. */
+/* Some place of an axis: ((index * a + b) * c + d) % size, with numbers of any size, which wrap. */
+static Expr *hashed_sub(Builder *builder, Expr *plain, const Axis *axis) {
+    static const double numbers[] = {3,          1000003,       2147483648.0,     16777619,
+                                     2166136261, 1099511627776, 9007199254740991, -2654435761.0};
+    Program *program = builder->program;
+    Expr *value = plain;
+    for (int i = 0; i < 2; i++) {
+        Expr *factor = expr_number(program, numbers[dice(builder, 8)]);
+        Expr *more = expr_number(program, numbers[dice(builder, 8)]);
+        value = expr_apply(program, OP_MUL, value, factor, NULL);
+        value = expr_apply(program, dice(builder, 2) ? OP_ADD : OP_SUB, value, more, NULL);
+    }
+    OpCode last[] = {OP_MOD, OP_MOD, OP_MIN, OP_SUB}, op = last[dice(builder, 4)];
+    return expr_apply(program, op, value, expr_number(program, (double)axis->size), NULL);
+}
+
+/* A subscript of an axis: its index, a shifted, wrapped, hashed or gathered one, or a number. */
 static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
     Program *program = builder->program;
     Index *index = NULL;
@@ -78,6 +94,8 @@ static Expr *random_sub(Builder *builder, Index **indices, Axis *axis) {
     moved = expr_apply(program, OP_SUB, plain, expr_number(program, (double)(1 + dice(builder, 2))),
                        NULL);
     switch (dice(builder, 12)) {
+    case 3:
+        return hashed_sub(builder, plain, axis);
     case 0:
         return moved;
     case 1:

@@ -87,6 +87,8 @@ static const char *const causal_sides[] = {
     "(mean[r] (sum[f] A[s,f] * w[f,r]) * e[r]) + B[s,f]",
     "floor(A[s,f]) * 0.1 + relu2(B[s,f])",
     "look@lookN(A)[s,f] + B[s,f]",
+    "A[s,(f * 2654435761 + s * 16777619) % size(f)] + B[s,f]",
+    "A[s,((f + K) * 1099511627776 + s) * 9007199254740881 % size(f)] + (s * 1000003 % 7) / 7 * B[s,f]",
 };
 
 /* The same of which no single step can be decoded. */

@@ -1,6 +1,7 @@
 /* Constructors, the printed form and the complaints of verify. */
 #include "ir/ir.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +9,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "prelude.h"
 
 static const Span nowhere;
 
@@ -281,8 +284,46 @@ static void test_verify_complains_about_calls(void **state) {
     expect_complaint(&small, "top marks 9 of 3");
 }
 
+/* What generated C calls gives what the definition does, at every edge. */
+static void test_whole_numbers_wrap(void **state) {
+    (void)state;
+    static const int64_t edges[] = {0,
+                                    1,
+                                    -1,
+                                    2,
+                                    -2,
+                                    7,
+                                    -7,
+                                    10007,
+                                    1L << 31,
+                                    -(1L << 31),
+                                    1L << 53,
+                                    INT64_MAX,
+                                    INT64_MIN,
+                                    INT64_MAX - 1,
+                                    INT64_MIN + 1};
+    enum { EDGES = sizeof edges / sizeof *edges };
+    for (int i = 0; i < EDGES * EDGES; i++) {
+        int64_t a = edges[i / EDGES], b = edges[i % EDGES];
+        assert_int_equal(whole_value(OP_ADD, a, b, 0), moec_whole_sum(a, b));
+        assert_int_equal(whole_value(OP_SUB, a, b, 0), moec_whole_difference(a, b));
+        assert_int_equal(whole_value(OP_MUL, a, b, 0), moec_whole_product(a, b));
+        assert_int_equal(whole_value(OP_ABS, a, 0, 0), moec_whole_size(a));
+        assert_int_equal(whole_quotient(a, b), moec_whole_quotient(a, b));
+        int64_t rest = whole_value(OP_MOD, a, b, 0);
+        assert_int_equal(rest, moec_whole_remainder(a, b));
+        if (b > 0) assert_true(rest >= 0 && rest < b);
+        if (b < 0) assert_true(rest <= 0 && rest > b);
+        if (b == 0) assert_int_equal(rest, a);
+    }
+    assert_int_equal(moec_whole(1e30f), INT64_MIN);
+    assert_int_equal(moec_whole(NAN), whole_of((double)NAN));
+    assert_int_equal(whole_of(-3), moec_whole(-3));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_numbers_wrap),
         cmocka_unit_test(test_constructors_fold),
         cmocka_unit_test(test_substitution_folds_again),
         cmocka_unit_test(test_names_are_unique),

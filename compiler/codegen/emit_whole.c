@@ -1,0 +1,299 @@
+/* emit_whole: whole numbers as C text, and what is known of their values.
+ *
+ * Plain C arithmetic stands where every value is known to fit; what may leave 64 bits goes through
+ * functions of the prelude that wrap, as the definition does (whole.c). Only what has been derived
+ * here counts as known: nothing else may leave out a check of bounds.
+ */
+#include "codegen/emit.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- ranges ---- */
+
+__extension__ typedef __int128 Wide; /* no operation on two 64-bit numbers leaves it */
+
+static const Range unknown = {INT64_MIN, INT64_MAX};
+
+/* Values that do not fit wrap, and can be anything. */
+static Range range_between(Wide low, Wide high) {
+    if (low < INT64_MIN || high > INT64_MAX) return unknown;
+    return (Range){(int64_t)low, (int64_t)high};
+}
+
+/* What the values of an integer tensor can be. */
+static Range range_of_tensor(const Program *program, const Tensor *tensor) {
+    if (tensor->vocabulary > 0) return (Range){0, tensor->vocabulary - 1};
+    if (tensor->role == ROLE_INPUT && tensor->rank == 0 && program->sequence &&
+        program->context > 0)
+        return (Range){0, program->context - program->sequence->size};
+    for (int i = 0; i < program->relations.count; i++) {
+        const Relation *relation = program->relations.items[i];
+        int first =
+            relation->mask->rank > 0 && relation->mask->axes[0]->kind == AXIS_REPEAT ? 1 : 0;
+        for (int j = 0; j + first < relation->mask->rank; j++)
+            if (relation->coordinate[j] == tensor)
+                return (Range){0, relation->mask->axes[j + first]->size - 1};
+        if (relation->row_of == tensor) return (Range){-1, relation->rows->size - 1};
+        if (relation->list == tensor) return (Range){0, relation->rows->size - 1};
+    }
+    return (Range){INT32_MIN, INT32_MAX};
+}
+
+static Range range_of_product(Range a, Range b) {
+    Wide corners[4] = {(Wide)a.low * b.low, (Wide)a.low * b.high, (Wide)a.high * b.low,
+                       (Wide)a.high * b.high};
+    Wide low = corners[0], high = corners[0];
+    for (int i = 1; i < 4; i++) {
+        if (corners[i] < low) low = corners[i];
+        if (corners[i] > high) high = corners[i];
+    }
+    return range_between(low, high);
+}
+
+/* Of divisors from 1 on. */
+static Range range_of_quotient(Range a, Range b) {
+    if (b.low < 1) return unknown;
+    int64_t low = whole_quotient(a.low, a.low < 0 ? b.low : b.high);
+    int64_t high = whole_quotient(a.high, a.high < 0 ? b.high : b.low);
+    return (Range){low, high};
+}
+
+static Range range_of_pair(OpCode op, Range a, Range b) {
+    switch (op) {
+    case OP_ADD:
+        return range_between((Wide)a.low + b.low, (Wide)a.high + b.high);
+    case OP_SUB:
+        return range_between((Wide)a.low - b.high, (Wide)a.high - b.low);
+    case OP_MUL:
+        return range_of_product(a, b);
+    case OP_MIN:
+        return (Range){a.low < b.low ? a.low : b.low, a.high < b.high ? a.high : b.high};
+    case OP_MAX:
+        return (Range){a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+    case OP_MOD:
+        return b.low > 0 ? (Range){0, b.high - 1} : unknown;
+    default:
+        return (Range){0, 1}; /* comparisons, and, or */
+    }
+}
+
+static Range range_of_apply(const Program *program, const Expr *expr) {
+    if (expr_is_quotient(expr))
+        return range_of_quotient(range_of(program, expr->args[0]->args[0]),
+                                 range_of(program, expr->args[0]->args[1]));
+    if (!expr_is_whole(expr)) return unknown;
+    Range a = range_of(program, expr->args[0]);
+    switch (expr->op) {
+    case OP_NEG:
+        return range_between(-(Wide)a.high, -(Wide)a.low);
+    case OP_ABS:
+        return a.low >= 0 ? a : range_between(0, a.high > -(Wide)a.low ? a.high : -(Wide)a.low);
+    case OP_SIGN:
+        return (Range){-1, 1};
+    case OP_NOT:
+        return (Range){0, 1};
+    case OP_FLOOR:
+    case OP_STOP:
+        return a;
+    case OP_WHERE: {
+        Range b = range_of(program, expr->args[1]), c = range_of(program, expr->args[2]);
+        return (Range){b.low < c.low ? b.low : c.low, b.high > c.high ? b.high : c.high};
+    }
+    default:
+        return range_of_pair(expr->op, a, range_of(program, expr->args[1]));
+    }
+}
+
+/* Of reals nothing is known. */
+Range range_of(const Program *program, const Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_NUMBER:
+        if (!expr_counts(expr)) return unknown;
+        return (Range){(int64_t)expr->number, (int64_t)expr->number};
+    case EXPR_INDEX:
+        return (Range){0, loop_size(expr->index) - 1};
+    case EXPR_READ:
+        return expr->tensor->type == TYPE_INT ? range_of_tensor(program, expr->tensor) : unknown;
+    case EXPR_APPLY:
+        return range_of_apply(program, expr);
+    }
+    return unknown;
+}
+
+/* Operations that are computed in integers among reals, too: choices and signs are not. */
+static bool is_arithmetic(OpCode op) {
+    switch (op) {
+    case OP_FLOOR:
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_MOD:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_NEG:
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool counts_exactly(const Program *program, const Expr *expr) {
+    if (!expr_counts(expr)) return false;
+    Range range = range_of(program, expr);
+    if ((double)range.low < -WHOLE_MOST || (double)range.high > WHOLE_MOST) return false;
+    if (expr->kind != EXPR_APPLY || expr_is_remainder(expr)) return true;
+    if (!is_arithmetic(expr->op)) return false;
+    const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr;
+    for (int i = 0; i < inner->count; i++)
+        if (!counts_exactly(program, inner->args[i])) return false;
+    return true;
+}
+
+/* ---- text ---- */
+
+static const char *called(Emitter *emitter, const char *function, const char *a, const char *b) {
+    return arena_format(emitter->arena, "moec_whole_%s(%s, %s)", function, bare(emitter->arena, a),
+                        bare(emitter->arena, b));
+}
+
+static const char *quotient_text(Emitter *emitter, const Expr *a, const Expr *b) {
+    const char *first = integer_text(emitter, a), *second = integer_text(emitter, b);
+    if (range_of(emitter->program, a).low >= 0 && range_of(emitter->program, b).low > 0)
+        return arena_format(emitter->arena, "(%s / %s)", first, second);
+    return called(emitter, "quotient", first, second);
+}
+
+static const char *remainder_text(Emitter *emitter, const Expr *a, const Expr *b) {
+    const char *first = integer_text(emitter, a), *second = integer_text(emitter, b);
+    Range range = range_of(emitter->program, b);
+    if (range.low > 0 && range_of(emitter->program, a).low >= 0)
+        return arena_format(emitter->arena, "(%s %% %s)", first, second);
+    if (range.low > 0 && range.high < INT64_MAX / 2)
+        return arena_format(emitter->arena, "((%s %% %s + %s) %% %s)", first, second, second,
+                            second);
+    return called(emitter, "remainder", first, second);
+}
+
+static bool is_short(Range range) {
+    return range.low >= INT32_MIN && range.high <= INT32_MAX;
+}
+
+/* A sum, a difference or a product. Some variables have 32 bits only. */
+static const char *arithmetic_text(Emitter *emitter, const Expr *expr, const char *name) {
+    Range a = range_of(emitter->program, expr->args[0]),
+          b = range_of(emitter->program, expr->args[1]);
+    Range range = range_of(emitter->program, expr);
+    const char *first = integer_text(emitter, expr->args[0]),
+               *second = integer_text(emitter, expr->args[1]);
+    if (expr->op == OP_ADD && strcmp(second, "0") == 0) return first;
+    if (range.low == unknown.low && range.high == unknown.high)
+        return called(emitter, name, first, second);
+    const char *wider = is_short(a) && is_short(b) && !is_short(range) ? "(long)" : "";
+    return arena_format(emitter->arena, "(%s%s %s %s)", wider, first, op_table[expr->op].text,
+                        second);
+}
+
+/* An operation on whole numbers whose result has no sign that could be lost. */
+static const char *choice_text(Emitter *emitter, const Expr *expr) {
+    const char *a = integer_text(emitter, expr->args[0]);
+    if (expr->op == OP_NOT) return arena_format(emitter->arena, "(%s == 0)", a);
+    if (expr->op == OP_SIGN) return arena_format(emitter->arena, "((%s > 0) - (%s < 0))", a, a);
+    const char *b = integer_text(emitter, expr->args[1]);
+    switch (expr->op) {
+    case OP_MIN:
+    case OP_MAX:
+        return arena_format(emitter->arena, "(%s %s %s ? %s : %s)", a,
+                            expr->op == OP_MIN ? "<" : ">", b, a, b);
+    case OP_AND:
+    case OP_OR:
+        return arena_format(emitter->arena, "(%s != 0 %s %s != 0)", a,
+                            expr->op == OP_AND ? "&&" : "||", b);
+    case OP_WHERE:
+        return arena_format(emitter->arena, "(%s ? %s : %s)", a, b,
+                            integer_text(emitter, expr->args[2]));
+    default:
+        return arena_format(emitter->arena, "(%s %s %s)", a, op_table[expr->op].text, b);
+    }
+}
+
+/* Whole numbers made of reals. */
+static const char *text_from_real(Emitter *emitter, const Expr *expr) {
+    if (expr->op == OP_WHERE)
+        return arena_format(emitter->arena, "(%s != 0.0f ? %s : %s)",
+                            real_text(emitter, expr->args[0]), integer_text(emitter, expr->args[1]),
+                            integer_text(emitter, expr->args[2]));
+    const char *text = real_text(emitter, expr->op == OP_SIGN ? expr->args[0] : expr);
+    if (expr->op == OP_SIGN) /* of what is no number: 0 */
+        return arena_format(emitter->arena, "((%s > 0.0f) - (%s < 0.0f))", text, text);
+    return arena_format(emitter->arena, "%s(%s)", expr->op == OP_FLOOR ? "moec_whole" : "(long)",
+                        text);
+}
+
+static const char *integer_apply(Emitter *emitter, const Expr *expr) {
+    if (expr_is_quotient(expr))
+        return quotient_text(emitter, expr->args[0]->args[0], expr->args[0]->args[1]);
+    for (int i = 0; i < expr->count; i++)
+        if (!expr_is_whole(expr->args[i])) return text_from_real(emitter, expr);
+    switch (expr->op) {
+    case OP_FLOOR:
+    case OP_STOP:
+        return integer_text(emitter, expr->args[0]);
+    case OP_MOD:
+        return remainder_text(emitter, expr->args[0], expr->args[1]);
+    case OP_ADD:
+        return arithmetic_text(emitter, expr, "sum");
+    case OP_SUB:
+        return arithmetic_text(emitter, expr, "difference");
+    case OP_MUL:
+        return arithmetic_text(emitter, expr, "product");
+    case OP_ABS:
+        return arena_format(emitter->arena, "moec_whole_size(%s)",
+                            bare(emitter->arena, integer_text(emitter, expr->args[0])));
+    case OP_NEG: {
+        const char *text = integer_text(emitter, expr->args[0]);
+        if (range_of(emitter->program, expr->args[0]).low == INT64_MIN)
+            return called(emitter, "difference", "0", text);
+        return arena_format(emitter->arena, "(-%s)", text);
+    }
+    default:
+        return choice_text(emitter, expr);
+    }
+}
+
+const char *index_text(Emitter *emitter, Index *index) {
+    const char *name = bound_index(emitter, index);
+    if (!name) return "0"; /* a loop of one turn is not written */
+    if (!index->turn) return name;
+    for (int i = 0; i < emitter->turns_used.count; i++)
+        if (emitter->turns_used.items[i] == index) return name;
+    list_push(emitter->arena, &emitter->turns_used, index);
+    return name;
+}
+
+const char *integer_text(Emitter *emitter, const Expr *expr) {
+    const char *text = "0", *inside = NULL;
+    switch (expr->kind) {
+    case EXPR_NUMBER:
+        return arena_format(emitter->arena, expr->number < 0 ? "(%ld)" : "%ld",
+                            (long)whole_of(expr->number));
+    case EXPR_INDEX:
+        return index_text(emitter, expr->index);
+    case EXPR_READ:
+        text = element_text(emitter, expr, &inside);
+        text = inside ? arena_format(emitter->arena, "(%s ? (long)%s : 0)", inside, text)
+                      : arena_format(emitter->arena, "(long)%s", text);
+        break;
+    case EXPR_APPLY:
+        text = integer_apply(emitter, expr);
+        break;
+    }
+    const char *bound = bound_text(emitter, text);
+    return bound ? bound : text;
+}

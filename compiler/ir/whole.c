@@ -1,0 +1,136 @@
+/* whole: whole numbers, what subscripts are made of.
+ *
+ * They have 64 bits and wrap as two's complement does. A remainder has the sign of its divisor, a
+ * quotient is the largest whole number not above it; a % 0 is a. What stands for no whole number,
+ * floor(a / 0) or a real beyond 64 bits, is the least of all: outside of every axis.
+ */
+#include "ir/ir.h"
+
+#include <math.h>
+
+static bool are_whole(const Expr *expr, int first) {
+    for (int i = first; i < expr->count; i++)
+        if (!expr_is_whole(expr->args[i])) return false;
+    return true;
+}
+
+bool expr_is_quotient(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && expr->op == OP_FLOOR && expr->args[0]->kind == EXPR_APPLY &&
+           expr->args[0]->op == OP_DIV && are_whole(expr->args[0], 0);
+}
+
+bool expr_is_whole(const Expr *expr) {
+    switch (expr->kind) {
+    case EXPR_NUMBER:
+        return isfinite(expr->number) && expr->number == floor(expr->number);
+    case EXPR_INDEX:
+        return true;
+    case EXPR_READ:
+        return expr->tensor->type == TYPE_INT;
+    case EXPR_APPLY:
+        break;
+    }
+    switch (expr->op) {
+    case OP_FLOOR:
+    case OP_SIGN:
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+    case OP_AND:
+    case OP_OR:
+    case OP_NOT:
+        return true;
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_NEG:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_MOD:
+    case OP_ABS:
+    case OP_STOP:
+        return are_whole(expr, 0);
+    case OP_WHERE:
+        return are_whole(expr, 1);
+    default:
+        return false;
+    }
+}
+
+bool expr_counts(const Expr *expr) {
+    if (expr_is_quotient(expr))
+        return expr_counts(expr->args[0]->args[0]) && expr_counts(expr->args[0]->args[1]);
+    if (!expr_is_whole(expr)) return false;
+    if (expr->kind == EXPR_NUMBER) return fabs(expr->number) <= WHOLE_MOST;
+    if (expr->kind != EXPR_APPLY) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (!expr_counts(expr->args[i])) return false;
+    return true;
+}
+
+bool expr_is_remainder(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && expr->op == OP_MOD && expr_counts(expr);
+}
+
+int64_t whole_of(double number) {
+    return number >= -0x1p63 && number < 0x1p63 ? (int64_t)number : INT64_MIN;
+}
+
+static int64_t remainder_of(int64_t a, int64_t b) {
+    if (b == 0 || b == -1) return b ? 0 : a;
+    int64_t rest = a % b;
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+int64_t whole_quotient(int64_t a, int64_t b) {
+    if (b == 0 || (b == -1 && a == INT64_MIN)) return INT64_MIN;
+    return a / b - (a % b && (a < 0) != (b < 0));
+}
+
+int64_t whole_value(OpCode op, int64_t a, int64_t b, int64_t c) {
+    switch (op) {
+    case OP_ADD:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    case OP_SUB:
+        return (int64_t)((uint64_t)a - (uint64_t)b);
+    case OP_MUL:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    case OP_NEG:
+        return (int64_t)(0 - (uint64_t)a);
+    case OP_ABS:
+        return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
+    case OP_MIN:
+        return a <= b ? a : b;
+    case OP_MAX:
+        return a >= b ? a : b;
+    case OP_MOD:
+        return remainder_of(a, b);
+    case OP_SIGN:
+        return (a > 0) - (a < 0);
+    case OP_EQ:
+        return a == b;
+    case OP_NE:
+        return a != b;
+    case OP_LT:
+        return a < b;
+    case OP_LE:
+        return a <= b;
+    case OP_GT:
+        return a > b;
+    case OP_GE:
+        return a >= b;
+    case OP_AND:
+        return a != 0 && b != 0;
+    case OP_OR:
+        return a != 0 || b != 0;
+    case OP_NOT:
+        return a == 0;
+    case OP_WHERE:
+        return a != 0 ? b : c;
+    default:
+        return a; /* floor and stop */
+    }
+}
