@@ -2,7 +2,7 @@
  *
  *     moec emit run --target c --graph decode --out model
  *     cc -std=c11 -O3 -march=native -fopenmp -Imodel -o bits examples/from_c/main.c \
- *        model/model.c model/program.c model/weights.c model/blocks.c -lm
+ *        model/model.c model/program.c model/weights.c model/streams.c model/blocks.c -lm
  *     ./bits model/weights.bin "In the beginning"
  */
 #include "model.h"

@@ -1,6 +1,7 @@
 #include "data.h"
 
 #include "blocks.h"
+#include "streams.h"
 #include "tensors.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ static size_t words_of_example(const MoecGraphEntry *graph) {
 }
 
 static const char *read_text(Data *data, const char *path, size_t *count) {
-    FILE *file = fopen(path, "rb");
+    FILE *file = stream_read(path);
     if (!file)
         return "the data cannot be opened";
     size_t room = 1 << 20, got;

@@ -7,10 +7,12 @@
  */
 #include "blocks.h"
 #include "random.h"
+#include "streams.h"
 #include "tensors.h"
 #include "weights.h"
 #include "wishes.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,8 @@ static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
     size_t count = (size_t)drawer->wishes.count,
            each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
+    if (count > SIZE_MAX / sizeof(float) / each)
+        return "not enough memory";
     drawer->weights = block_new(moec_table.weight_bytes);
     drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     drawer->states = block_new(moec_table.state_bytes);
@@ -127,6 +131,10 @@ static void draw(Drawer *drawer) {
 
 static const char *write_drawings(const Drawer *drawer) {
     const MoecTensor *image = &drawer->graph->inputs[drawer->image];
+    size_t numbers = (size_t)drawer->wishes.count * (block_count(image) / (size_t)image->shape[0]);
+    for (size_t i = 0; i < numbers; i++)
+        if (!isfinite(drawer->images[i]))
+            return "what is drawn are no finite numbers: the weights are broken";
     long shape[MOEC_MAX_RANK];
     memcpy(shape, image->shape, sizeof shape);
     shape[0] = drawer->wishes.count;
@@ -150,6 +158,7 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
 }
 
 int main(int count, char **arguments) {
+    streams_hold();
     Drawer drawer = {.wishes = {.weights = "weights.bin", .count = 16, .steps = 50}};
     if (!read_wishes(&drawer.wishes, count, arguments)) {
         fprintf(stderr,

@@ -7,6 +7,7 @@
  * fast it was.
  */
 #include "model.h"
+#include "streams.h"
 #include "wishes.h"
 
 #include <math.h>
@@ -68,7 +69,7 @@ static int generate(Model *model, const Wishes *wishes) {
     }
     uint64_t state = wishes->seed;
     fputs(wishes->prompt, stdout);
-    for (long i = 0; i < wishes->tokens; i++) {
+    for (long i = 0; i < wishes->tokens && !ferror(stdout); i++) {
         int32_t token = sample(logits, model_vocabulary(model), wishes->temperature, &state);
         putchar(token < 256 ? token : '?');
         fflush(stdout);
@@ -92,7 +93,19 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
            wishes->prompt && *wishes->prompt;
 }
 
+static void finish(const char *name, const Model *model, const Wishes *wishes, double began) {
+    putchar('\n');
+    if (wishes->speed)
+        fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
+    if (model_vocabulary(model) > 256)
+        fprintf(stderr,
+                "%s: the model has %ld tokens and no texts for them: those of the prompt are its "
+                "bytes, and one above 255 is written as '?'\n",
+                name, model_vocabulary(model));
+}
+
 int main(int count, char **arguments) {
+    streams_hold();
     Wishes wishes = {.weights = "weights.bin", .tokens = 100};
     if (!read_wishes(&wishes, count, arguments)) {
         fprintf(stderr,
@@ -106,12 +119,11 @@ int main(int count, char **arguments) {
     double began = seconds_now();
     if (!error)
         error = generate(model, &wishes);
-    if (error)
-        fprintf(stderr, "%s: %s\n", arguments[0], model_error(error));
-    else
-        putchar('\n');
-    if (!error && wishes.speed)
-        fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
+    if (!error)
+        finish(arguments[0], model, &wishes, began);
+    const char *problem = error ? model_error(error) : streams_end();
+    if (problem)
+        fprintf(stderr, "%s: %s\n", arguments[0], problem);
     model_free(model);
-    return error ? 1 : 0;
+    return problem ? 1 : 0;
 }

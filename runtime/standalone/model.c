@@ -3,6 +3,7 @@
 #include "blocks.h"
 #include "weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,6 +84,17 @@ int model_open(Model **opened, const char *weights_path) {
     return error;
 }
 
+/* Every logit is a number, and one at least is finite. */
+static int is_sense(const float *logits, long count) {
+    int finite = 0;
+    for (long i = 0; i < count; i++) {
+        if (isnan(logits[i]) || logits[i] == INFINITY)
+            return 0;
+        finite |= isfinite(logits[i]);
+    }
+    return finite;
+}
+
 int model_step(Model *model, int32_t token, const float **logits) {
     if (token < 0 || token >= model->vocabulary)
         return MODEL_BAD_TOKEN;
@@ -103,7 +115,7 @@ int model_step(Model *model, int32_t token, const float **logits) {
     graph_run(model->graph, &run);
     model->position++;
     *logits = model->outputs[0];
-    return MODEL_FINE;
+    return is_sense(*logits, model->vocabulary) ? MODEL_FINE : MODEL_NONSENSE;
 }
 
 void model_reset(Model *model) {
@@ -142,6 +154,7 @@ const char *model_error(int error) {
         [MODEL_BAD_TOKEN] = "a token is outside the vocabulary",
         [MODEL_FULL] = "the context is full",
         [MODEL_NOT_TEXT] = "the model reads more than one token at a time",
+        [MODEL_NONSENSE] = "the logits are no finite numbers: the weights are broken",
     };
     int known = error >= 0 && error < (int)(sizeof texts / sizeof texts[0]);
     return known ? texts[error] : "unknown error";

@@ -25,7 +25,8 @@ enum {
     MODEL_DAMAGED,
     MODEL_BAD_TOKEN, /* outside the vocabulary; nothing was read */
     MODEL_FULL,      /* the context is full; nothing was read */
-    MODEL_NOT_TEXT   /* the model reads more than tokens */
+    MODEL_NOT_TEXT,  /* the model reads more than tokens */
+    MODEL_NONSENSE   /* the logits are no finite numbers: the weights are broken */
 };
 
 int model_open(Model **model, const char *weights_path);

@@ -1,5 +1,7 @@
 #include "tensors.h"
 
+#include "streams.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +98,8 @@ static const char *find(const char *header, const char *name, size_t each, uint6
     if (strncmp(type, "\"F32\"", 5) != 0)
         return "a tensor of the data is not F32";
     uint64_t end, size, elements = 1;
-    if (!next_number(&offsets, start) || !next_number(&offsets, &end) || end < *start)
+    if (!next_number(&offsets, start) || !next_number(&offsets, &end) || *offsets != ']' ||
+        end < *start)
         return "the header of the data is damaged";
     *examples = 0;
     for (int i = 0; next_number(&shape, &size); i++) {
@@ -137,7 +140,7 @@ static const char *read_open(FILE *file, const char *name, size_t each, uint64_t
 float *tensors_read(const char *path, const char *name, size_t each, uint64_t *examples,
                     const char **error) {
     float *values = NULL;
-    FILE *file = fopen(path, "rb");
+    FILE *file = stream_read(path);
     *error = file ? read_open(file, name, each, examples, &values) : "the data cannot be opened";
     if (file)
         fclose(file);
@@ -179,17 +182,16 @@ static size_t write_header(char *header, const WrittenTensor *tensors, int count
 const char *tensors_write(const char *path, const WrittenTensor *tensors, int count) {
     char header[HEADER_ROOM];
     size_t length = write_header(header, tensors, count);
-    FILE *file = length ? fopen(path, "wb") : NULL;
-    if (!file)
+    Sink sink;
+    if (!length || !sink_open(&sink, path))
         return "the drawings cannot be written";
     unsigned char bytes[8];
     for (int i = 0; i < 8; i++)
         bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
-    int good = fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes &&
-               fwrite(header, 1, length, file) == length;
+    int good = fwrite(bytes, 1, sizeof bytes, sink.file) == sizeof bytes &&
+               fwrite(header, 1, length, sink.file) == length;
     for (int i = 0; i < count && good; i++)
-        good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), file) ==
+        good = fwrite(tensors[i].values, sizeof(float), count_of(&tensors[i]), sink.file) ==
                count_of(&tensors[i]);
-    good = fclose(file) == 0 && good;
-    return good ? NULL : "the drawings cannot be written";
+    return sink_close(&sink, good) ? NULL : "the drawings cannot be written";
 }

@@ -8,6 +8,7 @@
 #include "blocks.h"
 #include "data.h"
 #include "random.h"
+#include "streams.h"
 #include "training.h"
 #include "weights.h"
 #include "wishes.h"
@@ -170,6 +171,8 @@ static const char *train(Trainer *trainer) {
         printf("step %ld loss %.6f\n", step + 1, loss);
         fflush(stdout);
     }
+    if (!isfinite(block_squares(trainer->weights, moec_table.weight_bytes / sizeof(float))))
+        return "the weights are no finite numbers any more: try a lower learning rate";
     if (weights_write(trainer->wishes.out, &moec_table, block_get, trainer->weights,
                       trainer->states) != WEIGHTS_FINE)
         return "the trained weights cannot be written";
@@ -189,6 +192,7 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
 }
 
 int main(int count, char **arguments) {
+    streams_hold();
     Trainer trainer = {.wishes = {.weights = "weights.bin",
                                   .out = "trained.bin",
                                   .steps = SETTING_STEPS,
@@ -202,6 +206,8 @@ int main(int count, char **arguments) {
     const char *error = open_trainer(&trainer);
     if (!error)
         error = train(&trainer);
+    if (!error)
+        error = streams_end();
     if (error)
         fprintf(stderr, "%s: %s\n", arguments[0], error);
     close_trainer(&trainer);

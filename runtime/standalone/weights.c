@@ -1,5 +1,7 @@
 #include "weights.h"
 
+#include "streams.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -93,7 +95,7 @@ static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *p
 
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
                            float *weights, float *states) {
-    FILE *file = fopen(path, "rb");
+    FILE *file = stream_read(path);
     if (!file)
         return WEIGHTS_NO_FILE;
     WeightsResult result = read_file(file, table, put, weights, states);
@@ -103,15 +105,14 @@ WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut 
 
 WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,
                             const float *weights, const float *states) {
-    FILE *file = fopen(path, "wb");
-    if (!file)
+    Sink sink;
+    if (!sink_open(&sink, path))
         return WEIGHTS_NOT_WRITTEN;
     Header header = header_of(table);
     header.hash = hash_block(header.hash, get, weights, table->weight_bytes);
     header.hash = hash_block(header.hash, get, states, table->state_bytes);
-    int good = fwrite(&header, sizeof header, 1, file) == 1 &&
-               write_block(file, get, weights, table->weight_bytes) &&
-               write_block(file, get, states, table->state_bytes);
-    good = fclose(file) == 0 && good;
-    return good ? WEIGHTS_FINE : WEIGHTS_NOT_WRITTEN;
+    int good = fwrite(&header, sizeof header, 1, sink.file) == 1 &&
+               write_block(sink.file, get, weights, table->weight_bytes) &&
+               write_block(sink.file, get, states, table->state_bytes);
+    return sink_close(&sink, good) ? WEIGHTS_FINE : WEIGHTS_NOT_WRITTEN;
 }

@@ -83,7 +83,7 @@ emitted text models/tiny.moe:tiny_lore "$work/text" gcc $small
 emitted text models/gpt2.moe:gpt2_small "$work/text" gcc $small
 
 cc -std=c11 -Wall -Wextra -Wpedantic -Werror -I"$work/c" -o "$work/bits" examples/from_c/main.c \
-    "$work/c/model.o" "$work/c/program.o" "$work/c/weights.o" "$work/c/blocks.o" -fopenmp -lm
+    "$work/c/model.o" "$work/c/program.o" "$work/c/weights.o" "$work/c/streams.o" "$work/c/blocks.o" -fopenmp -lm
 "$work/bits" "$work/c/weights.bin" "the text" | grep -q 'bits a byte'
 
 cp "$work/c/weights.bin" "$work/whole"

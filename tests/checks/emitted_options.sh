@@ -1,0 +1,101 @@
+#!/bin/sh
+# Programs of emitted folders take the options that they name and no others, notice what cannot be read, written or printed,
+# and give no nonsense for broken weights.
+. "$(dirname "$0")/../begin.sh"
+set +e
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
+small="--set dim=16 --set layers=1 --set train.context=32 --set train.batch=2 --set attention.head_dim=8"
+# shellcheck disable=SC2086 # one word an argument
+{
+    moec emit examples/first.moe $small --graph decode --out "$work/generate" &&
+    moec emit examples/first.moe $small --graph train --out "$work/train" &&
+    moec emit models/dit.moe:dit_small --set layers=1 --graph draw --out "$work/draw"
+} || wrong "nothing is emitted"
+cat stdlib/*.moe >"$work/text"
+cd "$work" || exit 1
+for folder in generate train draw; do
+    make -s -C $folder CFLAGS="-O1" || wrong "$folder is not built"
+done
+mkfifo pipe
+
+# ends CODE WORDS PROGRAM ARGUMENT...: in the program's folder
+ends() {
+    code=$1 words=$2 program=$3
+    shift 3
+    (cd "$program" && exec timeout 20 ./"$program" "$@" >../out 2>../log </dev/null)
+    found=$?
+    [ $found -eq "$code" ] || { cat log; wrong "$program $*: exit code $found, not $code"; }
+    [ -z "$words" ] || grep -qF -- "$words" log || { cat log; wrong "$program $*: no '$words'"; }
+}
+
+ends 0 "" generate --prompt x --tokens 5 --temperature 0.5 --seed 3
+for value in x -1 "" 5x 1.5 99999999999999999999 " 5" +5; do
+    ends 2 "--tokens takes a whole number from 0" generate --prompt x --tokens "$value"
+    ends 2 "--steps takes a whole number from 0" train --data ../text --steps "$value"
+    ends 2 "--count takes a whole number from 0" draw --out ../drawn --count "$value"
+    ends 2 "--seed takes a whole number from 0" draw --out ../drawn --seed "$value"
+done
+for value in nan inf -1 "" 1e999 x 0.5x; do
+    ends 2 "--temperature takes a number from 0" generate --prompt x --temperature "$value"
+done
+ends 2 "--tokens takes" generate --prompt x --tokens
+ends 2 "there is no option --token" generate --prompt x --token 5
+ends 2 "--out takes a text" draw --out ""
+ends 1 "not enough memory" draw --out ../drawn --count 4611686018427387904
+
+# What is no file.
+ends 1 "cannot be opened" generate --prompt x --weights ../pipe
+ends 1 "cannot be opened" train --data ../pipe --steps 1
+ends 1 "cannot be read" train --data ../text --weights ../pipe --steps 1
+if mknod null c 1 3 2>/dev/null; then device=../null; else device=/dev/null; fi
+for path in $device ../pipe ../generate /dev/full; do
+    kind=$(cd draw && stat -c %F $path)
+    ends 1 "cannot be written" draw --out $path --count 1 --steps 1
+    ends 1 "cannot be written" train --data ../text --steps 1 --out $path
+    [ "$(cd draw && stat -c %F $path)" = "$kind" ] || wrong "$path was $kind"
+done
+echo precious >kept
+ln -s kept drawn.partial
+ends 1 "cannot be written" draw --out ../drawn --count 1 --steps 1
+[ "$(cat kept)" = precious ] || wrong "a link called like a partial file was followed"
+rm drawn.partial
+ln -s kept link
+ends 0 "" draw --out ../link --count 1 --steps 1
+[ -L link ] || wrong "a link was replaced"
+grep -q precious kept && wrong "a link was not followed"
+
+# Output that goes nowhere.
+full() {
+    program=$1
+    shift
+    (cd "$program" && ./"$program" "$@" >/dev/full 2>../log)
+    [ $? -eq 1 ] || wrong "$program $*: a full disk is not noticed"
+    (cd "$program" && ./"$program" "$@" >&- 2>../log)
+    [ $? -eq 1 ] || wrong "$program $*: closed output is not noticed"
+}
+full generate --prompt x --tokens 9
+full train --data ../text --steps 2
+(cd train && ./train --data ../text --steps 2 --out ../trained <&- >&- 2>&-)
+grep -q 'loss' trained && wrong "progress has got into the weights"
+(cd generate && ./generate --weights ../trained --prompt x --tokens 2 >../out 2>../log) || { cat log; wrong "weights trained without streams are damaged"; }
+
+# Weights whose numbers are none: with the hash that belongs to them.
+cat >spoil.c <<'SPOIL'
+#include "weights.h"
+#include <math.h>
+#include <stdlib.h>
+extern const MoecTable moec_table;
+int main(int count, char **paths) {
+    float *weights = calloc(1, moec_table.weight_bytes + 64), *states = calloc(1, moec_table.state_bytes + 64);
+    for (size_t i = 0; i < moec_table.weight_bytes / 4; i++) weights[i] = NAN;
+    return count != 2 || weights_write(paths[1], &moec_table, NULL, weights, states) != WEIGHTS_FINE;
+}
+SPOIL
+for folder in generate draw; do
+    cc -std=gnu11 -I$folder -o spoil spoil.c $folder/program.o $folder/weights.o $folder/streams.o -fopenmp -lm &&
+        ./spoil $folder.spoilt || wrong "no broken weights"
+done
+ends 1 "the logits are no finite numbers" generate --prompt x --weights ../generate.spoilt
+ends 1 "no finite numbers" draw --out ../none --count 1 --steps 1 --weights ../draw.spoilt
+[ -e none ] && wrong "nonsense was drawn"
+exit 0
