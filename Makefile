@@ -40,7 +40,7 @@ INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
+LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.

@@ -1,0 +1,276 @@
+#include "tokenizer/decode.h"
+
+#include "base/memory.h"
+#include "tokenizer/normalise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void decoders_free(DecoderList *list) {
+    for (int i = 0; i < list->count; i++) {
+        pattern_free(list->items[i].pattern);
+        text_free(&list->items[i].content);
+    }
+    free(list->items);
+    *list = (DecoderList){0};
+}
+
+void strings_end(Strings *strings) {
+    if (strings->count == strings->capacity) {
+        strings->capacity = strings->capacity ? 2 * strings->capacity : 64;
+        strings->ends = memory_grow(strings->ends, sizeof *strings->ends * strings->capacity);
+    }
+    strings->ends[strings->count++] = strings->text.length;
+}
+
+void strings_free(Strings *strings) {
+    text_free(&strings->text);
+    free(strings->ends);
+    *strings = (Strings){0};
+}
+
+static size_t start_of(const Strings *strings, size_t i) {
+    return i ? strings->ends[i - 1] : 0;
+}
+
+/* Appends the bytes that letters stand for, or the string itself when one stands for none. */
+static void add_bytes_of(const char *bytes, size_t length, Text *out) {
+    size_t before = out->length;
+    for (size_t i = 0; i < length;) {
+        int taken, byte = byte_of_letter(character_at(bytes + i, &taken));
+        if (byte < 0) {
+            out->length = before;
+            text_append(out, bytes, length);
+            return;
+        }
+        char value = (char)byte;
+        text_append(out, &value, 1);
+        i += (size_t)taken;
+    }
+}
+
+static void byte_level(const Strings *in, Strings *out) {
+    Text raw = {0};
+    for (size_t i = 0; i < in->count; i++)
+        add_bytes_of(in->text.bytes + start_of(in, i), in->ends[i] - start_of(in, i), &raw);
+    text_append_valid(&out->text, raw.bytes, raw.length);
+    strings_end(out);
+    text_free(&raw);
+}
+
+/* A run of bytes: text if it is UTF-8 as a whole, else U+FFFD for each. */
+static void add_run(Text *run, Strings *out) {
+    if (!run->length) return;
+    Text valid = {0};
+    if (text_append_valid(&valid, run->bytes, run->length) == 0) {
+        text_append(&out->text, run->bytes, run->length);
+        strings_end(out);
+    } else {
+        for (size_t i = 0; i < run->length; i++) {
+            text_append_character(&out->text, 0xFFFD);
+            strings_end(out);
+        }
+    }
+    text_free(&valid);
+    run->length = 0;
+}
+
+/* The byte of "<0x41>", or -1. */
+static int byte_of_name(const char *bytes, size_t length) {
+    if (length != 6 || memcmp(bytes, "<0x", 3) != 0 || bytes[5] != '>') return -1;
+    int value = 0;
+    for (int i = 3; i < 5; i++) {
+        char c = bytes[i];
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                           : -1;
+        if (i == 3 && c == '+') digit = 0; /* numbers may have a sign there */
+        if (digit < 0) return -1;
+        value = 16 * value + digit;
+    }
+    return value;
+}
+
+static void byte_fallback(const Strings *in, Strings *out) {
+    Text run = {0};
+    for (size_t i = 0; i < in->count; i++) {
+        const char *bytes = in->text.bytes + start_of(in, i);
+        size_t length = in->ends[i] - start_of(in, i);
+        int value = byte_of_name(bytes, length);
+        if (value >= 0) {
+            char byte = (char)value;
+            text_append(&run, &byte, 1);
+            continue;
+        }
+        add_run(&run, out);
+        text_append(&out->text, bytes, length);
+        strings_end(out);
+    }
+    add_run(&run, out);
+    text_free(&run);
+}
+
+static void metaspace(const Decoding *step, const char *bytes, size_t length, bool first,
+                      Text *out) {
+    for (size_t i = 0; i < length;) {
+        int taken;
+        if (character_at(bytes + i, &taken) != step->character)
+            text_append(out, bytes + i, (size_t)taken);
+        else if (!first || step->keeps_first)
+            text_append(out, " ", 1);
+        i += (size_t)taken;
+    }
+}
+
+static void strip(const Decoding *step, const char *bytes, size_t length, Text *out) {
+    size_t start = 0, end = length;
+    int taken;
+    for (long i = 0; i < step->start && start < end; i++) {
+        if (character_at(bytes + start, &taken) != step->character) break;
+        start += (size_t)taken;
+    }
+    for (long i = 0; i < step->stop && end > start; i++) {
+        size_t before = character_before(bytes, end);
+        if (character_at(bytes + before, &taken) != step->character) break;
+        end = before;
+    }
+    text_append(out, bytes + start, end - start);
+}
+
+static bool replace(const Pattern *pattern, Matcher *matcher, const Text *content,
+                    const char *bytes, size_t length, Text *out) {
+    size_t at = 0, start, end;
+    Found found;
+    while ((found = pattern_find(pattern, matcher, bytes, length, at, &start, &end)) ==
+           FOUND_MATCH) {
+        text_append(out, bytes + at, start - at);
+        text_append(out, content->bytes, content->length);
+        at = end;
+    }
+    text_append(out, bytes + at, length - at);
+    return found != FOUND_FAILED;
+}
+
+/* One string by another, from left to right, in place. */
+static void replace_all(Text *text, const char *from, const char *to) {
+    size_t length = strlen(from), at = 0;
+    if (!text->length || !memmem(text->bytes, text->length, from, length)) return;
+    Text changed = {0};
+    while (at < text->length) {
+        const char *found = memmem(text->bytes + at, text->length - at, from, length);
+        size_t end = found ? (size_t)(found - text->bytes) : text->length;
+        text_append(&changed, text->bytes + at, end - at);
+        if (found) text_append(&changed, to, strlen(to));
+        at = found ? end + length : end;
+    }
+    text_free(text);
+    *text = changed;
+}
+
+static void wordpiece(const Decoding *step, const char *bytes, size_t length, bool first,
+                      Text *out) {
+    static const char *const cleanups[][2] = {
+        {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    const Text *prefix = &step->content;
+    Text word = {0};
+    bool goes_on = length >= prefix->length && prefix->length &&
+                   memcmp(bytes, prefix->bytes, prefix->length) == 0;
+    if (!first && !goes_on && prefix->length) text_append(&word, " ", 1);
+    size_t cut = !first && goes_on ? prefix->length : 0;
+    text_append(&word, bytes + cut, length - cut);
+    for (size_t i = 0; step->cleanup && i < sizeof cleanups / sizeof cleanups[0]; i++)
+        replace_all(&word, cleanups[i][0], cleanups[i][1]);
+    text_append(out, word.bytes, word.length);
+    text_free(&word);
+}
+
+/* The suffix that ends words becomes a space, the last one nothing. */
+static void end_words(const Decoding *step, const char *bytes, size_t length, bool last,
+                      Text *out) {
+    const Text *suffix = &step->content;
+    for (size_t at = 0; at < length;) {
+        bool ends = suffix->length && length - at >= suffix->length &&
+                    memcmp(bytes + at, suffix->bytes, suffix->length) == 0;
+        text_append(out, ends ? " " : bytes + at, ends && last ? 0 : 1);
+        at += ends ? suffix->length : 1;
+    }
+}
+
+/* Steps that take each string alone. */
+static bool change_strings(const Decoding *step, Matcher *matcher, const Strings *in,
+                           Strings *out) {
+    bool good = true;
+    for (size_t i = 0; i < in->count && good; i++) {
+        const char *bytes = in->text.bytes + start_of(in, i);
+        size_t length = in->ends[i] - start_of(in, i);
+        if (step->kind == DECODE_METASPACE)
+            metaspace(step, bytes, length, i == 0, &out->text);
+        else if (step->kind == DECODE_STRIP)
+            strip(step, bytes, length, &out->text);
+        else if (step->kind == DECODE_WORDPIECE)
+            wordpiece(step, bytes, length, i == 0, &out->text);
+        else if (step->kind == DECODE_BPE)
+            end_words(step, bytes, length, i + 1 == in->count, &out->text);
+        else
+            good = replace(step->pattern, matcher, &step->content, bytes, length, &out->text);
+        strings_end(out);
+    }
+    return good;
+}
+
+static bool apply(const Decoding *step, Matcher *matcher, const Strings *in, Strings *out) {
+    switch (step->kind) {
+    case DECODE_BYTE_LEVEL:
+        byte_level(in, out);
+        return true;
+    case DECODE_BYTE_FALLBACK:
+        byte_fallback(in, out);
+        return true;
+    case DECODE_FUSE:
+        text_append(&out->text, in->text.bytes, in->text.length);
+        strings_end(out);
+        return true;
+    default:
+        return change_strings(step, matcher, in, out);
+    }
+}
+
+bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out) {
+    Strings other = {0};
+    bool good = true;
+    for (int i = 0; i < list->count && good; i++) {
+        other.text.length = other.count = 0;
+        good = apply(&list->items[i], matcher, strings, &other);
+        Strings kept = *strings;
+        *strings = other;
+        other = kept;
+    }
+    for (size_t i = 0; i < strings->count && good; i++) {
+        if (i && !list->present) text_append(out, " ", 1);
+        text_append(out, strings->text.bytes + start_of(strings, i),
+                    strings->ends[i] - start_of(strings, i));
+    }
+    strings_free(&other);
+    return good;
+}
+
+bool decode_waits(const DecoderList *list, const Strings *strings) {
+    size_t last = strings->count ? start_of(strings, strings->count - 1) : 0;
+    for (int i = 0; i < list->count && strings->count; i++) {
+        if (list->items[i].kind == DECODE_BYTE_FALLBACK &&
+            byte_of_name(strings->text.bytes + last, strings->text.length - last) >= 0)
+            return true;
+        if (list->items[i].kind != DECODE_BYTE_LEVEL) continue;
+        Text raw = {0};
+        for (size_t k = 0; k < strings->count; k++)
+            add_bytes_of(strings->text.bytes + start_of(strings, k),
+                         strings->ends[k] - start_of(strings, k), &raw);
+        bool inside = text_ends_inside(&raw);
+        text_free(&raw);
+        return inside;
+    }
+    return false;
+}

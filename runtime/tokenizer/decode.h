@@ -1,0 +1,50 @@
+/* decode: the steps from the strings of tokens to text ("decoder" of the file). */
+#ifndef TOKENIZER_DECODE_H
+#define TOKENIZER_DECODE_H
+
+#include "tokenizer/pattern.h"
+
+typedef enum DecoderKind {
+    DECODE_BYTE_LEVEL,    /* letters back to bytes, all as one string */
+    DECODE_METASPACE,     /* character to spaces, at the beginning to nothing */
+    DECODE_BYTE_FALLBACK, /* "<0x41>" to bytes */
+    DECODE_FUSE,          /* all as one string */
+    DECODE_STRIP,         /* up to `start` and `stop` times `character` off each string */
+    DECODE_REPLACE,       /* pattern by content */
+    DECODE_WORDPIECE,     /* content: the prefix of what continues a word */
+    DECODE_BPE            /* content: the suffix that ends a word */
+} DecoderKind;
+
+typedef struct Decoding {
+    DecoderKind kind;
+    int32_t character;
+    long start, stop;
+    bool keeps_first; /* a space at the beginning stays */
+    bool cleanup;     /* no spaces before punctuation */
+    Pattern *pattern;
+    Text content;
+} Decoding;
+
+typedef struct DecoderList {
+    Decoding *items;
+    int count;
+    bool present; /* without a decoder strings are put together with spaces */
+} DecoderList;
+
+void decoders_free(DecoderList *list);
+
+/* Strings of tokens, one after the other: ends[i] is where the i-th ends. */
+typedef struct Strings {
+    Text text;
+    size_t *ends;
+    size_t count, capacity;
+} Strings;
+
+void strings_end(Strings *strings); /* what was appended to text is a string */
+void strings_free(Strings *strings);
+/* Appends what the steps make of the strings. False after a message. */
+bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out);
+/* Whether what comes next may change the text of these strings: they end inside a character. */
+bool decode_waits(const DecoderList *list, const Strings *strings);
+
+#endif

@@ -1,0 +1,52 @@
+/* normalise: the steps that change a text before it is split ("normalizer" of the file). */
+#ifndef TOKENIZER_NORMALISE_H
+#define TOKENIZER_NORMALISE_H
+
+#include "tokenizer/characters.h"
+#include "tokenizer/charsmap.h"
+#include "tokenizer/pattern.h"
+
+typedef enum NormaliserKind {
+    NORMALISE_FORM, /* form */
+    NORMALISE_LOWER,
+    NORMALISE_STRIP,      /* left, right: white space */
+    NORMALISE_ACCENTS,    /* marks away */
+    NORMALISE_NONSPACING, /* the same as BERT does it */
+    NORMALISE_REPLACE,    /* pattern by content */
+    NORMALISE_PREPEND,    /* content */
+    NORMALISE_CLEAN,      /* BERT: control characters away, white space to spaces */
+    NORMALISE_IDEOGRAPHS, /* BERT: spaces around them */
+    NORMALISE_NMT,        /* SentencePiece's rules for control characters and spaces */
+    NORMALISE_BYTES,      /* each byte as a letter, as GPT-2 has it */
+    NORMALISE_CHARSMAP
+} NormaliserKind;
+
+typedef struct Normaliser {
+    NormaliserKind kind;
+    NormalForm form;
+    bool left, right;
+    Pattern *pattern;
+    Text content;
+    Charsmap *charsmap;
+} Normaliser;
+
+typedef struct NormaliserList {
+    Normaliser *items;
+    int count;
+} NormaliserList;
+
+void normalisers_free(NormaliserList *list);
+
+/* `text` in place; spare: scratch. continues: the text goes on from one that was encoded before, so
+ * that nothing is prepended. *begins: whether the result still begins with something of the first
+ * character. False after a message. */
+bool normalise(const NormaliserList *list, Matcher *matcher, Text *text, Text *spare,
+               bool continues, bool *begins);
+
+/* The letter that stands for a byte in byte-level vocabularies, and back (-1: it stands for none).
+ */
+int32_t letter_of_byte(unsigned char byte);
+int byte_of_letter(int32_t letter);
+void text_append_letters(Text *text, const char *bytes, size_t length);
+
+#endif

@@ -1,0 +1,68 @@
+/* stream: the text of tokens that come one by one. A window of tokens is decoded again with each
+ * new one; what the new one adds is given out unless it ends inside a character. */
+#include "tokenizer/parts.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct Stream {
+    const Tokenizer *tokenizer;
+    bool skip_special;
+    Matcher *matcher;
+    TokenList tokens; /* the window: tokens that are written */
+    size_t given;     /* how many of them are out; at least one once there was one */
+    Text before;      /* the text of those */
+};
+
+Stream *stream_new(const Tokenizer *tokenizer, bool skip_special) {
+    Stream *stream = memory_new(sizeof *stream);
+    stream->tokenizer = tokenizer;
+    stream->skip_special = skip_special;
+    stream->matcher = matcher_new();
+    return stream;
+}
+
+void stream_free(Stream *stream) {
+    if (!stream) return;
+    matcher_free(stream->matcher);
+    tokens_free(&stream->tokens);
+    text_free(&stream->before);
+    free(stream);
+}
+
+/* Gives out what the tokens after `given` add, and lets those before go. */
+static bool give(Stream *stream, bool all, Text *out) {
+    const DecoderList *decoders = &stream->tokenizer->decoders;
+    Strings strings = {0};
+    Text now = {0};
+    tokenizer_strings(stream->tokenizer, stream->tokens.items, stream->tokens.count,
+                      stream->skip_special, &strings);
+    bool good = true;
+    if (all || !decode_waits(decoders, &strings)) {
+        good = decode_strings(decoders, stream->matcher, &strings, &now);
+        if (now.length > stream->before.length)
+            text_append(out, now.bytes + stream->before.length, now.length - stream->before.length);
+        size_t kept = stream->tokens.count - stream->given;
+        memmove(stream->tokens.items, stream->tokens.items + stream->given,
+                sizeof *stream->tokens.items * kept);
+        stream->tokens.count = stream->given = kept;
+        stream->before.length = 0;
+        good = good && tokenizer_decode(stream->tokenizer, stream->tokens.items, kept,
+                                        stream->skip_special, &stream->before);
+    }
+    strings_free(&strings);
+    text_free(&now);
+    return good;
+}
+
+bool stream_add(Stream *stream, int32_t token, Text *out) {
+    if (!tokenizer_shows(stream->tokenizer, token, stream->skip_special)) return true;
+    tokens_add(&stream->tokens, token);
+    return give(stream, false, out);
+}
+
+bool stream_end(Stream *stream, Text *out) {
+    return stream->given == stream->tokens.count || give(stream, true, out);
+}

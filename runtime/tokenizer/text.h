@@ -1,0 +1,46 @@
+/* text: bytes that grow, and lists of token numbers. */
+#ifndef TOKENIZER_TEXT_H
+#define TOKENIZER_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Text {
+    char *bytes; /* not ended by a zero */
+    size_t length, capacity;
+} Text;
+
+typedef struct TokenList {
+    int32_t *items;
+    size_t count, capacity;
+} TokenList;
+
+void text_reserve(Text *text, size_t more);
+void text_append(Text *text, const char *bytes, size_t length);
+void text_append_character(Text *text, int32_t character);
+void text_free(Text *text);
+
+void tokens_add(TokenList *list, int32_t token);
+void tokens_append(TokenList *list, const int32_t *tokens, size_t count);
+void tokens_free(TokenList *list);
+
+/* The length in bytes of the character that begins with `byte`, in valid UTF-8. */
+static inline int character_length(unsigned char byte) {
+    return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+/* The character at `bytes`, in valid UTF-8; its length goes to *length. */
+int32_t character_at(const char *bytes, int *length);
+/* The start of the character that ends before `end`. */
+size_t character_before(const char *bytes, size_t end);
+size_t character_count(const char *bytes, size_t length);
+/* The length of the character at `bytes` if those are valid UTF-8, at most `length`; 0: not valid.
+ */
+int character_valid(const unsigned char *bytes, size_t length);
+/* Appends text in which what is not UTF-8 has become U+FFFD, as Unicode advises (one for each
+ * longest beginning of a character). Returns how many there were. */
+size_t text_append_valid(Text *text, const char *bytes, size_t length);
+/* Whether the text ends with the beginning of a character that more bytes could complete. */
+bool text_ends_inside(const Text *text);
+
+#endif

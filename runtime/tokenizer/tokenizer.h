@@ -1,0 +1,62 @@
+/* tokenizer: text to token numbers and back, as a `tokenizer.json` says it, with the numbers that
+ * the tokenizers library gives. https://github.com/huggingface/tokenizers
+ *
+ * What a file asks for and is not done here is refused by its name when the file is opened.
+ */
+#ifndef TOKENIZER_H
+#define TOKENIZER_H
+
+#include "tokenizer/text.h"
+
+typedef struct Tokenizer Tokenizer;
+
+/* NULL after a message. */
+Tokenizer *tokenizer_open(const char *path);
+/* The same from text in memory; `name` is what messages call it. */
+Tokenizer *tokenizer_read(const char *name, const char *json, size_t length);
+void tokenizer_close(Tokenizer *tokenizer);
+/* The file as it was read. */
+const char *tokenizer_json(const Tokenizer *tokenizer, size_t *length);
+
+/* The highest token number, and one: the least vocabulary of a model. */
+long tokenizer_size(const Tokenizer *tokenizer);
+/* The number of a token by its string, or -1. */
+int32_t tokenizer_find(const Tokenizer *tokenizer, const char *bytes, size_t length);
+/* Whether the token is one of those that are left out when text is written. */
+bool tokenizer_is_special(const Tokenizer *tokenizer, int32_t token);
+
+/* Scratch and a memory of words for one thread. */
+typedef struct Encoder Encoder;
+Encoder *encoder_new(const Tokenizer *tokenizer);
+void encoder_free(Encoder *encoder);
+
+typedef enum EncodeFlags {
+    ENCODE_SPECIAL = 1,  /* what the template puts before and after a text */
+    ENCODE_CONTINUES = 2 /* the text goes on from one encoded before: nothing is put before it */
+} EncodeFlags;
+
+/* Appends the tokens of a text; bytes that are not UTF-8 are read as U+FFFD. False after a message.
+ */
+bool encoder_encode(Encoder *encoder, const char *bytes, size_t length, int flags, TokenList *out);
+/* How many bytes or beginnings of characters were not UTF-8 so far. */
+size_t encoder_replaced(const Encoder *encoder);
+/* What the template puts before and after a text. */
+const TokenList *tokenizer_before(const Tokenizer *tokenizer);
+const TokenList *tokenizer_after(const Tokenizer *tokenizer);
+
+/* Appends the text of tokens. skip_special: without special tokens. Numbers that are no token are
+ * left out. False after a message. */
+bool tokenizer_decode(const Tokenizer *tokenizer, const int32_t *tokens, size_t count,
+                      bool skip_special, Text *out);
+
+/* Text that comes out token by token, never a part of a character: what a token ends in the middle
+ * of waits for the next. All that is appended together is what tokenizer_decode gives for all
+ * tokens. */
+typedef struct Stream Stream;
+Stream *stream_new(const Tokenizer *tokenizer, bool skip_special);
+void stream_free(Stream *stream);
+bool stream_add(Stream *stream, int32_t token, Text *out);
+/* What still waits. */
+bool stream_end(Stream *stream, Text *out);
+
+#endif

@@ -1,0 +1,45 @@
+#include "tokenizer/vocabulary.h"
+
+#include "base/complain.h"
+
+#include <stdlib.h>
+
+void vocabulary_free(Vocabulary *vocabulary) {
+    dictionary_free(&vocabulary->numbers);
+    dictionary_free(&vocabulary->words);
+    pairs_free(&vocabulary->merges);
+    trie_free(&vocabulary->trie);
+    text_free(&vocabulary->prefix);
+    text_free(&vocabulary->suffix);
+    for (int i = 0; i < vocabulary->owned_count; i++) free(vocabulary->owned[i]);
+    free(vocabulary->owned);
+    free(vocabulary->names);
+    free(vocabulary->scores);
+    free(vocabulary->unknown_name);
+}
+
+void model_work_free(ModelWork *work) {
+    tokens_free(&work->symbols);
+    tokens_free(&work->reversed);
+    free(work->before);
+    free(work->after);
+    free(work->heap);
+    free(work->path);
+}
+
+bool unknown_add(const Vocabulary *vocabulary, TokenList *out) {
+    if (vocabulary->unknown < 0)
+        return complain("the tokenizer needs an unknown token for this text",
+                        "a word is not in the vocabulary, and the unknown token '%s' is not either",
+                        vocabulary->unknown_name ? vocabulary->unknown_name : "");
+    tokens_add(out, vocabulary->unknown);
+    return true;
+}
+
+bool fallback_add(const Vocabulary *vocabulary, const char *bytes, size_t length, TokenList *out) {
+    for (size_t i = 0; i < length; i++)
+        if (vocabulary->fallback[(unsigned char)bytes[i]] < 0) return false;
+    for (size_t i = 0; i < length; i++)
+        tokens_add(out, vocabulary->fallback[(unsigned char)bytes[i]]);
+    return true;
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Writes runtime/tokenizer/characters_table.h: where the tokenizers library sees characters otherwise than a Unicode library.
+
+    python3 tests/tokenizer/characters.py > runtime/tokenizer/characters_table.h
+
+Parts of that library know Unicode 8, others 9, 12, 16 and 17. A model was trained with what they know, so its texts must be
+split the same way. Needs the tokenizers library (0.23) and a Python whose unicodedata is Unicode 14.
+"""
+import unicodedata
+from tokenizers import Regex, normalizers, pre_tokenizers
+
+CHARACTERS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+CATEGORY = {c: unicodedata.category(chr(c)) for c in CHARACTERS}
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Cf".split()
+
+
+def removed_by(splitter, characters):
+    """The characters that a splitter takes out."""
+    gone = set()
+    for start in range(0, len(characters), 2000):
+        block = characters[start:start + 2000]
+        kept = set()
+        for piece, _ in splitter.pre_tokenize_str("".join(map(chr, block))):
+            kept.update(piece)
+        gone.update(c for c in block if chr(c) not in kept)
+    return gone
+
+
+def emptied_by(normalizer):
+    return {c for c in CHARACTERS if normalizer.normalize_str(chr(c)) == ""}
+
+
+def ranges(characters):
+    found = []
+    for c in sorted(characters):
+        if found and found[-1][1] == c - 1:
+            found[-1][1] = c
+        else:
+            found.append([c, c])
+    return found
+
+
+def table(name, comment, characters):
+    print(f"/* {comment} */")
+    print(f"static const Range {name}[] = {{")
+    line = "   "
+    for first, last in ranges(characters):
+        entry = f" {{0x{first:X}, 0x{last:X}}},"
+        if len(line) + len(entry) > 100:
+            print(line)
+            line = "   "
+        line += entry
+    print(line)
+    print("};\n")
+
+
+def newer():
+    """Characters that Unicode 14 does not have, with their categories."""
+    unknown = [c for c in CHARACTERS if CATEGORY[c] == "Cn"]
+    return {name: removed_by(pre_tokenizers.Split(Regex(r"\p{%s}" % name), "removed"), unknown) for name in CATEGORIES}
+
+
+def left_alone():
+    """Characters that normalisation takes for letters without decomposition and without order."""
+    found = set()
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        normalizer = getattr(normalizers, form)()
+        found |= {c for c in CHARACTERS if normalizer.normalize_str(chr(c)) == chr(c) != unicodedata.normalize(form, chr(c))}
+    normalizer = normalizers.NFD()
+    for c in CHARACTERS:
+        if unicodedata.combining(chr(c)) > 1 and normalizer.normalize_str(f"a{chr(c)}\u0334") == f"a{chr(c)}\u0334":
+            found.add(c)
+    return found
+
+
+def main():
+    print("/* characters_table: where the tokenizers library sees characters otherwise than a Unicode\n"
+          " * library of today: parts of it know Unicode 8, others 9, 12, 16 or 17. Written by\n * tests/tokenizer/characters.py. */")
+    additions = newer()
+    print("/* Characters of Unicode 15 and 16 with their categories, in order. */\nstatic const struct {\n    Range range;\n"
+          "    const char *category;\n} newer_characters[] = {")
+    rows = [(first, last, name) for name in CATEGORIES for first, last in ranges(additions[name])]
+    for first, last, name in sorted(rows):
+        print(f'    {{{{0x{first:X}, 0x{last:X}}}, "{name}"}},')
+    print("};\n")
+    punctuation = removed_by(pre_tokenizers.Punctuation("removed"), CHARACTERS)
+    table("not_punctuation", "Punctuation that the splitter of punctuation does not know.",
+          {c for c in CHARACTERS if CATEGORY[c][0] == "P"} - punctuation)
+    nonspacing = emptied_by(normalizers.BertNormalizer(False, False, True, False))
+    table("not_nonspacing", "Marks that stay when BertNormalizer strips accents.",
+          {c for c in CHARACTERS if CATEGORY[c] == "Mn"} - nonspacing)
+    marks = emptied_by(normalizers.StripAccents())
+    table("not_mark", "Marks that stay when StripAccents strips accents.",
+          {c for c in CHARACTERS if CATEGORY[c][0] == "M"} - marks)
+    control = emptied_by(normalizers.BertNormalizer(True, False, False, False))
+    table("not_control", "Formatting characters that BertNormalizer keeps when it cleans.",
+          {c for c in CHARACTERS if CATEGORY[c] in ("Cc", "Cf", "Co")} - control - {9, 10, 13})
+    table("not_normalised", "Characters that normalisation takes for plain letters.", left_alone())
+
+
+main()

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Compares `moec`'s tokenizer with the tokenizers library: tokens and decoded bytes of random and hurtful strings, and speed.
+
+    tests/tokenizer/compare.sh [STRINGS]          installs the library into a folder of its own, then runs this
+    python3 tests/tokenizer/compare.py fixtures   writes the small files that the unit test reads
+"""
+import os
+import struct
+import subprocess
+import sys
+import time
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import build  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAM = os.environ.get("PROGRAM") or os.path.join(build.ROOT, os.environ.get("BUILD", "build"), "tests", "unit", "test_tokenizer")
+
+
+def block(data):
+    return struct.pack("<I", len(data)) + data
+
+
+def numbers(ids):
+    return struct.pack("<I", len(ids)) + struct.pack(f"<{len(ids)}i", *ids)
+
+
+def write_expected(path, tokenizer, texts):
+    """Text, tokens with and without the template, the text of all tokens, and without special ones."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<I", len(texts)))
+        for text in texts:
+            string = text.decode("utf-8", "replace")
+            full = tokenizer.encode(string).ids
+            plain = tokenizer.encode(string, add_special_tokens=False).ids
+            file.write(block(text) + numbers(full) + numbers(plain))
+            file.write(block(tokenizer.decode(full, skip_special_tokens=False).encode()))
+            file.write(block(tokenizer.decode(full, skip_special_tokens=True).encode()))
+
+
+def speed(tokenizer, texts):
+    decoded = [text.decode("utf-8", "replace") for text in texts]
+    began = time.perf_counter()
+    for text in decoded:
+        tokenizer.encode(text)
+    return sum(map(len, texts)) / (time.perf_counter() - began) / 1e6
+
+
+def fixtures():
+    folder = os.path.join(HERE, "fixtures")
+    size = {"unigram_bytes": 1200, "t5": 1200}
+    for kind in build.KINDS:
+        path = os.path.join(folder, kind.__name__ + ".json")
+        os.makedirs(folder, exist_ok=True)
+        tokenizer = kind(size.get(kind.__name__, 400))
+        tokenizer.save(path, pretty=False)
+        write_expected(os.path.join(folder, kind.__name__ + ".expected"), tokenizer, build.strings(9, 7))
+
+
+def main():
+    if sys.argv[1:] == ["fixtures"]:
+        return fixtures()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 100000
+    folder = os.environ.get("WORK", "/tmp/moec_tokenizers")
+    texts = build.strings(count, int(os.environ.get("SEED", "3"))) + build.long_strings()
+    prose = ["".join(build.corpus()).encode()] * 3
+    failed = False
+    print(f"{len(texts)} strings, {sum(map(len, texts)) / 1e6:.1f} MB; speed on one thread in MB/s: theirs and ours, random and prose")
+    for name, path, tokenizer in build.made(folder, 3000):
+        expected = os.path.join(folder, name + ".bin")
+        write_expected(expected, tokenizer, texts)
+        theirs = speed(Tokenizer_again(path), texts), speed(Tokenizer_again(path), prose)
+        with open(os.path.join(folder, "prose.bin"), "wb") as file:
+            file.write(b"".join(prose))
+        result = subprocess.run([PROGRAM, "compare", path, expected, os.path.join(folder, "prose.bin")], capture_output=True, text=True)
+        last = (result.stdout.strip().splitlines() or ["nothing"])[-1]
+        print(f"{name:14} {last}  theirs {theirs[0]:6.1f} {theirs[1]:6.1f}", flush=True)
+        if result.returncode:
+            failed = True
+            print("\n".join(result.stdout.splitlines()[:12]), result.stderr[:2000])
+    sys.exit(failed)
+
+
+def Tokenizer_again(path):
+    """A fresh one, which has not seen the words yet."""
+    from tokenizers import Tokenizer
+    return Tokenizer.from_file(path)
+
+
+main()

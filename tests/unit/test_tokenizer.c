@@ -1,0 +1,173 @@
+/* test_tokenizer: tokens and texts as the tokenizers library gives them.
+ *
+ *     test_tokenizer                                          the files of tests/tokenizer/fixtures
+ *     test_tokenizer compare TOKENIZER EXPECTED [TEXT]        files that tests/tokenizer/compare.py
+ *                                                             has written; the speed on both
+ */
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/seconds.h"
+#include "tokenizer/tokenizer.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Bytes {
+    const unsigned char *at, *end;
+} Bytes;
+
+static uint32_t take_number(Bytes *bytes) {
+    uint32_t value = 0;
+    if (bytes->end - bytes->at < 4) return 0;
+    memcpy(&value, bytes->at, 4);
+    bytes->at += 4;
+    return value;
+}
+
+/* Numbers or bytes of `width`, and how many. */
+static const void *take(Bytes *bytes, size_t width, size_t *count) {
+    *count = take_number(bytes);
+    const void *start = bytes->at;
+    bytes->at += *count * width;
+    return start;
+}
+
+typedef struct Tally {
+    const char *name;
+    size_t strings, bytes, different;
+    double seconds;
+} Tally;
+
+static void differ(Tally *tally, const char *what, const void *text, size_t length) {
+    if (tally->different++ > 4) return;
+    printf("%s: %s of string %zu:", tally->name, what, tally->strings);
+    for (size_t i = 0; i < length && i < 120; i++)
+        printf(" %02x", ((const unsigned char *)text)[i]);
+    printf("\n");
+}
+
+static void print_tokens(const char *what, const int32_t *tokens, size_t count) {
+    printf("  %s", what);
+    for (size_t i = 0; i < count && i < 60; i++) printf(" %d", tokens[i]);
+    printf("\n");
+}
+
+static void hold_tokens(Encoder *encoder, Tally *tally, const char *text, size_t length, int flags,
+                        Bytes *bytes, TokenList *tokens) {
+    size_t count;
+    const void *expected = take(bytes, sizeof(int32_t), &count);
+    tokens->count = 0;
+    double began = seconds_now();
+    bool good = encoder_encode(encoder, text, length, flags, tokens);
+    if (flags) tally->seconds += seconds_now() - began;
+    if (good && tokens->count == count &&
+        (!count || memcmp(tokens->items, expected, sizeof(int32_t) * count) == 0))
+        return;
+    differ(tally, flags ? "tokens with the template" : "tokens", text, length);
+    int32_t *aligned = memory_new(sizeof *aligned * (count + 1));
+    memcpy(aligned, expected, sizeof *aligned * count);
+    print_tokens("wanted", aligned, count);
+    print_tokens("got   ", tokens->items, tokens->count);
+    free(aligned);
+}
+
+/* At once, and token by token: never ending inside a character. */
+static void hold_text(const Tokenizer *tokenizer, Tally *tally, const TokenList *tokens, bool skip,
+                      Bytes *bytes) {
+    size_t length;
+    const void *expected = take(bytes, 1, &length);
+    Text whole = {0}, parts = {0}, valid = {0};
+    Stream *stream = stream_new(tokenizer, skip);
+    bool good = tokenizer_decode(tokenizer, tokens->items, tokens->count, skip, &whole);
+    for (size_t i = 0; i < tokens->count && tokens->count < 500; i++) {
+        size_t before = parts.length;
+        good = good && stream_add(stream, tokens->items[i], &parts);
+        valid.length = 0;
+        good = good && !text_append_valid(&valid, parts.bytes + before, parts.length - before);
+    }
+    if (tokens->count < 500)
+        good = stream_end(stream, &parts) && good;
+    else
+        text_append(&parts, whole.bytes, whole.length);
+    if (!good || whole.length != length || (length && memcmp(whole.bytes, expected, length) != 0)) {
+        differ(tally, "text", expected, length);
+        differ(tally, "  got", whole.bytes, whole.length);
+    } else if (parts.length != length || (length && memcmp(parts.bytes, expected, length) != 0)) {
+        differ(tally, "text in parts", expected, length);
+        differ(tally, "  got", parts.bytes, parts.length);
+    }
+    stream_free(stream);
+    text_free(&whole);
+    text_free(&parts);
+    text_free(&valid);
+}
+
+static bool hold_file(const char *tokenizer_path, const char *expected_path, Tally *tally) {
+    Tokenizer *tokenizer = tokenizer_open(tokenizer_path);
+    Mapping mapping;
+    if (!tokenizer || !file_map(expected_path, NULL, &mapping)) return false;
+    Bytes bytes = {mapping.bytes, mapping.bytes + mapping.length};
+    Encoder *encoder = encoder_new(tokenizer);
+    TokenList tokens = {0}, plain = {0};
+    tally->name = strrchr(tokenizer_path, '/') ? strrchr(tokenizer_path, '/') + 1 : tokenizer_path;
+    for (uint32_t left = take_number(&bytes); left; left--, tally->strings++) {
+        size_t length;
+        const char *text = take(&bytes, 1, &length);
+        tally->bytes += length;
+        hold_tokens(encoder, tally, text, length, ENCODE_SPECIAL, &bytes, &tokens);
+        hold_tokens(encoder, tally, text, length, 0, &bytes, &plain);
+        hold_text(tokenizer, tally, &tokens, false, &bytes);
+        hold_text(tokenizer, tally, &tokens, true, &bytes);
+    }
+    tokens_free(&tokens);
+    tokens_free(&plain);
+    encoder_free(encoder);
+    file_unmap(&mapping);
+    tokenizer_close(tokenizer);
+    return tally->different == 0;
+}
+
+static double speed(const char *tokenizer_path, const char *text_path) {
+    Tokenizer *tokenizer = tokenizer_open(tokenizer_path);
+    Mapping mapping;
+    if (!tokenizer || !file_map(text_path, NULL, &mapping)) return 0;
+    Encoder *encoder = encoder_new(tokenizer);
+    TokenList tokens = {0};
+    double began = seconds_now();
+    for (int part = 0; part < 3; part++)
+        encoder_encode(encoder, (const char *)mapping.bytes + mapping.length / 3 * (size_t)part,
+                       mapping.length / 3, ENCODE_SPECIAL, &tokens);
+    double rate = (double)mapping.length / (seconds_now() - began) / 1e6;
+    tokens_free(&tokens);
+    encoder_free(encoder);
+    file_unmap(&mapping);
+    tokenizer_close(tokenizer);
+    return rate;
+}
+
+static int compare(int count, char **arguments) {
+    Tally tally = {0};
+    bool good = hold_file(arguments[2], arguments[3], &tally);
+    printf("%zu different of %zu  ours %6.1f %6.1f\n", tally.different, tally.strings,
+           (double)tally.bytes / tally.seconds / 1e6,
+           count > 4 ? speed(arguments[2], arguments[4]) : 0.0);
+    return !good;
+}
+
+int main(int count, char **arguments) {
+    if (count > 3 && strcmp(arguments[1], "compare") == 0) return compare(count, arguments);
+    glob_t found = {0};
+    glob("tests/tokenizer/fixtures/*.json", 0, NULL, &found);
+    bool good = found.gl_pathc > 9;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        Tally tally = {0};
+        char *expected =
+            memory_format("%.*s.expected", (int)strlen(found.gl_pathv[i]) - 5, found.gl_pathv[i]);
+        good = hold_file(found.gl_pathv[i], expected, &tally) && tally.strings && good;
+        free(expected);
+    }
+    globfree(&found);
+    return !good;
+}
