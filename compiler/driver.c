@@ -1,6 +1,7 @@
 /* driver: the passes in their order, behind the public header. */
 #include "moec.h"
 
+#include "analysis/parameter_facts.h"
 #include "schedule/kernel.h"
 #include "passes.h"
 
@@ -41,7 +42,9 @@ static void pass_elaborate(Work *work) {
     work->program = elaborate(compiler->unit, compiler->model, work->graph, work->batch,
                               work->context, settings);
     const char *precision = moec_option(compiler, "train.precision");
-    if (work->program) work->program->rounded = precision && !strcmp(precision, "bf16");
+    if (!work->program) return;
+    work->program->rounded = precision && !strcmp(precision, "bf16");
+    parameter_facts(work->program);
 }
 
 static void pass_weigh(Work *work) {

@@ -939,12 +939,13 @@ static double update_rate(double step, double steps)
     return (double)rate_2[0];
 }
 
-/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:12
-   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:13
-   g[elements] = clip * grad[elements]   -- std/adamw.moe:11
-   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
-   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
-   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
+   share = 0.1 * matrix   -- std/adamw.moe:16
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:13
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:17
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
 static void run_update(float *weight, const float *gradient, float *const *state, long elements,
                        const float *scalars)
 {
@@ -956,11 +957,12 @@ static void run_update(float *weight, const float *gradient, float *const *state
     float *const m = state[0];
     float *const v = state[1];
     const float step_at = step_2[0];
+    const float matrix_at = matrix[0];
     const float clip_at = clip[0];
     const float lr_at = lr[0];
-    const float matrix_at = matrix[0];
     float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_at));
     float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_at));
+    float share = 0.1f * matrix_at;
     MOEC_OMP(parallel for simd schedule(static) if(elements > 16384))
     for (long elements_2 = 0; elements_2 < elements; elements_2++) {
         float g = clip_at * gradient[elements_2];
@@ -969,7 +971,7 @@ static void run_update(float *weight, const float *gradient, float *const *state
         float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
         v[elements_2] = v_now;
         float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
-                + 1e-08f)) + ((0.1f * matrix_at) * weight[elements_2])));
+                + 1e-08f)) + (share * weight[elements_2])));
         weight[elements_2] = weight_now;
     }
 }

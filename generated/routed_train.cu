@@ -1103,12 +1103,13 @@ extern "C" __global__ void kernel_train_25(const int32_t *__restrict__ tokens,
     moec_barrier();
 }
 
-/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:12
-   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:13
-   g[elements] = clip * grad[elements]   -- std/adamw.moe:11
-   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:14
-   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:15
-   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + 0.1 * matrix * weight[i])   -- std/adamw.moe:16 */
+/* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
+   unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
+   share = 0.1 * matrix   -- std/adamw.moe:16
+   g[elements] = clip * grad[elements]   -- std/adamw.moe:13
+   m[i] = 0.9 * m[i] + 0.1 * g[i]   -- std/adamw.moe:17
+   v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
+   weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
 static __device__ const MoecShare update_shares[] = {
     {0, 0, 2048, 1}, /* embedding */
     {1, 2048, 128, 0}, /* block_attention_norm_weight */
@@ -1150,11 +1151,11 @@ extern "C" __global__ void update_step(
     float *const v = state[1];
     float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_2[0]));
     float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_2[0]));
+    float share = 0.1f * matrix[0];
     for (long turn = 4 * moec_thread(); turn < elements; turn += 4 * moec_threads()) {
         const long elements_2_from = turn;
         const float clip_at = clip[0];
         const float lr_at = lr[0];
-        const float matrix_at = matrix[0];
         float grad_lanes[4];
         moec_read(grad_lanes, &gradient[elements_2_from], elements - elements_2_from);
         float m_lanes[4];
@@ -1171,7 +1172,7 @@ extern "C" __global__ void update_step(
             float v_now = (0.95f * v_lanes[lane]) + ((0.05f * g) * g);
             v_lanes[lane] = v_now;
             float weight_now = weight_lanes[lane] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now
-                    * unbias2)) + 1e-08f)) + ((0.1f * matrix_at) * weight_lanes[lane])));
+                    * unbias2)) + 1e-08f)) + (share * weight_lanes[lane])));
             weight_lanes[lane] = weight_now;
         }
         moec_write(&m[elements_2_from], m_lanes, elements - elements_2_from);

@@ -1,4 +1,5 @@
 /* tensors: what a program takes and gives, as its table tells it and as the public header does. */
+#include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 #include "passes.h"
 
@@ -14,7 +15,6 @@ List tensors_with(Arena *arena, const Program *program, Role role) {
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
     Text axes = {.arena = arena};
     long *shape = arena_alloc(arena, ((size_t)tensor->rank + 1) * sizeof *shape);
-    bool stacked = tensor->rank > 0 && tensor->axes[0]->kind == AXIS_REPEAT;
     text_add(&axes, "%s", "");
     for (int i = 0; i < tensor->rank; i++) {
         text_add(&axes, "%s%s", i ? "," : "", tensor->axes[i]->name);
@@ -27,7 +27,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
         .rank = tensor->rank,
         .shape = shape,
         .is_int = tensor->type == TYPE_INT,
-        .matrix = tensor->rank - stacked >= 2,
+        .matrix = is_matrix(tensor),
         .init = (int)tensor->init.kind,
         .a = tensor->init.a,
         .b = tensor->init.b,

@@ -115,7 +115,7 @@ static bool fans_in(const Stored *stored, Block *block, double *in, double *out)
         if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM) continue;
         if (!contracts(statement->value) || !reads_at(stored, statement->value, &read)) continue;
         *in = *out = 1;
-        for (int j = stored->lead; j < read->count; j++) {
+        for (int j = stored->tensor->lead; j < read->count; j++) {
             bool reduced = !expr_uses_index(statement->target, read->args[j]->index);
             if (read->args[j]->kind != EXPR_INDEX) reduced = false;
             *(reduced ? in : out) *= (double)stored->tensor->axes[j]->size;

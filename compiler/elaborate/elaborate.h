@@ -124,7 +124,6 @@ typedef struct Stored {
     Tensor *tensor;
     const Node *init; /* NULL: the default */
     Scope *scope;
-    int lead; /* dimensions before its own: the turn, and what its layer is mapped over */
 } Stored;
 
 typedef struct Elaborator {

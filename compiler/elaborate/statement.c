@@ -98,7 +98,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     for (int i = 0; i < e->frame->ambient_count; i++)
         if (e->frame->ambient[i] != e->batch && e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
             all[count++] = e->frame->ambient[i];
-    stored->lead = count;
+    int lead = count;
     for (int i = 0; i < rank; i++) all[count++] = own[i];
     bool stacked = e->region && e->region->index;
     if (!fits_rank(e, node->name, count - stacked, node->span)) return value_error(e, node->span);
@@ -108,6 +108,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     Tensor *tensor =
         tensor_new(e->program, identifier(e, path), role, TYPE_REAL, count, axes, node->name_span);
     tensor->path = path;
+    tensor->lead = lead;
     stored->tensor = tensor;
     stored->scope = e->scope;
     Value *value =

@@ -106,6 +106,9 @@ typedef struct Tensor {
     struct Tensor *of;   /* gradients: the parameter; adjoints of temporaries: the tensor */
     double active;       /* parameters: share that one token visits, 1 when all (filled by cost) */
     int fan_in, fan_out; /* parameters */
+    int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
+                 layer is applied under */
+    struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
     Span span;   /* where it is defined */
 } Tensor;

@@ -56,7 +56,7 @@ typedef struct MoecTensor {
     double a, b;
     MoecInput input;
     long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
-    int matrix;            /* parameters: 1 when it has two axes or more of its own (weight decay applies) */
+    int matrix;            /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay applies) */
 } MoecTensor;
 
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand

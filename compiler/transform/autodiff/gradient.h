@@ -1,6 +1,6 @@
 /* gradient: what the files of the backward pass share.
  *
- *     gradient.c   which tensors matter, and the statements in reverse
+ *     gradient.c   the statements in reverse
  *     derive.c     the derivative of one operation, from its row in op.def
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
  *     product.c    a sum over a product as clean contractions
@@ -9,6 +9,7 @@
 #ifndef GRADIENT_H
 #define GRADIENT_H
 
+#include "analysis/reach.h"
 #include "ir/ir.h"
 
 /* derive: the derivative of an application by one of its arguments, or NULL when no gradient passes

@@ -1,0 +1,380 @@
+/* parameter_facts: what each parameter is, see parameter_facts.h.
+ *
+ * The value of a statement is taken apart into terms, and these into factors. A factor that is made
+ * of parameters alone meets the other factors of its term: in a sum over one of its own axes it is
+ * the operand of a product, else it scales. A term of its own is added.
+ *
+ *     sum[d] x[s,d] * stop(w[d,f])         terms: 1; factors: x[s,d], stop(w[d,f])
+ *     h[s,f] + bias[f]                     terms: h[s,f], bias[f]
+ */
+#include "analysis/parameter_facts.h"
+
+#include "analysis/reach.h"
+
+#include <stdint.h>
+
+/* A parameter in a tensor made of parameters alone: its axis j runs along dimension at[j] of the
+ * tensor, -1: along none. */
+typedef struct Origin {
+    Tensor *parameter;
+    int at[MAX_RANK];
+} Origin;
+
+typedef struct Finder {
+    Program *program;
+    List *origins;      /* Origin *, by tensor id; empty: not made of parameters alone */
+    int *writes;        /* by tensor id */
+    bool *open;         /* by tensor id: parameters to be looked at in this round */
+    const bool *counts; /* by tensor id: what is made of this counts in this round; NULL: all */
+    const Statement *statement;
+} Finder;
+
+typedef enum Way { WAY_PRODUCT, WAY_SCALE, WAY_SHIFT, WAY_OTHER } Way;
+
+/* ---- what is made of parameters alone ---- */
+
+static bool reads_tensor(const Expr *expr) {
+    if (expr->kind == EXPR_READ) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (reads_tensor(expr->args[i])) return true;
+    return false;
+}
+
+/* Is every value that is read made of parameters alone? Subscripts do not matter. */
+static bool only_parameters(const Finder *finder, const Expr *expr) {
+    if (expr->kind == EXPR_READ) return finder->origins[expr->tensor->id].count > 0;
+    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
+        if (!only_parameters(finder, expr->args[i])) return false;
+    return true;
+}
+
+static bool is_made_of_parameters(const Finder *finder, const Expr *expr) {
+    return reads_tensor(expr) && only_parameters(finder, expr);
+}
+
+/* The same wherever it stands: nothing is looked up. */
+static bool is_fixed(const Expr *expr) {
+    for (int i = 0; i < expr->count; i++)
+        if (expr->kind == EXPR_READ ? reads_tensor(expr->args[i]) : !is_fixed(expr->args[i]))
+            return false;
+    return true;
+}
+
+static bool is_listed(const List *origins, const Origin *origin) {
+    const int rank = origin->parameter->rank;
+    for (int i = 0; i < origins->count; i++) {
+        const Origin *other = origins->items[i];
+        int same = other->parameter == origin->parameter ? 0 : -1;
+        while (same >= 0 && same < rank && other->at[same] == origin->at[same]) same++;
+        if (same == rank) return true;
+    }
+    return false;
+}
+
+static void add_origin(Finder *finder, const Origin *inner, const Expr *read) {
+    const Expr *target = finder->statement->target;
+    List *origins = &finder->origins[target->tensor->id];
+    Origin *origin = arena_alloc(finder->program->arena, sizeof *origin);
+    origin->parameter = inner->parameter;
+    for (int j = 0; j < inner->parameter->rank; j++) {
+        const Expr *sub = inner->at[j] < 0 ? NULL : read->args[inner->at[j]];
+        origin->at[j] = -1;
+        for (int k = 0; sub && k < target->count; k++)
+            if (expr_equal(sub, target->args[k])) origin->at[j] = k;
+    }
+    if (!is_listed(origins, origin)) list_push(finder->program->arena, origins, origin);
+}
+
+static void add_origins(Finder *finder, const Expr *expr) {
+    if (expr->kind == EXPR_READ) {
+        const List *inner = &finder->origins[expr->tensor->id];
+        for (int i = 0; i < inner->count; i++) add_origin(finder, inner->items[i], expr);
+        return;
+    }
+    for (int i = 0; i < expr->count; i++) add_origins(finder, expr->args[i]);
+}
+
+/* ---- one use ---- */
+
+static bool looks_up(const Expr *sub) {
+    return reads_tensor(sub) ||
+           (sub->kind == EXPR_INDEX && sub->index->axis->kind == AXIS_SEQUENCE);
+}
+
+/* How many of the other factors have the index. */
+static int having(const List *others, const Index *index) {
+    int count = 0;
+    for (int i = 0; i < others->count; i++) count += expr_uses_index(others->items[i], index);
+    return count;
+}
+
+static unsigned axis_in_product(const Statement *statement, const Expr *sub, const List *others) {
+    unsigned uses = 0;
+    for (int i = 0; i < statement->loop_count; i++) {
+        const Index *index = statement->loops[i];
+        if (!expr_uses_index(sub, index)) continue;
+        int met = having(others, index);
+        if (!expr_uses_index(statement->target, index))
+            uses |= met ? AXIS_SUMMED : 0;
+        else
+            uses |= met ? AXIS_SHARED : AXIS_KEPT;
+    }
+    return uses;
+}
+
+/* Would the sum over this subscript be one of a product without this factor, too? */
+static bool summed_anyway(const Statement *statement, const Expr *sub, const List *others) {
+    for (int i = 0; i < statement->loop_count; i++)
+        if (expr_uses_index(sub, statement->loops[i]) && having(others, statement->loops[i]) > 1)
+            return true;
+    return false;
+}
+
+/* Is it the operand of a product: something of its own is summed over with the other factors, and
+ * it is not just a factor on one of two operands, as `scale` in sum[d] x[d] * scale[d] * w[d,f]?
+ * Fills what its axes are then. */
+static bool in_product(const Finder *finder, const Origin *origin, const Expr *read,
+                       const List *others, unsigned *axes) {
+    const Tensor *parameter = origin->parameter;
+    bool summed = false, kept = false, anyway = false;
+    for (int j = 0; j < parameter->rank; j++) {
+        axes[j] = 0;
+        if (origin->at[j] < 0) continue;
+        const Expr *sub = read->args[origin->at[j]];
+        axes[j] = axis_in_product(finder->statement, sub, others);
+        if (j < parameter->lead) continue;
+        kept |= (axes[j] & AXIS_KEPT) != 0;
+        if (!(axes[j] & AXIS_SUMMED)) continue;
+        summed = true;
+        anyway |= summed_anyway(finder->statement, sub, others);
+    }
+    return summed && (kept || !anyway);
+}
+
+/* Rows are looked up when something is left of each. */
+static bool note_lookup(ParameterFacts *facts, const Origin *origin, const Expr *read) {
+    const Tensor *parameter = origin->parameter;
+    int looked_up = 0, own = parameter->rank - parameter->lead;
+    for (int j = 0; j < parameter->rank; j++)
+        if (origin->at[j] >= 0 && looks_up(read->args[origin->at[j]])) {
+            facts->axes[j] |= AXIS_LOOKED_UP;
+            looked_up += j >= parameter->lead;
+        }
+    return looked_up > 0 && looked_up < own;
+}
+
+/* An axis is summed over already where the tensor is made. */
+static bool is_reduced(const Origin *origin) {
+    for (int j = 0; j < origin->parameter->rank; j++)
+        if (origin->at[j] < 0) return true;
+    return false;
+}
+
+static void note_origin(Finder *finder, const Origin *origin, const Expr *read, Way way,
+                        const List *others) {
+    ParameterFacts *facts = origin->parameter->facts;
+    unsigned axes[MAX_RANK];
+    if (!finder->open[origin->parameter->id]) return;
+    if (way == WAY_PRODUCT && in_product(finder, origin, read, others, axes)) {
+        facts->product = true;
+        for (int j = 0; j < origin->parameter->rank; j++) facts->axes[j] |= axes[j];
+        return;
+    }
+    if (facts->product && is_reduced(origin)) return; /* a product of low rank, a norm */
+    if (note_lookup(facts, origin, read))
+        facts->lookup = true;
+    else if (way == WAY_PRODUCT || way == WAY_SCALE)
+        facts->scale = true;
+    else if (way == WAY_SHIFT)
+        facts->shift = true;
+    else
+        facts->other = true;
+    for (int j = 0; j < origin->parameter->rank; j++)
+        if (!(facts->axes[j] & AXIS_LOOKED_UP)) facts->axes[j] |= AXIS_POINTWISE;
+}
+
+static bool has_origin(const Finder *finder, const Expr *expr, const Tensor *parameter) {
+    const List *origins = expr->kind == EXPR_READ ? &finder->origins[expr->tensor->id] : NULL;
+    for (int i = 0; origins && i < origins->count; i++)
+        if (((Origin *)origins->items[i])->parameter == parameter) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (has_origin(finder, expr->args[i], parameter)) return true;
+    return false;
+}
+
+/* Every parameter behind an expression that is made of them alone. Its product with itself is none
+ * with something else. */
+static void note_use(Finder *finder, const Expr *expr, Way way, const List *others) {
+    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
+        note_use(finder, expr->args[i], way, others);
+    if (expr->kind != EXPR_READ) return;
+    const List *origins = &finder->origins[expr->tensor->id];
+    for (int i = 0; i < origins->count; i++) {
+        const Origin *origin = origins->items[i];
+        List strangers = {0};
+        for (int j = 0; others && j < others->count; j++)
+            if (!has_origin(finder, others->items[j], origin->parameter))
+                list_push(finder->program->arena, &strangers, others->items[j]);
+        bool alone = (way == WAY_PRODUCT || way == WAY_SCALE) && !strangers.count;
+        note_origin(finder, origin, expr, alone ? WAY_OTHER : way, &strangers);
+    }
+}
+
+/* ---- one statement ---- */
+
+static void find_uses(Finder *finder, const Expr *expr, bool sum);
+
+static void list_factors(Arena *arena, const Expr *expr, List *factors) {
+    bool splits = expr->kind == EXPR_APPLY &&
+                  (expr->op == OP_MUL || expr->op == OP_DIV || expr->op == OP_NEG);
+    for (int i = 0; splits && i < expr->count; i++) list_factors(arena, expr->args[i], factors);
+    if (!splits) list_push(arena, factors, (void *)(uintptr_t)expr);
+}
+
+static void find_in_term(Finder *finder, const Expr *term, bool sum, bool added) {
+    Arena *arena = finder->program->arena;
+    List factors = {0};
+    list_factors(arena, term, &factors);
+    for (int i = 0; i < factors.count; i++) {
+        const Expr *factor = factors.items[i];
+        List others = {0};
+        for (int j = 0; j < factors.count; j++)
+            if (j != i && reads_tensor(factors.items[j]))
+                list_push(arena, &others, factors.items[j]);
+        if (!is_made_of_parameters(finder, factor))
+            find_uses(finder, factor, sum && !others.count);
+        else if (others.count)
+            note_use(finder, factor, sum ? WAY_PRODUCT : WAY_SCALE, &others);
+        else
+            note_use(finder, factor, added ? WAY_SHIFT : WAY_OTHER, NULL);
+    }
+}
+
+static bool is_sum(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_SUB);
+}
+
+static void find_in_terms(Finder *finder, const Expr *expr, bool sum, bool added) {
+    if (!is_sum(expr)) {
+        find_in_term(finder, expr, sum, added);
+        return;
+    }
+    for (int i = 0; i < 2; i++) {
+        bool constant = !reads_tensor(expr->args[1 - i]);
+        find_in_terms(finder, expr->args[i], sum, added || !constant);
+    }
+}
+
+/* A value that is not made of parameters alone; sum: its terms are summed over. */
+static void find_uses(Finder *finder, const Expr *expr, bool sum) {
+    bool product = expr->kind == EXPR_APPLY &&
+                   (expr->op == OP_MUL || expr->op == OP_DIV || expr->op == OP_NEG);
+    if (product || is_sum(expr) || is_made_of_parameters(finder, expr)) {
+        find_in_terms(finder, expr, sum, false);
+        return;
+    }
+    bool masked = expr->kind == EXPR_APPLY && (expr->op == OP_WHERE || expr->op == OP_STOP);
+    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++) {
+        if (is_made_of_parameters(finder, expr->args[i]))
+            note_use(finder, expr->args[i], WAY_OTHER, NULL);
+        else
+            find_uses(finder, expr->args[i], sum && masked);
+    }
+}
+
+static void find_in_loop(Finder *finder, const Statement *statement) {
+    const Tensor *target = statement->target->tensor;
+    bool made = is_made_of_parameters(finder, statement->value) && is_fixed(statement->value) &&
+                target->role == ROLE_TEMP && finder->writes[target->id] == 1;
+    if (made && !finder->origins[target->id].count) add_origins(finder, statement->value);
+    if (!made || statement->reduction == REDUCE_SUM)
+        find_uses(finder, statement->value, statement->reduction == REDUCE_SUM);
+}
+
+/* Scores sum over the width of queries and keys, results over the places of values. */
+static void find_in_attend(Finder *finder, const Statement *statement) {
+    for (int i = 0; i < statement->inputs.count; i++) {
+        const Expr *read = statement->inputs.items[i];
+        const List *origins = &finder->origins[read->tensor->id];
+        for (int k = 0; k < origins->count; k++) {
+            const Origin *origin = origins->items[k];
+            ParameterFacts *facts = origin->parameter->facts;
+            if (!finder->open[origin->parameter->id]) continue;
+            *(i < 3 ? &facts->product : &facts->shift) = true;
+            for (int j = 0; j < origin->parameter->rank; j++) {
+                bool summed = origin->at[j] == read->count - (i == 2 ? 3 : 1);
+                facts->axes[j] |= i >= 3 ? AXIS_POINTWISE : summed ? AXIS_SUMMED : AXIS_KEPT;
+            }
+        }
+    }
+}
+
+static bool counts(const Finder *finder, const Statement *statement) {
+    if (statement->once || !finder->counts) return !statement->once;
+    if (statement->kind == STATEMENT_LOOP) return finder->counts[statement->target->tensor->id];
+    for (int i = 0; i < statement->outputs.count; i++)
+        if (finder->counts[((Expr *)statement->outputs.items[i])->tensor->id]) return true;
+    return false;
+}
+
+static void find_in_statement(Statement *statement, void *data) {
+    Finder *finder = data;
+    finder->statement = statement;
+    if (!counts(finder, statement)) return;
+    if (statement->kind == STATEMENT_LOOP) find_in_loop(finder, statement);
+    if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
+        find_in_attend(finder, statement);
+}
+
+/* ---- the pass ---- */
+
+static void count_writes(Statement *statement, void *data) {
+    Finder *finder = data;
+    if (statement->kind == STATEMENT_LOOP) finder->writes[statement->target->tensor->id]++;
+}
+
+static void begin(Finder *finder, Tensor *tensor) {
+    Arena *arena = finder->program->arena;
+    Origin *self = arena_alloc(arena, sizeof *self);
+    self->parameter = tensor;
+    for (int j = 0; j < tensor->rank; j++) self->at[j] = j;
+    list_push(arena, &finder->origins[tensor->id], self);
+    tensor->facts = arena_alloc(arena, sizeof *tensor->facts);
+    tensor->facts->trained = true;
+    finder->open[tensor->id] = true;
+}
+
+static bool is_used(const ParameterFacts *facts) {
+    return facts->product || facts->lookup || facts->scale || facts->shift || facts->other;
+}
+
+void parameter_facts(Program *program) {
+    size_t count = (size_t)program->tensors.count + 1;
+    Finder finder = {.program = program};
+    finder.origins = arena_alloc(program->arena, count * sizeof *finder.origins);
+    finder.writes = arena_alloc(program->arena, count * sizeof *finder.writes);
+    finder.open = arena_alloc(program->arena, count * sizeof *finder.open);
+    block_walk(&program->body, count_writes, &finder);
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER) begin(&finder, tensor);
+    }
+    if (program->loss) {
+        const Reach reach = gradient_reach(program);
+        finder.counts = reach.to_loss;
+        block_walk(&program->body, find_in_statement, &finder);
+        for (int i = 0; i < program->tensors.count; i++) {
+            const Tensor *tensor = program->tensors.items[i];
+            if (tensor->role != ROLE_PARAMETER) continue;
+            tensor->facts->trained = reach.to_loss[i];
+            finder.open[i] = !is_used(tensor->facts);
+        }
+    }
+    finder.counts = NULL;
+    block_walk(&program->body, find_in_statement, &finder);
+}
+
+bool is_matrix(const Tensor *parameter) {
+    const ParameterFacts *facts = parameter->facts;
+    return facts && facts->trained && (facts->product || facts->lookup);
+}

@@ -1,0 +1,96 @@
+/* reach: which tensors a gradient passes through, see reach.h. */
+#include "analysis/reach.h"
+
+#include <string.h>
+
+typedef struct Search {
+    Reach reach;
+    bool found;   /* a read depends on a parameter */
+    bool changed; /* something was marked in this round */
+} Search;
+
+typedef void VisitRead(Search *search, const Expr *read);
+
+/* All reads that a gradient can pass through. */
+static void visit_reads(Search *search, const Expr *expr, VisitRead *visit) {
+    if (expr->kind == EXPR_READ && expr->tensor->type == TYPE_REAL) visit(search, expr);
+    if (expr->kind != EXPR_APPLY) return;
+    for (int i = 0; i < expr->count; i++)
+        if (strcmp(op_table[expr->op].derivative[i], "0") != 0)
+            visit_reads(search, expr->args[i], visit);
+}
+
+static void mark(Search *search, bool *flag) {
+    if (!*flag) search->changed = true;
+    *flag = true;
+}
+
+static void find_varied(Search *search, const Expr *read) {
+    if (search->reach.from_parameter[read->tensor->id]) search->found = true;
+}
+
+static void mark_useful(Search *search, const Expr *read) {
+    mark(search, &search->reach.to_loss[read->tensor->id]);
+}
+
+/* May a gradient pass from its results to its operands? */
+static bool passes_gradient(const Statement *statement) {
+    if (statement->once) return false;
+    return statement->kind == STATEMENT_LOOP ||
+           (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND);
+}
+
+static void visit_operands(Search *search, const Statement *statement, VisitRead *visit) {
+    if (statement->kind == STATEMENT_LOOP) visit_reads(search, statement->value, visit);
+    for (int i = 0; i < statement->inputs.count; i++)
+        visit_reads(search, statement->inputs.items[i], visit);
+}
+
+static int result_count(const Statement *statement) {
+    return statement->kind == STATEMENT_LOOP ? 1 : statement->outputs.count;
+}
+
+static const Tensor *result(const Statement *statement, int place) {
+    if (statement->kind == STATEMENT_LOOP) return statement->target->tensor;
+    return ((const Expr *)statement->outputs.items[place])->tensor;
+}
+
+static void reach_results(Statement *statement, void *data) {
+    Search *search = data;
+    if (!passes_gradient(statement)) return;
+    search->found = false;
+    visit_operands(search, statement, find_varied);
+    for (int i = 0; search->found && i < result_count(statement); i++) {
+        const Tensor *tensor = result(statement, i);
+        if (tensor->type == TYPE_REAL) mark(search, &search->reach.from_parameter[tensor->id]);
+    }
+}
+
+static void reach_operands(Statement *statement, void *data) {
+    Search *search = data;
+    bool useful = false;
+    if (!passes_gradient(statement)) return;
+    for (int i = 0; i < result_count(statement); i++)
+        useful |= search->reach.to_loss[result(statement, i)->id];
+    if (useful) visit_operands(search, statement, mark_useful);
+}
+
+/* A fixed point, since a repeat hands values round; each walk goes the way that values take. */
+Reach gradient_reach(Program *program) {
+    size_t count = (size_t)program->tensors.count + 1;
+    Search search = {.changed = true};
+    Reach *reach = &search.reach;
+    reach->from_parameter = arena_alloc(program->arena, count * sizeof(bool));
+    reach->to_loss = arena_alloc(program->arena, count * sizeof(bool));
+    reach->to_loss[program->loss->id] = true;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        reach->from_parameter[i] = tensor->role == ROLE_PARAMETER && tensor->type == TYPE_REAL;
+    }
+    while (search.changed) {
+        search.changed = false;
+        block_walk(&program->body, reach_results, &search);
+        block_walk_back(&program->body, reach_operands, &search);
+    }
+    return search.reach;
+}
