@@ -35,7 +35,7 @@ WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR)
 CFLAGS ?= -O2 -g
 OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
-INCLUDES_compiler := -Icompiler -I$(BUILD)
+INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
@@ -48,7 +48,7 @@ all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/%)
 STDLIB := $(sort $(wildcard stdlib/*.moe))
-CARRIED := runtime/abi/abi.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
+CARRIED := runtime/abi/abi.h runtime/abi/shapes.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 

@@ -6,6 +6,8 @@
  */
 #include "analysis/attend.h"
 
+#include "abi/shapes.h"
+
 /* Floats of a thread for results and scores, so that all of it stays in registers
  * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute
  * capability 8.0 on has for a block. */
@@ -26,10 +28,7 @@ enum {
     GROUP_PART = 128,
     LEAST_GROUP_PART = 64,
     TRIPLE_KEPT = 128,
-    GROUP_SHARED = 227 * 1024,
-    PIECE = 8,
-    LINE = 64,
-    ALIGN = 1024
+    GROUP_SHARED = 227 * 1024
 };
 
 static long padded(long width) {
@@ -80,7 +79,7 @@ AttendShape attend_forward(const Statement *statement) {
 }
 
 static long in_lines(long width) {
-    return (width + LINE - 1) / LINE * LINE;
+    return (width + MOEC_SWIZZLED - 1) / MOEC_SWIZZLED * MOEC_SWIZZLED;
 }
 
 /* What warpgroups need. */
@@ -97,12 +96,13 @@ typedef struct GroupNeed {
  * often. */
 static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     bool copied = true;
-    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % PIECE == 0;
+    for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_PIECE == 0;
     int fill = (int)((need.rows + GROUP_ROWS - 1) / GROUP_ROWS);
     for (int groups = need.groups < fill ? need.groups : fill; copied && groups > 1; groups--)
         for (int part = need.part; part >= LEAST_GROUP_PART; part /= 2) {
             long kept = need.kept + need.quarters * part / 4;
-            long bytes = 2 * (groups * GROUP_ROWS * need.own + part * need.other) + ALIGN;
+            long bytes =
+                2 * (groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
             if (kept <= (groups > 2 ? TRIPLE_KEPT : need.most) && bytes <= GROUP_SHARED)
                 return (AttendShape){groups, part, bytes};
             if (groups > 2) break;
@@ -116,7 +116,7 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
 AttendShape attend_forward_groups(const Statement *statement) {
     const AttendOptions *options = &statement->attention;
     long e = in_lines(size_from_end(statement, 0, 1)), c = size_from_end(statement, 2, 1);
-    bool simple = !options->documents && options->mask != MASK_WINDOW && e <= 2 * LINE;
+    bool simple = !options->documents && options->mask != MASK_WINDOW && e <= 2 * MOEC_SWIZZLED;
     return groups_that_fit(statement,
                            (GroupNeed){.rows = size_from_end(statement, 0, 3),
                                        .own = e,
@@ -160,15 +160,15 @@ AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values)
 AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool values) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long both = in_lines(e) + in_lines(c), kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
-    return groups_that_fit(statement,
-                           (GroupNeed){.rows = size_from_end(statement, 1, 3),
-                                       .own = keys ? both : in_lines(e),
-                                       .other = 3 * (both + ALIGN / 2 / LEAST_GROUP_PART),
-                                       .kept = kept / 2,
-                                       .quarters = keys ? 4 : 2,
-                                       .most = 144,
-                                       .groups = 2,
-                                       .part = LEAST_GROUP_PART});
+    return groups_that_fit(
+        statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
+                               .own = keys ? both : in_lines(e),
+                               .other = 3 * (both + MOEC_SWIZZLED_ALIGN / 2 / LEAST_GROUP_PART),
+                               .kept = kept / 2,
+                               .quarters = keys ? 4 : 2,
+                               .most = 144,
+                               .groups = 2,
+                               .part = LEAST_GROUP_PART});
 }
 
 static long common(long a, long b) {

@@ -2,6 +2,7 @@
 #ifndef CONTRACTION_H
 #define CONTRACTION_H
 
+#include "abi/shapes.h"
 #include "ir/ir.h"
 
 /* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
@@ -13,20 +14,10 @@ typedef struct Product {
     bool accumulate;
     bool rounded; /* operands may be rounded to bf16 */
     Type a_type, b_type, c_type;
-    int endings; /* a sum of Ending; then c is what comes out of them */
+    int endings; /* a sum of MoecEnding; then c is what comes out of them */
     long add_m, kept_m;
-    double scale; /* ENDING_SCALE */
+    double scale; /* MOEC_SCALE */
 } Product;
-
-/* What a product of a device does before it stores, in this order: see MoecEnding. */
-typedef enum Ending {
-    ENDING_ADD = 1,
-    ENDING_BIAS = 2,
-    ENDING_KEEP = 4,
-    ENDING_GELU = 8,
-    ENDING_GELU_BACK = 16,
-    ENDING_SCALE = 32 /* before all others */
-} Ending;
 
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
 typedef struct OuterLoop {

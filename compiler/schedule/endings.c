@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Elements that begin at a multiple of 16 bytes, as the library wants them of what is kept. */
-enum { PIECE = 8, FUNCTIONS = ENDING_GELU | ENDING_GELU_BACK };
+enum { FUNCTIONS = MOEC_GELU | MOEC_GELU_BACK };
 
 /* How many loops of the result make its rows; -1 when rows and columns are not apart. */
 static int row_loops(const Contraction *product, const Member *first) {
@@ -73,11 +73,11 @@ static bool take_factor(Contraction *ended, const Expr *term) {
     for (int i = 0; i < 2; i++) {
         const Expr *factor = term->args[i], *result = term->args[1 - i];
         if (factor->kind != EXPR_NUMBER || result->kind != EXPR_READ ||
-            result->tensor != ended->c->tensor || (ended->product.endings & ~ENDING_SCALE))
+            result->tensor != ended->c->tensor || (ended->product.endings & ~MOEC_SCALE))
             continue;
-        const bool again = ended->product.endings & ENDING_SCALE;
+        const bool again = ended->product.endings & MOEC_SCALE;
         ended->product.scale = factor->number * (again ? ended->product.scale : 1);
-        ended->product.endings |= ENDING_SCALE;
+        ended->product.endings |= MOEC_SCALE;
         return true;
     }
     return false;
@@ -142,7 +142,7 @@ static int function_of(const Expr *expr, const Tensor *result, const Expr *other
         for (double x = -2; x <= 3 && back; x += 2.5)
             back = fabs(value_at(expr, result, x, at) - x * slope) <= 3 * allowed;
     }
-    return forward ? ENDING_GELU : back ? ENDING_GELU_BACK : 0;
+    return forward ? MOEC_GELU : back ? MOEC_GELU_BACK : 0;
 }
 
 /* ---- the product ---- */
@@ -157,21 +157,21 @@ static bool end_in_function(Contraction *ended, const Member *next, int rows, bo
     Matrix matrix = {ended->product.c_m, 1};
     if (!depends_on(value, ended->c->tensor, &other)) return false;
     int function = function_of(value, ended->c->tensor, other);
-    if (function == ENDING_GELU_BACK &&
+    if (function == MOEC_GELU_BACK &&
         (kept || ended->product.endings || !as_matrix(other, next, rows, &matrix)))
         return false;
-    if (function == ENDING_GELU_BACK || kept) {
+    if (function == MOEC_GELU_BACK || kept) {
         ended->kept = other ? other : ended->c;
         ended->product.kept_m = matrix.row;
     }
-    ended->product.endings |= function | (kept ? ENDING_KEEP : 0);
-    return function && matrix.column == 1 && ended->product.kept_m % PIECE == 0;
+    ended->product.endings |= function | (kept ? MOEC_KEEP : 0);
+    return function && matrix.column == 1 && ended->product.kept_m % MOEC_PIECE == 0;
 }
 
 static bool end_in_sum(Contraction *ended, const Member *next, int rows) {
     Sum sum = {ended, next, rows, 0};
     if (!take_terms(&sum, next->statement->value) || sum.results != 1) return false;
-    ended->product.endings |= (ended->add ? ENDING_ADD : 0) | (ended->bias ? ENDING_BIAS : 0);
+    ended->product.endings |= (ended->add ? MOEC_ADD : 0) | (ended->bias ? MOEC_BIAS : 0);
     return true;
 }
 

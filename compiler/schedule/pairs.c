@@ -9,14 +9,11 @@
  */
 #include "schedule/nest.h"
 
-/* Elements of 16 bytes. */
-enum { PIECE = 8 };
-
 bool lies_in_pieces(const Expr *read) {
     const Tensor *tensor = read->tensor;
     if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
     const Expr *last = read->args[tensor->rank - 1];
-    return tensor->axes[tensor->rank - 1]->size % PIECE == 0 && last->kind == EXPR_INDEX &&
+    return tensor->axes[tensor->rank - 1]->size % MOEC_PIECE == 0 && last->kind == EXPR_INDEX &&
            !last->index->turn;
 }
 

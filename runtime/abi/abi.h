@@ -96,6 +96,9 @@ typedef struct MoecOwnProduct {
     int alignment; /* of every place that the product's operands have: a multiple of so many bytes, at most 16 */
 } MoecOwnProduct;
 
+/* Masks of attention. */
+enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
+
 typedef struct MoecRun MoecRun;
 
 /* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is launched. */

@@ -9,9 +9,9 @@
 #define MOEC_ATTENTION_CUH
 
 #include "routing.cuh"
+#include "shapes.h"
 
-enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
-enum { MOEC_ATTEND_THREADS = 128, MOEC_ATTEND_WARPS = 4, MOEC_ATTEND_SHARED = 44 * 1024 };
+enum { MOEC_ATTEND_WARPS = MOEC_ATTEND_THREADS / 32, MOEC_ATTEND_SHARED = 44 * 1024 };
 
 #define MOEC_TEMPLATE template <class A> static __device__
 

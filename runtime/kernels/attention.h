@@ -15,8 +15,6 @@
 
 #include "matmul.h"
 
-enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
-
 typedef struct MoecAttend {
     long batch; /* all leading dimensions in one */
     long queries, keys;

@@ -15,7 +15,6 @@
 #include "prelude.cuh"
 #include "shapes.h"
 
-enum { MOEC_TILE_THREADS = 256 };
 
 struct MoecTileExact {
     enum { SIZE = 64, HEIGHT = SIZE, BREADTH = SIZE, DEPTH = 16 };

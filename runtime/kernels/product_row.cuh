@@ -11,7 +11,6 @@
 
 #include "product.cuh"
 
-enum { MOEC_ROW_THREADS = 512 };
 #define MOEC_ROW_BOUNDS MOEC_ROW_THREADS, 2
 /* Of sizes that are not known when the kernel is compiled: they take more registers. */
 #define MOEC_ROW_GROUPED_BOUNDS MOEC_ROW_THREADS, 1

@@ -8,6 +8,7 @@
 #define MOEC_WGMMA_CUH
 
 #include "prelude.cuh"
+#include "shapes.h"
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define MOEC_WGMMA
@@ -18,7 +19,6 @@
 /* What tensor cores read by themselves are lines of 128 bytes, eight of them a block of 1024 bytes that begins at a multiple
  * of that. Its pieces of 16 bytes are permuted: piece p of line i of the block stands at p ^ i (9.7.15.5.1.2, the swizzle of
  * 128 bytes, Swizzle<3,4,3>). */
-enum { MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 }; /* elements of a line */
 
 /* An address in shared memory as descriptors have it. */
 MOEC_DEVICE unsigned moec_shared_place(const void *at) {

@@ -1,9 +1,9 @@
 /* emit_c: programs as one C text.
  *
  * Needs:   programs with their schedules, planned.
- * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table` (runtime/abi/abi.h).
- * It is the same for both targets: a stand-alone folder carries the kernels' files beside it, the
- * host finds them in its own folder.
+ * Leaves:  a text that includes kernels.h and exports `const MoecTable moec_table`
+ * (runtime/abi/abi.h). It is the same for both targets: a stand-alone folder carries the kernels'
+ * files beside it, the host finds them in its own folder.
  */
 #include "codegen/emit.h"
 #include "passes.h"
@@ -40,7 +40,7 @@ void emit_products(Text *text, const List *products) {
         if (p->endings)
             text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
                      p->add_m, p->kept_m);
-        if (p->endings & ENDING_SCALE)
+        if (p->endings & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
         text_add(text, "}, /* %d */\n", i);
     }

@@ -15,8 +15,6 @@
 #include "analysis/attend.h"
 #include "codegen/emit.h"
 
-/* Threads of a block and of a warpgroup, as the templates want them. */
-enum { THREADS = 128, GROUP = 128 };
 /* Queries or keys of a block of the exact templates at least. */
 enum {
     LEAST_PLACES = 8,
@@ -45,7 +43,7 @@ static long dimension(const Shape *shape, int back) {
 
 static Launch launch_of(Emitter *emitter, long blocks) {
     long grid = blocks < 1 ? 1 : blocks < MOST_GRID ? blocks : MOST_GRID;
-    return (Launch){arena_format(emitter->arena, "%ld", grid), THREADS};
+    return (Launch){arena_format(emitter->arena, "%ld", grid), MOEC_ATTEND_THREADS};
 }
 
 static bool steps_in_tiles(const Attend *attend) {
@@ -195,7 +193,7 @@ static const char *add_kernel(const Attend *attend, const Call *call, const char
     Emitter *emitter = attend->emitter;
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
                                                            emitter->prefix, emitter->kernels));
-    add_form(attend, call, (Form){name, call->name, further, THREADS});
+    add_form(attend, call, (Form){name, call->name, further, MOEC_ATTEND_THREADS});
     emitter->binding_count = call->bindings;
     return name;
 }
@@ -252,13 +250,13 @@ static void launch_either(const Attend *attend, const Call *call, const Forms *f
     text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
     add_form(attend, call,
              (Form){arena_format(emitter->arena, "%s_wgmma", name), forms->template,
-                    shape_text(attend, "MoecGroupShape", other), GROUP * other.tiles});
+                    shape_text(attend, "MoecGroupShape", other), MOEC_GROUP_THREADS * other.tiles});
     text_add(&emitter->functions, "#endif\n");
     emit_line(emitter,
               "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
               "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
-              name, launches[0].grid, THREADS, one.bytes, launches[1].grid, GROUP * other.tiles,
-              other.bytes, written->text, call->arguments.text);
+              name, launches[0].grid, MOEC_ATTEND_THREADS, one.bytes, launches[1].grid,
+              MOEC_GROUP_THREADS * other.tiles, other.bytes, written->text, call->arguments.text);
 }
 
 /* ---- forward ---- */

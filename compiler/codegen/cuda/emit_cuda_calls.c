@@ -5,9 +5,7 @@
 
 /* Threads of a block, as the templates want them. */
 enum {
-    TOP_THREADS = 256,
     TOP_FEW = 256, /* numbers that a warp chooses among */
-    PACK_THREADS = 256,
     PACK_FEW = 32, /* entries of a group at the most where one block packs */
     MOST_GRID = 1 << 20
 };
@@ -41,8 +39,8 @@ static void emit_top(Emitter *emitter, const Statement *statement) {
     long choices = sizes[0] * sizes[2];
     bool few = sizes[1] <= TOP_FEW;
     emit_launch(emitter, device_kernel(emitter, few ? "moec_top_of_few" : "moec_top"),
-                (Launch){blocks(emitter, few ? pieces(choices, TOP_THREADS / 32) : choices),
-                         TOP_THREADS},
+                (Launch){blocks(emitter, few ? pieces(choices, MOEC_CHOICE_THREADS / 32) : choices),
+                         MOEC_CHOICE_THREADS},
                 arguments.text);
 }
 
@@ -112,8 +110,9 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
     emit_line(emitter, "{");
     emitter->indent++;
     emit_pack_options(emitter, statement, &mask, &sizes);
-    Launch by_group = {blocks(emitter, sizes.groups), PACK_THREADS},
-           by_other = {blocks(emitter, pieces(sizes.others, PACK_THREADS)), PACK_THREADS},
+    Launch by_group = {blocks(emitter, sizes.groups), MOEC_CHOICE_THREADS},
+           by_other = {blocks(emitter, pieces(sizes.others, MOEC_CHOICE_THREADS)),
+                       MOEC_CHOICE_THREADS},
            one = {"1", 1024};
     if (sizes.others <= PACK_FEW) {
         emit_launch(emitter, device_kernel(emitter, "moec_pack_of_few"), one, "&pack");

@@ -21,7 +21,6 @@
 
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
 enum {
-    THREADS = 256,
     MOST_GRID = 1 << 20,
     WIDE = 256,
     FEW_ROWS = 64 /* packed rows that are few */
@@ -46,7 +45,7 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
         .bounds = contraction->second ? "MOEC_STORED_TWICE_BOUNDS" : "MOEC_STORED_BOUNDS",
         .height = height,
         .breadth = breadth,
-        .threads = THREADS};
+        .threads = MOEC_TILE_THREADS};
     if (emitter->target->twins && (height > 64 || breadth > 64))
         tile.wgmma =
             arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
@@ -56,9 +55,10 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
 }
 
 static const Tile exact_tile = {
-    "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, THREADS};
+    "MoecTileExact", "exact", "MOEC_TILE_THREADS", 64, 64, NULL, NULL, true, MOEC_TILE_THREADS};
 static const Tile rounded_tile = {
-    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false, THREADS};
+    "MoecTileRounded", "rounded", "MOEC_TILE_THREADS", 128, 128, NULL, NULL, false,
+    MOEC_TILE_THREADS};
 
 /* So few rows that hardly two of them share a weight. */
 static bool has_few_rows(const Contraction *contraction) {
@@ -87,9 +87,8 @@ static Tile tile_of(Emitter *emitter, const Contraction *contraction) {
  * between its lines. */
 static bool begins_in_pieces(const Contraction *contraction, const Expr *read, long across,
                              const long batch[2]) {
-    enum { PIECE = 8 };
-    return lies_in_pieces(read) && !contraction->outer_count && across % PIECE == 0 &&
-           batch[0] % PIECE == 0 && batch[1] % PIECE == 0;
+    return lies_in_pieces(read) && !contraction->outer_count && across % MOEC_PIECE == 0 &&
+           batch[0] % MOEC_PIECE == 0 && batch[1] % MOEC_PIECE == 0;
 }
 
 static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
@@ -106,7 +105,13 @@ static Tile dense_tile(Emitter *emitter, const Contraction *contraction) {
                                along[0] ? "true" : "false", along[1] ? "true" : "false"),
                   arena_format(emitter->arena, "%ldx%ld%s%s", height, breadth,
                                along[0] ? "" : "_down", along[1] ? "_across" : ""),
-                  "MOEC_STORED_BOUNDS", height, breadth, NULL, NULL, false, THREADS};
+                  "MOEC_STORED_BOUNDS",
+                  height,
+                  breadth,
+                  NULL,
+                  NULL,
+                  false,
+                  MOEC_TILE_THREADS};
 }
 
 /* The kernel of all dense products of one sort, for hosts that have none. */
@@ -137,10 +142,9 @@ static const char *operand_of(Emitter *emitter, const Expr *read) {
 /* The operands of the endings of a product. */
 static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
     if (!contraction->product.endings) return "NULL";
-    return arena_format(emitter->arena, "&(const MoecEpilogue){%s, %s, %s}",
-                        operand_of(emitter, contraction->add),
-                        operand_of(emitter, contraction->bias),
-                        operand_of(emitter, contraction->kept));
+    return arena_format(
+        emitter->arena, "&(const MoecEpilogue){%s, %s, %s}", operand_of(emitter, contraction->add),
+        operand_of(emitter, contraction->bias), operand_of(emitter, contraction->kept));
 }
 
 /* For the numbers that the product has in the table. */
@@ -213,17 +217,16 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Bod
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    emit_line(emitter,
-              "extern \"C\" __global__ void __launch_bounds__(%s) "
-              "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
-              form.bounds, body->name, form.ending, names[0], tables.text,
-              type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor),
-              names[5],
-              second
-                  ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
-                    "const MoecBf16 *more_b, "
-                  : "",
-              body->parameters, form.boxed ? parameters.text : "");
+    emit_line(
+        emitter,
+        "extern \"C\" __global__ void __launch_bounds__(%s) "
+        "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
+        form.bounds, body->name, form.ending, names[0], tables.text,
+        type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor), names[5],
+        second ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
+                 "const MoecBf16 *more_b, "
+               : "",
+        body->parameters, form.boxed ? parameters.text : "");
     text_add(&emitter->functions,
              "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
              weight ? "weight" : "rows", second ? "_twice" : "", form.boxed ? "_boxed" : "",
@@ -257,8 +260,7 @@ void put_written(Emitter *emitter, const Expr *target, long count, bool rounded,
 }
 
 /* The elements from the one on where all loops are 0. False when they do not follow the loops. */
-static bool put_target(Emitter *emitter, const Statement *statement, bool rounded,
-                       Text *written) {
+static bool put_target(Emitter *emitter, const Statement *statement, bool rounded, Text *written) {
     long strides[MAX_LOOPS], count = 1;
     if (!strides_of(statement->target, statement->loops, statement->loop_count, strides))
         return false;
@@ -333,8 +335,7 @@ static const char *own_kernel(Emitter *emitter, const Contraction *contraction, 
     int width = store_width(epilogue, tile, rows);
     Functor functor = emit_functor(emitter, epilogue, rows, width);
     if (width > 1)
-        functor.text =
-            arena_format(emitter->arena, "moec_in_lanes<%d>(%s)", width, functor.text);
+        functor.text = arena_format(emitter->arena, "moec_in_lanes<%d>(%s)", width, functor.text);
     emitter->binding_count = bindings;
     text_add(arguments, ", %s", functor.arguments.text);
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "product_%s_%d",
@@ -414,8 +415,9 @@ static void emit_either(Emitter *emitter, const Contraction *contraction, const 
               "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
               "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
               "MOEC_ARGUMENTS(%s, NULL));",
-              kernel, grid, THREADS, grid, THREADS, grid_of(contraction, tile->height, WIDE),
-              THREADS, written->text, operands.text, arguments->text);
+              kernel, grid, MOEC_TILE_THREADS, grid, MOEC_TILE_THREADS,
+              grid_of(contraction, tile->height, WIDE), MOEC_TILE_THREADS, written->text,
+              operands.text, arguments->text);
 }
 
 void emit_cuda_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {

@@ -11,7 +11,7 @@
 
 /* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
  * many blocks there are at least, while tiles can be made narrower. */
-enum { ROW_THREADS = 512, ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128 };
+enum { ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128 };
 
 Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
     const char *matrices = contraction->fellow ? ", 2" : "";
@@ -26,7 +26,7 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
                   .height = 1,
                   .breadth = breadth,
                   .single = true,
-                  .threads = ROW_THREADS};
+                  .threads = MOEC_ROW_THREADS};
 }
 
 /* A parameter: its name and what it is given. */
@@ -125,6 +125,6 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
     text_add(&emitter->functions, "{\n%s}\n\n", rows.calls.text);
     emitter->out = out;
     emitter->indent = indent;
-    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), ROW_THREADS},
+    emit_launch(emitter, name, (Launch){arena_format(arena, "%ld", rows.blocks), MOEC_ROW_THREADS},
                 rows.arguments.text);
 }

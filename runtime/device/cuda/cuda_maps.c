@@ -1,7 +1,7 @@
 #include "device/cuda/cuda_maps.h"
 
 #include "device/cuda/cuda.h"
-#include "shapes.h"
+#include "abi/shapes.h"
 
 bool cuda_map(const CudaDriver *driver, const MoecMatrices *operand, CudaMap *map) {
     enum { RANK = 3, ELEMENT = 2 };
