@@ -67,28 +67,42 @@ static bool names_turn(const Tensor *tensor, const char *name, Slice *slice) {
     return false;
 }
 
+/* What a name may begin with, and what it means then; any of the others is the first of the roles
+ * in their order that has it. A spec may call a parameter as an output or as a number that the
+ * runtime sets. */
+static const struct {
+    const char *prefix;
+    Role role;
+} kinds[] = {
+    {"gradient:", ROLE_GRADIENT},
+    {"cache:", ROLE_CACHE},
+    {"input:", ROLE_INPUT},
+    {"output:", ROLE_OUTPUT},
+    {"", ROLE_PARAMETER},
+    {"", ROLE_STATE},
+    {"", ROLE_INPUT},
+    {"", ROLE_OUTPUT},
+};
+
+static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
+    const Tensor *named = tensor->role == ROLE_GRADIENT ? tensor->of : tensor;
+    bool by_path = named && named->path && tensor->role != ROLE_CACHE;
+    *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
+    if (!by_path) return tensor->role != ROLE_GRADIENT && !strcmp(tensor->name, name);
+    bool found = names_turn(named, name, slice);
+    slice->tensor = tensor;
+    return found;
+}
+
 static bool find_slice(const MoecEval *eval, const char *name, Slice *slice) {
-    bool gradient = !strncmp(name, "gradient:", 9), cache = !strncmp(name, "cache:", 6);
-    const char *path = gradient ? name + 9 : cache ? name + 6 : name;
-    for (int i = 0; i < eval->program->tensors.count; i++) {
-        const Tensor *tensor = eval->program->tensors.items[i];
-        if (gradient) {
-            if (tensor->role != ROLE_GRADIENT || !tensor->of || !tensor->of->path) continue;
-            if (!names_turn(tensor->of, path, slice)) continue;
-            slice->tensor = tensor;
-            return true;
-        }
-        if (cache) {
-            if (tensor->role != ROLE_CACHE || strcmp(tensor->name, path)) continue;
-            *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
-            return true;
-        }
-        bool known = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE ||
-                     tensor->role == ROLE_INPUT || tensor->role == ROLE_OUTPUT;
-        if (!known) continue;
-        if (tensor->path ? names_turn(tensor, path, slice) : !strcmp(tensor->name, path)) {
-            if (!tensor->path) *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
-            return true;
+    const List *tensors = &eval->program->tensors;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t prefix = strlen(kinds[i].prefix);
+        if (strncmp(name, kinds[i].prefix, prefix) != 0) continue;
+        for (int j = 0; j < tensors->count; j++) {
+            const Tensor *tensor = tensors->items[j];
+            if (tensor->role == kinds[i].role && is_called(tensor, name + prefix, slice))
+                return true;
         }
     }
     return false;

@@ -100,8 +100,9 @@ const char *moec_cost_text(MoecCompiler *compiler);
 const char *moec_format(MoecCompiler *compiler);
 
 /* The meaning: a program in double precision. Tensors are named as in its table of parameters,
- * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, input names,
- * output names, "cache:" + name. */
+ * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, "input:" or
+ * "output:" + name, "cache:" + name; without its prefix where no parameter and no state has the
+ * name. */
 typedef struct MoecEval MoecEval;
 MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);
 bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count);

@@ -8,59 +8,153 @@
 
 enum { COLUMNS = 110 };
 
-static const char *const reserved[] = {
-    "auto",        "break",    "case",     "char",      "const",    "continue",  "default",
-    "do",          "double",   "else",     "enum",      "extern",   "float",     "for",
-    "goto",        "if",       "inline",   "int",       "long",     "register",  "restrict",
-    "return",      "short",    "signed",   "sizeof",    "static",   "struct",    "switch",
-    "typedef",     "union",    "unsigned", "void",      "volatile", "while",     "asm",
-    "typeof",      "main",     "errno",    "assert",    "memset",   "memcpy",    "strlen",
-    "size_t",      "int32_t",  "uint64_t", "uint32_t",  "int64_t",  "NULL",      "EOF",
-    "NAN",         "INFINITY", "HUGE_VAL", "HUGE_VALF", "isnan",    "isinf",     "isfinite",
-    "signbit",     "unix",     "linux",    "i386",      "offsetof", "ptrdiff_t", "wchar_t",
-    "max_align_t", "run",      "turn",     "chunk",     "bool",     "true",      "false",
-    "complex",     "I",        "stdin",    "stdout",    "stderr",
+/* Keywords of C and of C++, which CUDA is. */
+static const char *const keywords[] = {
+    "alignas",
+    "alignof",
+    "and",
+    "and_eq",
+    "asm",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "char16_t",
+    "char32_t",
+    "char8_t",
+    "class",
+    "compl",
+    "concept",
+    "const",
+    "const_cast",
+    "consteval",
+    "constexpr",
+    "constinit",
+    "continue",
+    "co_await",
+    "co_return",
+    "co_yield",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "dynamic_cast",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or",
+    "or_eq",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "reinterpret_cast",
+    "requires",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "static_assert",
+    "static_cast",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "typeof",
+    "typeof_unqual",
+    "union",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "wchar_t",
+    "while",
+    "xor",
+    "xor_eq",
 };
+
+/* Macros in small letters, and what generated functions call: types, functions, CUDA's variables.
+ * Macros with parentheses do no harm, nothing of a spec is followed by one. */
+static const char *const called[] = {
+    "complex", "errno",     "imaginary", "linux",    "i386",        "math_errhandling", "noreturn",
+    "stderr",  "stdin",     "stdout",    "unix",     "unreachable", "int32_t",          "int64_t",
+    "memcpy",  "memset",    "size_t",    "uint32_t", "uint64_t",    "blockDim",         "blockIdx",
+    "gridDim", "threadIdx", "warpSize",  "assert",   "main",
+};
+
+/* Variables of generated functions that are not bound as indices and tensors are. */
+static const char *const variables[] = {"chunk", "run", "turn"};
 
 /* What the functions of an update call their parameters. */
 static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",
                                                   "state",    "step",    "steps"};
 
-/* Words that CUDA has beyond those of C. */
-static const char *const reserved_on_devices[] = {
-    "alignas",   "alignof",   "and",       "and_eq",   "bitand",    "bitor",    "catch",
-    "class",     "compl",     "constexpr", "decltype", "delete",    "explicit", "export",
-    "friend",    "mutable",   "namespace", "new",      "noexcept",  "not",      "not_eq",
-    "nullptr",   "operator",  "or",        "or_eq",    "private",   "protected", "public",
-    "template",  "this",      "throw",     "try",      "typeid",    "typename", "using",
-    "virtual",   "wchar_t",   "xor",       "xor_eq",   "threadIdx", "blockIdx", "blockDim",
-    "gridDim",   "warpSize",
-};
+/* Names that begin so belong to C, to the kernels or to the simulated device. */
+static const char *const reserved_starts[] = {"_", "moec", "kernel_", "run_", "omp_", "sim_"};
 
-/* Names that begin so belong to C or to the kernels. */
-static const char *const reserved_starts[] = {"_",   "moec", "MOEC", "kernel_", "run_",
-                                              "FP_", "INT",  "UINT", "SIZE_",   "omp_"};
+static bool is_among(const char *name, const char *const *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(name, list[i]) == 0) return true;
+    return false;
+}
 
+#define IS_AMONG(name, list) is_among(name, list, sizeof(list) / sizeof *(list))
+
+/* Capital letters belong to macros, of whatever headers and compilers there are, and to the types
+ * of the kernels. */
 static bool is_reserved(const char *name) {
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (strcmp(name, reserved[i]) == 0) return true;
+    if (IS_AMONG(name, keywords) || IS_AMONG(name, called) || IS_AMONG(name, variables))
+        return true;
+    for (const char *c = name; *c; c++)
+        if (isupper((unsigned char)*c)) return true;
     for (size_t i = 0; i < sizeof reserved_starts / sizeof *reserved_starts; i++)
         if (strncmp(name, reserved_starts[i], strlen(reserved_starts[i])) == 0) return true;
     return isdigit((unsigned char)name[0]) || !name[0];
 }
 
+/* What has the prefix of reserved names already is only kept apart from its own kind. */
 static bool is_taken(const Emitter *emitter, const char *name) {
     bool update = emitter->program->graph == GRAPH_UPDATE;
-    for (size_t i = 0; update && i < sizeof reserved_in_updates / sizeof *reserved_in_updates; i++)
-        if (strcmp(reserved_in_updates[i], name) == 0) return true;
-    bool device = emitter->program->device;
-    for (size_t i = 0; device && i < sizeof reserved_on_devices / sizeof *reserved_on_devices; i++)
-        if (strcmp(reserved_on_devices[i], name) == 0) return true;
+    if (update && IS_AMONG(name, reserved_in_updates)) return true;
     for (int i = 0; i < emitter->program->tensors.count; i++)
         if (emitter->names[i] && strcmp(emitter->names[i], name) == 0) return true;
     for (int i = 0; i < emitter->binding_count; i++)
         if (strcmp(emitter->bindings[i].name, name) == 0) return true;
-    return is_reserved(name);
+    return false;
 }
 
 /* A number may follow: "kernel_2" begins as what belongs to the kernels. */
@@ -202,9 +296,7 @@ const char *line_of(Arena *arena, Span span) {
 }
 
 const char *type_name(const Tensor *tensor) {
-    return tensor->type == TYPE_INT    ? "int32_t"
-           : tensor->type == TYPE_BF16 ? "MoecBf16"
-                                       : "float";
+    return tensor->type == TYPE_INT ? "int32_t" : tensor->type == TYPE_BF16 ? "MoecBf16" : "float";
 }
 
 const char *axes_of(Arena *arena, const Tensor *tensor) {

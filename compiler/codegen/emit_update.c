@@ -80,7 +80,7 @@ static bool is_scalar(const Tensor *tensor) {
 
 /* What the runtime calls a number of the schedule. */
 static bool is_schedule_step(const Tensor *tensor) {
-    return is_scalar(tensor) && strcmp(tensor->name, "schedule_step") == 0;
+    return is_scalar(tensor) && strcmp(tensor->path, "schedule_step") == 0;
 }
 
 static void emit_rate(Arena *arena, Text *text, Program *program) {
@@ -136,7 +136,7 @@ static void add_names(Arena *arena, Text *text, const char *array, const List *t
     if (!tensors->count) return;
     text_add(text, "static const char *const %s[] = {", array);
     for (int i = 0; i < tensors->count; i++)
-        text_add(text, "%s%s", i ? ", " : "", quoted(arena, ((Tensor *)tensors->items[i])->name));
+        text_add(text, "%s%s", i ? ", " : "", quoted(arena, ((Tensor *)tensors->items[i])->path));
     text_add(text, "};\n");
 }
 

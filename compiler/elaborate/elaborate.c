@@ -137,7 +137,18 @@ static void initialise(Elaborator *e) {
     }
 }
 
+/* What the caller is handed has one name each. */
+static void check_output_name(Elaborator *e, const char *name, Span span) {
+    for (int i = 0; i < e->program->outputs.count; i++) {
+        const Tensor *other = e->program->outputs.items[i];
+        if (strcmp(other->path, name) != 0) continue;
+        report_error(e->reports, span, "two outputs are called '%s'", name);
+        report_note(e->reports, other->span, "the other one");
+    }
+}
+
 static Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span span) {
+    check_output_name(e, name, span);
     Tensor *tensor = tensor_new(e->program, name, ROLE_OUTPUT, TYPE_REAL, 0, NULL, span);
     tensor->path = name;
     statement_loop(e->program, e->block, expr_read(e->program, tensor, NULL), false, REDUCE_NONE,
@@ -148,6 +159,7 @@ static Tensor *output_scalar(Elaborator *e, const char *name, Expr *value, Span 
 
 static void output_tensor(Elaborator *e, const Binding *named) {
     const Value *value = named->value;
+    check_output_name(e, named->name, named->span);
     Index *all[MAX_RANK];
     Axis *axes[MAX_RANK];
     int rank = ambient_used(e, value->expr, all);

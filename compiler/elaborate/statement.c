@@ -253,7 +253,23 @@ static void loss_statement(Elaborator *e, const Node *node) {
     if (expr) e->loss = value_tensor(e, expr, NULL, 0, node->span);
 }
 
+/* What a line of the log holds of its own, and what the loss and its sum with the terms are called.
+ */
+static bool is_logged_anyway(const char *name) {
+    static const char *const names[] = {"loss", "total",     "step",    "lr",
+                                        "nats", "grad_norm", "seconds", "val_loss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 static void metric_statement(Elaborator *e, const Node *node) {
+    if (is_logged_anyway(node->name)) {
+        report_error(e->reports, node->name_span, "'%s' is a number of every log already",
+                     node->name);
+        report_help(e->reports, "another name keeps both: 'my_%s'", node->name);
+        return;
+    }
     Value *value = in_equation(e, node->kids[0]);
     if (value->kind == KIND_ERROR) return;
     Expr *expr = scalar(e, value, node->kind == NODE_AUX ? "an aux term" : "a probe", node->span);

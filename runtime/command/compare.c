@@ -122,9 +122,12 @@ static void give(MoecEval *eval, const char *name, const void *values, size_t co
 }
 
 static void give_inputs(MoecEval *eval, const Call *call) {
-    for (int i = 0; i < call->graph->input_count; i++)
-        give(eval, call->graph->inputs[i].name, call->inputs[i],
-             tensor_count(&call->graph->inputs[i]), call->graph->inputs[i].is_int);
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        char *name = memory_format("input:%s", input->name);
+        give(eval, name, call->inputs[i], tensor_count(input), input->is_int);
+        free(name);
+    }
 }
 
 /* What the program means; `rounded`: with what a device keeps as bf16 rounded where it is stored.
@@ -284,8 +287,9 @@ static void judge_outputs(Comparison *comparison, const Call *call) {
     for (int i = 0; i < call->graph->output_count; i++) {
         const MoecTensor *output = &call->graph->outputs[i];
         size_t count = tensor_count(output);
-        judge(comparison, OUTPUTS,
-              &(Sample){output->name, output->name, count, count, call->outputs[i]});
+        char *of = memory_format("output:%s", output->name);
+        judge(comparison, OUTPUTS, &(Sample){output->name, of, count, count, call->outputs[i]});
+        free(of);
     }
 }
 
@@ -367,8 +371,7 @@ static bool judge_steps(Comparison *comparison, Call *call, const int32_t *token
 }
 
 static bool reads_best(const Comparison *comparison) {
-    MoecProgram *step =
-        moec_compile(comparison->compiler, MOEC_DECODE, 1, comparison->context, 1);
+    MoecProgram *step = moec_compile(comparison->compiler, MOEC_DECODE, 1, comparison->context, 1);
     return step && moec_reads_best(step);
 }
 
@@ -393,8 +396,8 @@ static bool compare_decoding(Comparison *comparison, const Call *whole, const in
         good = judge_steps(comparison, call, tokens, wide, given);
     else if (good)
         judge(comparison, DECODING,
-              &(Sample){"logits, token by token", "logits", wide * (size_t)comparison->context,
-                        tensor_count(logits), given});
+              &(Sample){"logits, token by token", "output:logits",
+                        wide * (size_t)comparison->context, tensor_count(logits), given});
     free(given);
     call_close(call);
     return good;
@@ -424,8 +427,8 @@ static bool compare_forward(Comparison *comparison) {
     if (good && !clear)
         good = complain("choose another --seed, or fewer tokens",
                         "none of %d seeds makes choices that rounding leaves alone", SEEDS);
-    good = good && evaluate(comparison, MOEC_FORWARD, call, 1, WAYS - 1) &&
-           run_call(comparison, call);
+    good =
+        good && evaluate(comparison, MOEC_FORWARD, call, 1, WAYS - 1) && run_call(comparison, call);
     if (good) judge_outputs(comparison, call);
     /* The pass may have moved states. */
     good = good && set_weights(comparison) &&

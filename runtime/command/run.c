@@ -141,15 +141,20 @@ static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
                 values[j] =
                     batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
                                   j % (size_t)batch->context + (size_t)shift];
-        moec_eval_set(eval, input->name, values, count);
+        char *name = memory_format("input:%s", input->name);
+        moec_eval_set(eval, name, values, count);
+        free(name);
         free(values);
     }
 }
 
-/* Fills `to` with a tensor of the interpreter. */
+/* Fills `to` with a result of the interpreter. */
 static bool get_values(MoecEval *eval, const char *name, float *to, size_t count) {
+    bool gradient = strncmp(name, "gradient:", 9) == 0;
+    char *result = memory_format("%s%s", gradient ? "" : "output:", name);
     double *wide = memory_new(sizeof *wide * (count + 1));
-    bool good = moec_eval_get(eval, name, wide, count);
+    bool good = moec_eval_get(eval, result, wide, count);
+    free(result);
     for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
     free(wide);
     return good || complain(NULL, "the interpreter has no tensor %s", name);
@@ -162,7 +167,8 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
     MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
     if (!eval)
-        return reports_good(compiler) && complain(NULL, "the interpreter does not take this program");
+        return reports_good(compiler) &&
+               complain(NULL, "the interpreter does not take this program");
     const Model *model = call->model;
     set_tensors(eval, model->parameters, model->parameter_count, model->weights);
     set_tensors(eval, model->states, model->state_count, model->layer_states);
@@ -193,10 +199,9 @@ static bool check_inputs(const Options *options, const Call *call) {
 static bool run_loaded(const Options *options, MoecCompiler *compiler, Model *model,
                        const Batch *batch, Results *results) {
     Call *call = call_open(model, &model->table->graphs[0], NULL);
-    bool good =
-        call && check_inputs(options, call) &&
-        (options->on ? run_hosted(options, call, batch, results)
-                     : run_defined(options, compiler, call, batch, results));
+    bool good = call && check_inputs(options, call) &&
+                (options->on ? run_hosted(options, call, batch, results)
+                             : run_defined(options, compiler, call, batch, results));
     call_close(call);
     return good;
 }
@@ -289,8 +294,7 @@ int command_run(int argc, char **argv) {
         return arguments_wrong(command, "for example --want logits,loss",
                                "--want takes logits, loss and grads, not '%s'", options.want);
     bool defined = strcmp(options.device, "eval") == 0;
-    if (!defined && strcmp(options.device, "cpu") != 0 &&
-        strncmp(options.device, "cuda", 4) != 0)
+    if (!defined && strcmp(options.device, "cpu") != 0 && strncmp(options.device, "cuda", 4) != 0)
         return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'",
                                options.device);
     options.on = defined ? NULL : device_open(options.device);

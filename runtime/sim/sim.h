@@ -25,7 +25,7 @@ enum {
     SIM_SUMS = 128,
     SIM_SHARED = 232448,
     SIM_THREADS = 1024,
-    SIM_ARGUMENTS = 64
+    SIM_ARGUMENTS = 512
 };
 
 typedef struct SimIndex {

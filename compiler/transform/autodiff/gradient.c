@@ -399,6 +399,7 @@ static void seed(Backward *backward) {
     Program *program = backward->program;
     Tensor *scale =
         tensor_new(program, "loss_scale", ROLE_INPUT, TYPE_REAL, 0, NULL, program->loss->span);
+    scale->path = "loss_scale";
     scale->input = INPUT_SCALAR;
     List factors = {0};
     list_push(program->arena, &factors, expr_read(program, scale, NULL));

@@ -1,0 +1,55 @@
+# names, one a line -> a spec in which name i has role (i + rotation) % 10: whatever somebody may call something.
+function role(i) { return (i + rotation) % 10 }
+
+{ name[NR] = $1 }
+
+END {
+    print "use decoder\n\noptimizer kept {"
+    for (i = 1; i <= NR; i++)
+        if (role(i) == 7) {
+            printf "  state %s = 0\n  update %s = 0.5 * %s + grad\n", name[i], name[i], name[i]
+            moved = moved " + 0.001 * " name[i]
+        }
+    printf "  update weight = weight - lr * (grad%s)\n}\n\nschedule slow {\n", moved
+    for (i = 1; i <= NR; i++)
+        if (role(i) == 8 && name[i] != "step" && name[i] != "steps" && name[i] != "rate") {
+            printf "  %s = 0.001 * step\n", name[i]
+            slowed = slowed " + " name[i]
+        }
+    printf "  rate = 1%s\n}\n\n", slowed
+    print "layer scaled(x[s, d]) -> y[s, d] {\n  param weight[d] ~ ones\n  y[s, d] = 0.5 * x[s, d] * weight[d]\n}\n"
+    print "layer whole {\n  option train: layer = train { batch = 1, context = 2, optimizer = kept, schedule = slow }"
+    print "  axis dd = 2\n  axis vv = 3\n  sequence ss = train.context\n  input toks[ss]: token\n  input goals[ss]: next"
+    print "  param wte[vv, dd] ~ normal(1)\n  x0[ss, dd] = wte[toks[ss], dd]"
+    at = "x0"
+    for (i = 1; i <= NR; i++) add(name[i], role(i), "x" i "_", "p" i "_")
+    printf "  logits[ss, vv] = sum[dd] rms_norm@last(%s)[ss, dd] * wte[vv, dd]\n  output logits\n", at
+    print "  loss = mean[batch, ss] ((logsumexp[vv] logits[ss, vv]) - logits[ss, goals[ss]])\n}\n\nmodel m = whole"
+}
+
+# From the tensor `at`, with something called n, to the tensor t, which is the next `at`.
+function add(n, r, t, p) {
+    if (r == 0)
+        printf "  param %s[dd] ~ normal(0.1)\n  %s[ss, dd] = %s[ss, dd] + %s[dd]\n", n, t, at, n
+    else if (r == 1) {
+        printf "  state %s[dd] = 0.1\n  %s[ss, dd] = %s[ss, dd] - %s[dd]\n", n, t, at, n
+        printf "  update %s[dd] = 0.9 * %s[dd] + (mean[batch, ss] %s[ss, dd])\n", n, n, t
+    } else if (r == 2) {
+        printf "  %s[ss, dd] = 0.9 * %s[ss, dd]\n", n, at
+        t = n
+    } else if (r == 3 && n !~ /^(step|lr|nats|total|seconds|grad_norm|val_loss)$/) {
+        printf "  probe %s = mean[batch, ss, dd] %s[ss, dd]\n", n, at
+        t = at
+    } else if (r == 4)
+        printf "  axis %s = 3\n  param %s[dd, %s]\n  %s[ss, dd] = %s[ss, dd] + (sum[%s] %s[dd, %s])\n", n, p, n, t, at, n, p, n
+    else if (r == 5)
+        printf "  %s[ss, dd] = %s[ss, dd] + 0.1 * (sum[%s] wte[%s, dd])\n", t, at, n, n
+    else if (r == 6)
+        printf "  %s = %s + scaled@%s(%s)\n", t, at, n, at
+    else if (r == 9) {
+        printf "  %s[ss, dd] = 0.3 * (sum[dd] %s[ss, dd]) + %s[ss, dd]\n  output %s\n", n, at, at, n
+        t = at
+    } else
+        t = at
+    at = t
+}

@@ -1,0 +1,51 @@
+#!/bin/sh
+# Whatever somebody calls something, it meets no name of ours, of C or of CUDA: every identifier of generated programs and of
+# what they include is tried as a parameter, a state, a tensor, a probe, an axis, an index, the name of an application, a
+# state of an optimizer, a tensor of a schedule, an output; on the CPU and on the simulated device, beside the definition.
+#
+#   tests/checks/names.sh        each in one role; what is named in emit_names.c and macros in small letters in every role
+#   tests/checks/names.sh all    each in every role
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0
+
+printf '#include "kernels.h"\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n' >"$work/headers.c"
+headers() { "${CC:-cc}" -std=gnu11 -fopenmp -Iruntime/kernels -Iruntime/abi -E "$@" "$work/headers.c"; }
+identifiers() { grep -oE '\b[A-Za-z_][A-Za-z0-9_]*' | sort -u; }
+{
+    headers -dM | sed 's/^#define \([A-Za-z0-9_]*\).*/\1/'
+    headers | grep -v '^#'
+    cat generated/*.c runtime/abi/abi.h runtime/kernels/*.h
+} | identifiers >"$work/c"
+cat generated/*.cu runtime/kernels/*.cuh runtime/sim/cuda_sim.h compiler/codegen/emit_names.c | identifiers >"$work/cuda"
+
+{
+    grep -oE '"[a-z_][A-Za-z0-9_]*"' compiler/codegen/emit_names.c
+    headers -dM | sed 's/^#define \([A-Za-z0-9_]*\).*/\1/' | grep '^[a-z]' | grep -v moec
+    echo loss_scale position seed threads host weights inputs outputs arena cache
+} | identifiers >"$work/words"
+
+# try DEVICE NAMES ROTATION...: a spec for every 300 names and rotation; without rotations, one that changes with the names.
+try() {
+    device=$1 names=$2 number=0
+    shift 2
+    rm -f "$work"/part.*
+    grep -vxE "$(sed -n '/^static const Keyword/,/};/p' compiler/syntax/lexer.l | grep -oE '"[a-z]+"' | tr -d '"' | paste -sd'|')" "$names" |
+        grep -vxE '[xp][0-9]+_|x0|dd|vv|ss|toks|goals|wte|logits|whole|scaled|kept|slow|batch|last|rms_norm' |
+        split -l 300 - "$work/part."
+    for part in "$work"/part.*; do
+        number=$((number + 1))
+        for rotation in ${*:-$number}; do
+            awk -v rotation="$rotation" -f tests/checks/names.awk "$part" >"$work/names.moe"
+            moec compare "$work/names.moe" --device "$device" >"$work/out" 2>&1 ||
+                wrong "$device, rotation $rotation of $part ($(head -1 "$part") to $(tail -1 "$part")): $(cut -c1-300 "$work/out" | head -20)"
+        done
+    done
+}
+
+roles='0 1 2 3 4 5 6 7 8 9' some=
+[ "${1:-}" != all ] || some=$roles
+try cpu "$work/words" $roles
+try cpu "$work/c" $some
+on_simulator
+try cuda "$work/words" $roles
+try cuda "$work/cuda" $some
