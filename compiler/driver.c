@@ -160,18 +160,64 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
     abort();
 }
 
-/* The passes behind `after` (NULL: from the first one) up to `last`. False after an error. */
-static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
+/* ---- bounds ---- */
+
+/* What reading a spec and passing it on may take. A model at the bounds of the elaborator needs
+ * less: this is for what they do not foresee, and for machines without that much memory. */
+enum { MEGABYTE = 1 << 20, MOST_MEGABYTES = 450 };
+
+static void out_of_memory(void *data) {
+    MoecCompiler *compiler = data;
+    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MOST_MEGABYTES - 100);
+    arena_limit(compiler->arena, 0, NULL, NULL);
+    if (large)
+        report_error(&compiler->reports, compiler->reports.at,
+                     "this is too large: the compiler would need more than %d MB for it",
+                     MOST_MEGABYTES);
+    else
+        report_error(&compiler->reports, compiler->reports.at,
+                     "the machine has no memory left for the compiler");
+    report_help(&compiler->reports,
+                "apply fewer layers, or let a repeat apply them: its turns count once");
+    report_give_up(&compiler->reports);
+}
+
+/* Runs what may turn out to be too large; false when it did, and that was reported. */
+static bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
+    arena_limit(compiler->arena, (size_t)MEGABYTE * MOST_MEGABYTES, out_of_memory, compiler);
+    bool whole = reports_guard(&compiler->reports, run, data);
+    arena_limit(compiler->arena, 0, NULL, NULL);
+    return whole;
+}
+
+/* ---- the way through the passes ---- */
+
+typedef struct Way {
+    Work *work;
+    const char *after, *last;
+    Machine machine;
+    bool good;
+} Way;
+
+static void follow(void *data) {
+    Way *way = data;
+    Work *work = way->work;
     MoecCompiler *compiler = work->compiler;
-    for (int i = after ? place_of(after) + 1 : 0; i <= place_of(last); i++) {
+    for (int i = way->after ? place_of(way->after) + 1 : 0; i <= place_of(way->last); i++) {
         const struct Pass *pass = &passes[i];
-        if (!(pass->graphs & 1 << work->graph) || (pass->machine && machine != pass->machine))
+        if (!(pass->graphs & 1 << work->graph) || (pass->machine && way->machine != pass->machine))
             continue;
         pass->run(work);
-        if (!work->program || compiler->reports.errors) return false;
+        if (!work->program || compiler->reports.errors) return;
         check_program(compiler, pass->name, work->program);
     }
-    return true;
+    way->good = true;
+}
+
+/* The passes behind `after` (NULL: from the first one) up to `last`. False after an error. */
+static bool run_passes(Work *work, const char *after, const char *last, Machine machine) {
+    Way way = {work, after, last, machine, false};
+    return bounded(work->compiler, follow, &way) && way.good;
 }
 
 static Work work_of(MoecCompiler *compiler, Program *program) {
@@ -188,8 +234,8 @@ static void for_device(MoecCompiler *compiler, Program *program) {
 
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
     Work work = work_of(compiler, program);
-    run_passes(&work, last_of_device, passes[PASS_COUNT - 1].name, ANY);
-    if (!work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
+    bool good = run_passes(&work, last_of_device, passes[PASS_COUNT - 1].name, ANY);
+    if (!good || !work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
     work.schedule->program = program;
     return work.schedule;
 }
@@ -223,6 +269,7 @@ long moec_cache_bytes(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+    if (reports->gave_up) return 0;
     reports->errors = errors;
     reports->list.count = count;
     if (step && step->rounded) for_device(compiler, step);
@@ -253,7 +300,9 @@ double moec_weight_traffic(MoecProgram *program) {
 
 const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                         bool standalone) {
-    return emit_c(compiler->arena, schedules_of(compiler, programs, count), count,
+    Schedule **schedules = schedules_of(compiler, programs, count);
+    if (moec_failed(compiler)) return NULL;
+    return emit_c(compiler->arena, schedules, count,
                   standalone ? TARGET_STANDALONE : TARGET_HOSTED);
 }
 
@@ -261,7 +310,9 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
                            bool standalone, const char **device) {
     char *kernels;
     for (int i = 0; i < count; i++) for_device(compiler, programs[i]);
-    const char *text = emit_cuda(compiler->arena, schedules_of(compiler, programs, count), count,
+    Schedule **schedules = schedules_of(compiler, programs, count);
+    if (moec_failed(compiler)) return NULL;
+    const char *text = emit_cuda(compiler->arena, schedules, count,
                                  standalone ? TARGET_STANDALONE : TARGET_HOSTED, &kernels);
     *device = kernels;
     return text;
@@ -277,9 +328,26 @@ static MoecCompiler *compiler_new(void) {
     return compiler;
 }
 
+/* What a spec is read from: a file, or sources that are at hand. */
+typedef struct Reading {
+    MoecCompiler *compiler;
+    const char *file, *search;
+    List sources; /* Source * */
+    List sets;    /* char * */
+} Reading;
+
 /* Reads the model once, so that its errors and settings are known before anything else is asked
  * for. */
-static void check_model(MoecCompiler *compiler) {
+static void read_model(void *data) {
+    const Reading *reading = data;
+    MoecCompiler *compiler = reading->compiler;
+    const char *const *sets = (const char *const *)reading->sets.items;
+    const Source *const *sources = (const Source *const *)reading->sources.items;
+    int set_count = reading->sets.count, source_count = reading->sources.count;
+    compiler->unit = reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
+                                             reading->search, sets, set_count)
+                                   : resolve_sources(compiler->arena, &compiler->reports, sources,
+                                                     source_count, sets, set_count);
     if (compiler->reports.errors) return;
     Work work = {.compiler = compiler, .graph = GRAPH_FORWARD};
     pass_elaborate(&work);
@@ -289,9 +357,10 @@ static void check_model(MoecCompiler *compiler) {
 MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
                         const char *search) {
     MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .file = file, .search = search};
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
-    compiler->unit = resolve(compiler->arena, &compiler->reports, file, search, sets, set_count);
-    check_model(compiler);
+    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
+    bounded(compiler, read_model, &reading);
     return compiler;
 }
 
@@ -415,19 +484,29 @@ MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *cons
         return compiler;
     }
     for (int i = 0; i < set_count; i++) list_push(arena, &bundle.sets, (void *)sets[i]);
-    compiler->unit = resolve_sources(
-        arena, &compiler->reports, (const Source *const *)bundle.sources.items,
-        bundle.sources.count, (const char *const *)bundle.sets.items, bundle.sets.count);
-    check_model(compiler);
+    Reading reading = {.compiler = compiler, .sources = bundle.sources, .sets = bundle.sets};
+    bounded(compiler, read_model, &reading);
     return compiler;
 }
 
 /* ---- formatting ---- */
 
-const char *moec_format(MoecCompiler *compiler) {
-    if (!compiler->unit || !compiler->unit->sources.count) return NULL;
+typedef struct Formatting {
+    MoecCompiler *compiler;
+    const char *text;
+} Formatting;
+
+static void format_source(void *data) {
+    Formatting *formatting = data;
+    MoecCompiler *compiler = formatting->compiler;
     const Source *source = compiler->unit->sources.items[0];
     Reports reports = {.arena = compiler->arena};
     const Node *file = parse(compiler->arena, &reports, source);
-    return file && !reports.errors ? format_tree(compiler->arena, source, file) : NULL;
+    if (file && !reports.errors) formatting->text = format_tree(compiler->arena, source, file);
+}
+
+const char *moec_format(MoecCompiler *compiler) {
+    if (!compiler->unit || !compiler->unit->sources.count) return NULL;
+    Formatting formatting = {.compiler = compiler};
+    return bounded(compiler, format_source, &formatting) ? formatting.text : NULL;
 }

@@ -1,9 +1,11 @@
 #include "base/arena.h"
 
 #include <stdalign.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { BLOCK_BYTES = 1 << 16 };
 
@@ -15,12 +17,47 @@ typedef struct Block {
 
 struct Arena {
     Block *blocks;
+    Block *spare; /* for what is said when there is no more */
+    size_t bytes, limit;
+    void (*full)(void *data);
+    void *data;
 };
+
+static _Noreturn void no_memory(void) {
+    fputs("moec: error: this takes more memory than there is\n"
+          "  help: make train.batch or train.context smaller\n",
+          stderr);
+    exit(1);
+}
+
+/* A system may promise more than it has and end the process later. */
+static size_t whole_machine(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : SIZE_MAX;
+}
+
+static Block *block_new(size_t size) {
+    Block *block = calloc(1, sizeof *block + size);
+    if (block) block->size = size;
+    return block;
+}
 
 Arena *arena_new(void) {
     Arena *arena = calloc(1, sizeof *arena);
-    if (!arena) abort();
+    if (!arena) no_memory();
+    arena->spare = block_new(BLOCK_BYTES);
+    arena->limit = whole_machine();
     return arena;
+}
+
+size_t arena_bytes(const Arena *arena) {
+    return arena->bytes;
+}
+
+void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *data) {
+    arena->limit = bytes ? bytes : whole_machine();
+    arena->full = full;
+    arena->data = data;
 }
 
 void arena_free(Arena *arena) {
@@ -29,22 +66,37 @@ void arena_free(Arena *arena) {
         next = block->next;
         free(block);
     }
+    free(arena->spare);
     free(arena);
+}
+
+static void push_block(Arena *arena, Block *block) {
+    block->next = arena->blocks;
+    arena->blocks = block;
+    arena->bytes += block->size;
+}
+
+static void exhausted(Arena *arena) {
+    if (!arena->full || !arena->spare) no_memory();
+    push_block(arena, arena->spare);
+    arena->spare = NULL;
+    arena->full(arena->data);
+}
+
+static void grow(Arena *arena, size_t need) {
+    size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    if (size > arena->limit || arena->bytes > arena->limit - size) exhausted(arena);
+    Block *block = block_new(size);
+    if (!block) exhausted(arena);
+    push_block(arena, block);
 }
 
 void *arena_alloc(Arena *arena, size_t bytes) {
     size_t align = alignof(max_align_t);
     size_t need = (bytes + align - 1) / align * align;
     if (need == 0) need = align;
+    if (!arena->blocks || arena->blocks->size - arena->blocks->used < need) grow(arena, need);
     Block *block = arena->blocks;
-    if (!block || block->size - block->used < need) {
-        size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
-        block = calloc(1, sizeof *block + size);
-        if (!block) abort();
-        block->size = size;
-        block->next = arena->blocks;
-        arena->blocks = block;
-    }
     void *memory = block->bytes + block->used;
     block->used += need;
     return memory;

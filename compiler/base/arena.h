@@ -11,6 +11,12 @@ typedef struct Arena Arena;
 Arena *arena_new(void);
 void arena_free(Arena *arena);
 
+size_t arena_bytes(const Arena *arena); /* what it has taken so far */
+/* From now on no more than `bytes` in all; 0: what the machine has. `full` is called instead of
+ * taking more, or where there is no more memory, and does not return; there is a little left for
+ * what it has to say. Without `full` the process ends with a message. */
+void arena_limit(Arena *arena, size_t bytes, void (*full)(void *data), void *data);
+
 void *arena_alloc(Arena *arena, size_t bytes);                   /* zeroed; aligned for any type */
 char *arena_copy(Arena *arena, const char *text, size_t length); /* a terminated copy */
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

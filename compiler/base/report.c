@@ -94,6 +94,26 @@ void report_help(Reports *reports, const char *format, ...) {
     va_end(arguments);
 }
 
+bool reports_guard(Reports *reports, void (*run)(void *data), void *data) {
+    jmp_buf here;
+    if (reports->way_out) {
+        run(data);
+        return true;
+    }
+    reports->way_out = &here;
+    bool whole = !setjmp(here);
+    if (whole) run(data);
+    reports->way_out = NULL;
+    return whole;
+}
+
+_Noreturn void report_give_up(Reports *reports) {
+    reports->gave_up = true;
+    if (reports->way_out) longjmp(*reports->way_out, 1);
+    fputs(reports_text(reports, reports->arena), stderr);
+    exit(1);
+}
+
 /* One source line made printable: tabs become spaces, what a terminal must not see becomes U+FFFD,
  * and the columns of the span are known. `first` is in the column of the caret, `last` one past it.
  */

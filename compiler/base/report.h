@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -33,7 +34,10 @@ typedef struct Reports {
     List list;  /* Report *, in the order they were made */
     int errors; /* all that were reported */
     int told;   /* those in the list; after MAX_ERRORS the rest is dropped, and the print says so */
-    bool repeated; /* the error reported last is not in the list, nor are its notes */
+    bool repeated;    /* the error reported last is not in the list, nor are its notes */
+    Span at;          /* what is being read: the place of what goes wrong for its size alone */
+    jmp_buf *way_out; /* see reports_guard */
+    bool gave_up;     /* it was taken */
 } Reports;
 
 Span span_join(Span first, Span last);
@@ -46,6 +50,13 @@ void report_error(Reports *reports, Span span, const char *format, ...)
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Runs what may give up halfway; false when it did, and an error was reported. Inside another guard
+ * it is the outer one that is left. */
+bool reports_guard(Reports *reports, void (*run)(void *data), void *data);
+/* Leaves the guard, after an error that nothing can go on from. Where there is none the process
+ * ends with the reports. */
+_Noreturn void report_give_up(Reports *reports);
 
 /* All reports as text, with source lines and carets; tabs and wide characters keep the carets in
  * place. */

@@ -63,14 +63,18 @@ static void override(Elaborator *e, Record *record, const char *path, double num
     if (number > 0) record_set(e, record, path, value_number(e, number, (Span){0}), (Span){0});
 }
 
-static double group_number(Elaborator *e, const Value *group, const char *name, double otherwise) {
+/* `span` receives the place where it was written. */
+static double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
+                           Span *span) {
     if (!group || group->kind != KIND_LAYER) return otherwise;
     const Node *body = layer_body(group->layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
         if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
         Value *value = layer_option(e, group, name, group->span);
-        return value->kind == KIND_NUMBER ? value->number : otherwise;
+        if (value->kind != KIND_NUMBER) return otherwise;
+        *span = value->span;
+        return value->number;
     }
     return otherwise;
 }
@@ -209,6 +213,27 @@ static void outputs(Elaborator *e) {
     }
 }
 
+/* What no memory holds is refused before anything counts its bytes. A repeat, a gradient and a
+ * cache make larger ones of these: there is room for that. */
+static void check_sizes(Elaborator *e) {
+    static const double most = 1ull << 42;
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        const Tensor *tensor = e->program->tensors.items[i];
+        Text sizes = {.arena = e->arena};
+        double elements = 1;
+        for (int j = 0; j < tensor->rank; j++) elements *= (double)tensor->axes[j]->size;
+        if (elements <= most) continue;
+        for (int j = 0; j < tensor->rank; j++)
+            text_add(&sizes, "%s%s = %ld", j ? ", " : "", tensor->axes[j]->name,
+                     tensor->axes[j]->size);
+        report_error(e->reports, tensor->span,
+                     "'%s' would have %.3g elements: at most %.3g are possible", tensor->name,
+                     elements, most);
+        report_help(e->reports, "make one of its axes smaller: %s", sizes.text);
+        return;
+    }
+}
+
 static void model_program(Elaborator *e, const Node *layer, Record *record) {
     if (layer->kids[0] && layer->kids[0]->count) {
         report_error(e->reports, layer->name_span, "layer '%s' takes arguments: it is no model",
@@ -218,7 +243,9 @@ static void model_program(Elaborator *e, const Node *layer, Record *record) {
         return;
     }
     Value *train = train_group(e, layer, record);
-    double sequences = group_number(e, train, "batch", 1);
+    Span written = layer->span;
+    double sequences = group_number(e, train, "batch", 1, &written);
+    if (!axis_can_have(e, "batch", sequences, written)) return;
     e->program->batch = axis_new(e->program, "batch", (long)sequences, AXIS_BATCH, layer->span);
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer,
@@ -243,6 +270,7 @@ static void model_program(Elaborator *e, const Node *layer, Record *record) {
     if (e->reports->errors) return;
     outputs(e);
     initialise(e);
+    check_sizes(e);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
 }
@@ -410,6 +438,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     }
     e->program = program_new(unit->arena, unit->reports, model->name, graph);
     e->block = &e->program->body;
+    unit->reports->at = model->name_span;
     Scope scope = {0};
     e->scope = &scope;
     Record *record = record_new(e);
@@ -426,5 +455,6 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
         update_program(e, layer, record);
     else
         model_program(e, layer, record);
+    unit->reports->at = model->name_span;
     return unit->reports->errors ? NULL : e->program;
 }

@@ -145,10 +145,14 @@ typedef struct Elaborator {
     Value *loss;
     List *settings;
     int random_places;
-    int depth;
+    long steps; /* statements and expressions read so far */
 } Elaborator;
 
-enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096 };
+enum { MAX_APPLICATIONS = 64, MAX_EXPANSION = 4096, MAX_STEPS = 400000, MAX_TENSORS = 10000 };
+enum { MAX_SIZE = 2147483647 }; /* of an axis: places are ints in generated code */
+/* A layer that applies itself twice, loops within loops: small texts say as much as they like, so
+ * what they say is counted. Gives up where it is too much. */
+void count_step(Elaborator *e, Span span);
 
 /* ---- values ---- */
 Value *value_new(Elaborator *e, Kind kind, Span span);
@@ -231,6 +235,8 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const 
                    int under_count, Value **arguments, int count, Record *options, Span span);
 
 /* ---- statement.c ---- */
+/* Is it a size that an axis can have? Reports when it is none. */
+bool axis_can_have(Elaborator *e, const char *name, double size, Span span);
 void block_statements(Elaborator *e, const Node *block);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
 /* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL

@@ -668,6 +668,7 @@ static Value *reduction(Elaborator *e, const Node *node) {
 }
 
 Value *evaluate(Elaborator *e, const Node *node) {
+    count_step(e, node->span);
     switch (node->kind) {
     case NODE_NUMBER:
         return value_number(e, node->number, node->span);

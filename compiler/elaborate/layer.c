@@ -254,7 +254,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const 
     if (e->frame->depth >= MAX_APPLICATIONS) {
         report_error(e->reports, span, "layers are applied %d deep: does '%s' apply itself?",
                      MAX_APPLICATIONS, node->name);
-        return value_error(e, span);
+        report_give_up(e->reports);
     }
     Axis *axes[MAX_RANK * 2];
     Index *indices[MAX_RANK * 2];

@@ -93,9 +93,9 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
         if (value->kind == KIND_TENSOR)
             text_add(&text, "carried %s\n", print_expr(e->arena, value->expr));
     }
-    List aliases = e->aliases;
+    saved.aliases = e->aliases;
+    saved.steps = e->steps;
     *e = saved;
-    e->aliases = aliases;
     for (int j = 0; j < count; j++) carried[j].binding->value = carried[j].before;
     return text.text;
 }

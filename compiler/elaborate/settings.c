@@ -183,14 +183,19 @@ static Value *to_layers(Elaborator *e, const Node *option, Value *value) {
     return list;
 }
 
+/* Whole numbers as long as they are exact: all of them fit a long. */
+static bool is_int(const Value *value) {
+    return value->kind == KIND_NUMBER && value->number == floor(value->number) &&
+           fabs(value->number) <= 0x1p53;
+}
+
 /* The value as the declared type, NULL when it does not fit, KIND_ERROR when that was reported. */
 static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     const char *type = option->kids[0]->name;
     if (value->kind == KIND_ERROR || !strcmp(type, "any")) return value;
     if (!strcmp(type, "layer")) return to_layer(e, option, value, fallback);
     if (!strcmp(type, "layers")) return to_layers(e, option, value);
-    if (!strcmp(type, "int"))
-        return value->kind == KIND_NUMBER && value->number == floor(value->number) ? value : NULL;
+    if (!strcmp(type, "int")) return is_int(value) ? value : NULL;
     if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
     if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
     if (!strcmp(type, "word"))

@@ -14,6 +14,18 @@ static bool declare_once(Elaborator *e, const Node *node) {
     return false;
 }
 
+bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
+    if (size == floor(size) && size >= 1 && size <= MAX_SIZE) return true;
+    if (size > MAX_SIZE)
+        report_error(e->reports, span, "axis '%s' would have size %.9g: at most %d is possible",
+                     name, size, MAX_SIZE);
+    else
+        report_error(e->reports, span,
+                     "axis '%s' would have size %.9g: it must be a whole number from 1", name,
+                     size);
+    return false;
+}
+
 static void axis_statement(Elaborator *e, const Node *node) {
     double size;
     Value *value = value_error(e, node->span);
@@ -25,11 +37,7 @@ static void axis_statement(Elaborator *e, const Node *node) {
         return;
     }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
-        if (size != floor(size) || size < 1 || size > 2147483647.0)
-            report_error(e->reports, node->kids[0]->span,
-                         "axis '%s' would have size %.9g: it must be a whole number from 1",
-                         node->name, size);
-        else {
+        if (axis_can_have(e, node->name, size, node->kids[0]->span)) {
             bool sequence = node->kind == NODE_SEQUENCE;
             value = value_new(e, KIND_AXIS, node->span);
             value->axis = axis_new(e->program, node->name, (long)size,
@@ -424,7 +432,28 @@ static void option_statement(Elaborator *e, const Node *node) {
     bind_option(e, node, options ? options->value->record : NULL, prefix);
 }
 
+void count_step(Elaborator *e, Span span) {
+    bool many = ++e->steps > MAX_STEPS;
+    e->reports->at = span;
+    if (!many && e->program->tensors.count <= MAX_TENSORS) return;
+    if (many)
+        report_error(e->reports, span,
+                     "this model is too large: its layers, loops and turns come to more than %d "
+                     "expressions here",
+                     MAX_STEPS);
+    else
+        report_error(e->reports, span, "this model is too large: it has more than %d tensors here",
+                     MAX_TENSORS);
+    if (e->frame && e->frame->caller)
+        report_note(e->reports, e->frame->call, "layer '%s' is applied here",
+                    e->frame->layer->name);
+    report_help(e->reports, "a repeat counts once where its turns are alike and no other repeat is "
+                            "around it; a layer that applies itself must come to an end");
+    report_give_up(e->reports);
+}
+
 static void statement(Elaborator *e, const Node *node) {
+    count_step(e, node->span);
     switch (node->kind) {
     case NODE_OPTION:
         option_statement(e, node);

@@ -12,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
+
+size_t memory_of_machine(void) {
+    struct sysinfo info;
+    return sysinfo(&info) ? SIZE_MAX : ((size_t)info.totalram + info.totalswap) * info.mem_unit;
+}
 
 static void out_of_memory(size_t bytes) {
     fprintf(stderr,
@@ -23,7 +29,7 @@ static void out_of_memory(size_t bytes) {
 }
 
 void *memory_new(size_t bytes) {
-    void *block = calloc(1, bytes ? bytes : 1);
+    void *block = bytes > memory_of_machine() ? NULL : calloc(1, bytes ? bytes : 1);
     if (!block) out_of_memory(bytes);
     return block;
 }
@@ -49,6 +55,7 @@ enum { HUGE = 2 << 20 };
 /* Huge pages save page faults and table walks in the large products; a refusal does no harm. Only
  * those that the block fills: its rest would take memory that no plan knows of. */
 void *memory_map(size_t bytes) {
+    if (bytes > memory_of_machine()) return NULL;
     size_t huge = bytes / HUGE * HUGE, more = huge ? HUGE : 0;
     unsigned char *all = mmap(NULL, bytes + more + !bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -9,6 +9,9 @@ void *memory_new(size_t bytes); /* zeroed */
 void *memory_grow(void *block, size_t bytes);
 char *memory_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* What there is in all; no single block is given that is larger. */
+size_t memory_of_machine(void);
+
 /* Large zeroed blocks, 64-byte aligned; NULL when the system refuses. Pages are taken when they are
  * touched. */
 void *memory_map(size_t bytes);

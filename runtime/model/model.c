@@ -99,7 +99,8 @@ static bool take_memory(Model *model) {
         if (graph->arena_bytes > model->arena_bytes) model->arena_bytes = graph->arena_bytes;
     }
     char size[16];
-    return (take_here(model) && take_there(model)) ||
+    bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
+    return (fits && take_here(model) && take_there(model)) ||
            complain("make train.batch or train.context smaller", "no memory for %s on %s",
                     memory_text(size, (double)model_bytes(model)), model->device->name);
 }

@@ -233,10 +233,13 @@ static bool cut_tensors(Chunking *chunking) {
  * half of it. */
 static long divisor_near(long size, long most) {
     long below = 1, above = size;
-    for (long i = 1; i <= size; i++) {
+    for (long i = 1; i <= size / i; i++) {
+        const long pair[] = {i, size / i};
         if (size % i) continue;
-        if (i <= most) below = i;
-        if (i > most && i < above) above = i;
+        for (int j = 0; j < 2; j++) {
+            if (pair[j] <= most && pair[j] > below) below = pair[j];
+            if (pair[j] > most && pair[j] < above) above = pair[j];
+        }
     }
     return 2 * below >= most ? below : above;
 }
