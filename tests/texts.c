@@ -1,0 +1,102 @@
+/* texts: for tests/texts.sh. Reads lines `FILE:MODEL [--set KEY=VALUE]...` and prints of every text that is emitted for that
+ * model its hash and its name; with a folder as its argument it writes the texts there, too. */
+#include "moec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SETS = 8 };
+
+typedef struct Spec {
+    char *file, *model;
+    const char *sets[MOST_SETS + 1];
+    int set_count;
+} Spec;
+
+/* What is emitted together. */
+typedef struct Wanted {
+    const char *name;
+    MoecGraph graphs[2];
+    int count;
+    long batch, context, tokens;
+} Wanted;
+
+static const Wanted wanted[] = {
+    {"forward", {MOEC_FORWARD}, 1, 0, 0, 0},
+    {"train", {MOEC_TRAIN, MOEC_UPDATE}, 2, 0, 0, 0},
+    {"measure", {MOEC_MEASURE}, 1, 0, 0, 0},
+    {"decode", {MOEC_DECODE, MOEC_DECODE}, 2, 1, 64, 1},
+};
+
+static unsigned long long hash_of(const char *text) {
+    unsigned long long hash = 14695981039346656037ULL;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211ULL;
+    return hash;
+}
+
+static void put(const char *folder, const char *spec, const char *name, const char *text) {
+    char path[512];
+    printf("%016llx %s %s\n", hash_of(text), spec, name);
+    if (!folder) return;
+    snprintf(path, sizeof path, "%s/%s_%s", folder, spec, name);
+    for (char *c = path + strlen(folder) + 1; *c; c++)
+        if (*c == '/' || *c == ':') *c = '_';
+    FILE *file = fopen(path, "w");
+    if (!file || fputs(text, file) < 0 || fclose(file)) exit((perror(path), 2));
+}
+
+/* A model that has no such graph has no such text. The second step of two takes several tokens. */
+static bool compile(MoecCompiler *compiler, const Wanted *want, MoecProgram *programs[2]) {
+    for (int i = 0; i < want->count; i++) {
+        programs[i] = moec_compile(compiler, want->graphs[i], want->batch, want->context,
+                                   i ? 8 * want->tokens : want->tokens);
+        if (!programs[i]) return false;
+    }
+    return true;
+}
+
+static void emit(const Spec *spec, const char *line, const Wanted *want, const char *folder) {
+    MoecCompiler *compiler =
+        moec_open(spec->file, spec->model, spec->sets, spec->set_count, NULL);
+    MoecProgram *programs[2];
+    char name[64];
+    if (moec_failed(compiler)) exit((fputs(moec_reports(compiler), stderr), 2));
+    for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
+        snprintf(name, sizeof name, "%s%s.c", want->name, alone ? "_alone" : "");
+        put(folder, line, name, moec_emit_c(compiler, programs, want->count, alone));
+    }
+    for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
+        const char *kernels;
+        snprintf(name, sizeof name, "%s%s.host.c", want->name, alone ? "_alone" : "");
+        put(folder, line, name,
+            moec_emit_cuda(compiler, programs, want->count, alone, &kernels));
+        snprintf(name, sizeof name, "%s%s.cu", want->name, alone ? "_alone" : "");
+        put(folder, line, name, kernels);
+    }
+    moec_close(compiler);
+}
+
+/* The parts of a line, which it cuts up. */
+static Spec parse(char *line) {
+    Spec spec = {.file = strtok(line, " ")};
+    char *colon = strchr(spec.file, ':');
+    if (colon) *colon = 0, spec.model = colon + 1;
+    for (char *word; (word = strtok(NULL, " ")) && spec.set_count < MOST_SETS;)
+        if (strcmp(word, "--set")) spec.sets[spec.set_count++] = word;
+    return spec;
+}
+
+int main(int argc, char **argv) {
+    char line[512], name[512];
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!*line) continue;
+        strcpy(name, line);
+        name[strcspn(name, " ")] = 0;
+        Spec spec = parse(line);
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+            emit(&spec, name, &wanted[i], argc > 1 ? argv[1] : NULL);
+    }
+    return 0;
+}
