@@ -139,9 +139,6 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
 
 /* ---- reals ---- */
 
-static bool is_comparison(OpCode op) {
-    return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE;
-}
 
 const char *number_text(Arena *arena, double number) {
     if (isnan(number)) return "NAN";
@@ -206,7 +203,7 @@ const char *real_text(Emitter *emitter, const Expr *expr) {
         break;
     }
     bool counted = counts_exactly(emitter->program, expr);
-    if (counted && is_comparison(expr->op))
+    if (counted && expr_is_truth(expr))
         return arena_format(emitter->arena, "(%s ? 1.0f : 0.0f)", integer_text(emitter, expr));
     if (counted || expr_is_remainder(expr))
         return arena_format(emitter->arena, "(float)%s", integer_text(emitter, expr));

@@ -519,7 +519,7 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
     const Node *args = node->kids[1];
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
     bool word = name[0] >= 'a' && name[0] <= 'z';
-    if (op < 0 || op == OP_UNIFORM || op == OP_NORMAL || !word) {
+    if (op < 0 || op_is_random((OpCode)op) || !word) {
         for (int arity = 1; word && arity <= 3; arity++)
             if (op_find(name, arity) >= 0 && arity != args->count) {
                 report_error(e->reports, node->span, "'%s' takes %d argument%s, not %d", name,

@@ -222,7 +222,7 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
     Value *values[3] = {a, b, c};
     Expr *args[3] = {NULL, NULL, NULL};
     Value *result = value_new(e, KIND_TENSOR, span);
-    bool constant = op != OP_UNIFORM && op != OP_NORMAL;
+    bool constant = !op_is_random(op);
     for (int i = 0; i < op_table[op].arity; i++) {
         if (values[i]->kind == KIND_ERROR) return values[i];
         args[i] = value_expr(e, values[i]);

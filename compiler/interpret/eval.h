@@ -110,8 +110,7 @@ void eval_top(Eval *eval, const Statement *statement);
 void eval_call(Eval *eval, const Statement *statement);
 void eval_pack(Eval *eval, const Statement *statement);
 
-/* Noise on values, and on what a call gave; the operations whose results are rounded. */
-bool eval_rounds(OpCode op);
+/* Noise on values, and on what a call gave. */
 void eval_disturb(Eval *eval, double *values, int count);
 void eval_disturb_results(Eval *eval, const Statement *call);
 /* To bf16: 8 bits of mantissa, the nearest, of two the even one. */

@@ -118,28 +118,15 @@ static void read_strip(Eval *eval, EvalNode *node, int count) {
 }
 
 static void apply_strip(const Eval *eval, EvalNode *node, const double *const args[3], int count) {
-    const double *a = args[0], *b = args[1], *c = args[2];
     double *out = node->out;
-    switch (node->op) {
-    case OP_ADD:
-        for (int j = 0; j < count; j++) out[j] = a[j] + b[j];
-        break;
-    case OP_SUB:
-        for (int j = 0; j < count; j++) out[j] = a[j] - b[j];
-        break;
-    case OP_MUL:
-        for (int j = 0; j < count; j++) out[j] = a[j] * b[j];
-        break;
-    case OP_UNIFORM:
-        for (int j = 0; j < count; j++)
-            out[j] = uniform(eval->seed, (uint64_t)a[j], (uint64_t)b[j]);
-        break;
-    case OP_NORMAL:
-        for (int j = 0; j < count; j++) out[j] = normal(eval->seed, (uint64_t)a[j], (uint64_t)b[j]);
-        break;
-    default:
-        for (int j = 0; j < count; j++)
-            out[j] = op_value(node->op, a[j], b ? b[j] : 0, c ? c[j] : 0);
+    if (!op_is_random(node->op)) {
+        op_values(node->op, args, out, count);
+        return;
+    }
+    for (int j = 0; j < count; j++) {
+        uint64_t place = (uint64_t)args[0][j], position = (uint64_t)args[1][j];
+        out[j] = node->op == OP_NORMAL ? normal(eval->seed, place, position)
+                                       : uniform(eval->seed, place, position);
     }
 }
 
@@ -159,7 +146,7 @@ const double *eval_strip(Eval *eval, EvalNode *node, int count) {
         const double *args[3] = {NULL, NULL, NULL};
         for (int i = 0; i < node->count; i++) args[i] = eval_strip(eval, node->args[i], count);
         apply_strip(eval, node, args, count);
-        if (eval->noise != 0 && eval_rounds(node->op)) eval_disturb(eval, node->out, count);
+        if (eval->noise != 0 && op_table[node->op].rounding == OP_ROUNDS) eval_disturb(eval, node->out, count);
     }
     return node->out;
 }

@@ -23,23 +23,6 @@ static double noise_of(const Eval *eval, double value) {
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
 }
 
-/* What hands on one of its arguments, or counts, does not round. */
-bool eval_rounds(OpCode op) {
-    switch (op) {
-    case OP_NEG:
-    case OP_ABS:
-    case OP_SIGN:
-    case OP_FLOOR:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_STOP:
-    case OP_WHERE:
-        return false;
-    default:
-        return true;
-    }
-}
-
 /* As a float holds it: nothing below its smallest, no number beyond its largest. */
 static double in_range(double value) {
     if (fabs(value) < (double)FLT_MIN) return 0;

@@ -116,18 +116,39 @@ typedef struct Tensor {
 /* ---- expressions ---- */
 
 typedef enum OpCode {
-#define OP(name, text, arity, c, d0, d1, d2, cost) OP_##name,
+#define OP(name, ...) OP_##name,
 #include "ir/op.def"
 #undef OP
     OP_COUNT
 } OpCode;
 
+/* The columns of the table: see op.def. */
+typedef enum OpKind { OP_KIND_VALUE, OP_KIND_TRUTH, OP_KIND_RANDOM } OpKind;
+typedef enum OpLevel {
+    LEVEL_OR = 1,
+    LEVEL_AND,
+    LEVEL_COMPARE,
+    LEVEL_SUM,
+    LEVEL_PRODUCT,
+    LEVEL_NEGATION,
+    LEVEL_POWER,
+    LEVEL_ATOM
+} OpLevel;
+typedef enum OpZero { ZERO_NONE, ZERO_FIRST, ZERO_ANY, ZERO_ALL, ZERO_CHOSEN } OpZero;
+typedef enum OpWhole { WHOLE_NEVER, WHOLE_ALWAYS, WHOLE_KEPT, WHOLE_CHOSEN } OpWhole;
+typedef enum OpRounding { OP_EXACT, OP_ROUNDS } OpRounding;
+
 typedef struct OpRow {
     const char *name, *text;
     int arity;
+    OpKind kind;
+    OpLevel level;
+    OpZero zero;
+    OpWhole whole;
+    OpRounding rounding;
+    int cost, weight;
     const char *c;
     const char *derivative[3];
-    int cost;
 } OpRow;
 
 extern const OpRow op_table[OP_COUNT];
@@ -136,6 +157,8 @@ int op_find(const char *text, int arity);
 /* Its value in double precision, the definition of every operation but the random ones, which give
  * 0 here. Remainders have the sign of the divisor; what is true is anything but 0. */
 double op_value(OpCode op, double a, double b, double c);
+/* The same of `count` values each; what an operation has no use for may be NULL. */
+void op_values(OpCode op, const double *const args[3], double *values, int count);
 /* random operations: never folded, never moved */
 bool op_is_random(OpCode op);
 
@@ -348,6 +371,8 @@ bool expr_matches(const Expr *a, Index *const *a_loops, const Expr *b, Index *co
 /* Equal for expressions that match. */
 uint64_t expr_hash(uint64_t hash, const Expr *expr, Index *const *loops, int count);
 bool expr_is_number(const Expr *expr, double number);
+/* Comparisons and what joins them: 1 or 0. */
+bool expr_is_truth(const Expr *expr);
 bool expr_uses_index(const Expr *expr, const Index *index);
 bool expr_reads(const Expr *expr, const Tensor *tensor);
 /* A computed subscript: one that folds to an index of another axis stays computed, since a plain

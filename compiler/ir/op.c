@@ -5,7 +5,9 @@
 #include <string.h>
 
 const OpRow op_table[OP_COUNT] = {
-#define OP(name, text, arity, c, d0, d1, d2, cost) {#name, text, arity, c, {d0, d1, d2}, cost},
+#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c, value, d0, d1, d2) \
+    {#name,     text,         arity, OP_KIND_##kind, LEVEL_##level, ZERO_##zero, WHOLE_##whole,        \
+     OP_##rounds, cost, weight, c,     {d0, d1, d2}},
 #include "ir/op.def"
 #undef OP
 };
@@ -17,85 +19,35 @@ int op_find(const char *text, int arity) {
 }
 
 bool op_is_random(OpCode op) {
-    return op == OP_UNIFORM || op == OP_NORMAL;
+    return op_table[op].kind == OP_KIND_RANDOM;
 }
 
-static double softplus(double x) {
-    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+bool expr_is_truth(const Expr *expr) {
+    return expr->kind == EXPR_APPLY && op_table[expr->op].kind == OP_KIND_TRUTH;
 }
 
-double op_value(OpCode op, double a, double b, double c) {
+/* A loop for each operation, which a C compiler can make vectors of. */
+void op_values(OpCode op, const double *const args[3], double *values, int count) {
+    const double *first = args[0], *second = args[1] ? args[1] : first,
+                 *third = args[2] ? args[2] : first;
     switch (op) {
-    case OP_ADD:
-        return a + b;
-    case OP_SUB:
-        return a - b;
-    case OP_MUL:
-        return a * b;
-    case OP_DIV:
-        return a / b;
-    case OP_NEG:
-        return -a;
-    case OP_MIN:
-        return a <= b ? a : b;
-    case OP_MAX:
-        return a >= b ? a : b;
-    case OP_POW:
-        return pow(a, b);
-    case OP_MOD:
-        return a - floor(a / b) * b;
-    case OP_FLOOR:
-        return floor(a);
-    case OP_ABS:
-        return fabs(a);
-    case OP_SIGN:
-        return (a > 0) - (a < 0);
-    case OP_EXP:
-        return exp(a);
-    case OP_LOG:
-        return log(a);
-    case OP_SQRT:
-        return sqrt(a);
-    case OP_RSQRT:
-        return 1 / sqrt(a);
-    case OP_SIN:
-        return sin(a);
-    case OP_COS:
-        return cos(a);
-    case OP_TANH:
-        return tanh(a);
-    case OP_SIGMOID:
-        return 1 / (1 + exp(-a));
-    case OP_ERF:
-        return erf(a);
-    case OP_SOFTPLUS:
-        return softplus(a);
-    case OP_EQ:
-        return a == b;
-    case OP_NE:
-        return a != b;
-    case OP_LT:
-        return a < b;
-    case OP_LE:
-        return a <= b;
-    case OP_GT:
-        return a > b;
-    case OP_GE:
-        return a >= b;
-    case OP_AND:
-        return a != 0 && b != 0;
-    case OP_OR:
-        return a != 0 || b != 0;
-    case OP_NOT:
-        return a == 0;
-    case OP_WHERE:
-        return a != 0 ? b : c;
-    case OP_STOP:
-        return a;
-    case OP_UNIFORM:
-    case OP_NORMAL:
+#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c_text, value, ...) \
+    case OP_##name:                                                                               \
+        for (int i = 0; i < count; i++) {                                                         \
+            const double a = first[i], b = second[i], c = third[i];                               \
+            (void)a, (void)b, (void)c;                                                            \
+            values[i] = value;                                                                    \
+        }                                                                                         \
+        break;
+#include "ir/op.def"
+#undef OP
     case OP_COUNT:
         break;
     }
-    return 0;
+}
+
+double op_value(OpCode op, double a, double b, double c) {
+    double value = 0;
+    op_values(op, (const double *const[]){&a, &b, &c}, &value, 1);
+    return value;
 }

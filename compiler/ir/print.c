@@ -14,48 +14,6 @@
  */
 #include "ir/ir.h"
 
-enum {
-    LEVEL_OR = 1,
-    LEVEL_AND,
-    LEVEL_COMPARE,
-    LEVEL_SUM,
-    LEVEL_PRODUCT,
-    LEVEL_NEGATION,
-    LEVEL_POWER,
-    LEVEL_ATOM
-};
-
-/* How tightly an operation binds when it is written between its arguments; LEVEL_ATOM for
- * name(arguments). */
-static int infix_level(OpCode op) {
-    switch (op) {
-    case OP_OR:
-        return LEVEL_OR;
-    case OP_AND:
-        return LEVEL_AND;
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-        return LEVEL_COMPARE;
-    case OP_ADD:
-    case OP_SUB:
-        return LEVEL_SUM;
-    case OP_MUL:
-    case OP_DIV:
-    case OP_MOD:
-        return LEVEL_PRODUCT;
-    case OP_NEG:
-        return LEVEL_NEGATION;
-    case OP_POW:
-        return LEVEL_POWER;
-    default:
-        return LEVEL_ATOM;
-    }
-}
-
 static void add_expr(Text *text, const Expr *expr, int least);
 
 static void add_list(Text *text, Expr *const *items, int count, const char *comma) {
@@ -80,7 +38,7 @@ static void add_infix(Text *text, const Expr *expr, int level) {
 }
 
 static void add_apply(Text *text, const Expr *expr, int least) {
-    int level = infix_level(expr->op);
+    int level = (int)op_table[expr->op].level;
     if (level == LEVEL_ATOM) {
         text_add(text, "%s(", op_table[expr->op].text);
         add_list(text, expr->args, expr->count, ", ");

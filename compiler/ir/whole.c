@@ -30,34 +30,17 @@ bool expr_is_whole(const Expr *expr) {
     case EXPR_APPLY:
         break;
     }
-    switch (expr->op) {
-    case OP_FLOOR:
-    case OP_SIGN:
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-    case OP_AND:
-    case OP_OR:
-    case OP_NOT:
+    switch (op_table[expr->op].whole) {
+    case WHOLE_ALWAYS:
         return true;
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_NEG:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_MOD:
-    case OP_ABS:
-    case OP_STOP:
+    case WHOLE_KEPT:
         return are_whole(expr, 0);
-    case OP_WHERE:
+    case WHOLE_CHOSEN:
         return are_whole(expr, 1);
-    default:
-        return false;
+    case WHOLE_NEVER:
+        break;
     }
+    return false;
 }
 
 bool expr_counts(const Expr *expr) {

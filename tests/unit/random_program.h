@@ -124,14 +124,22 @@ static Expr *random_read(Builder *builder, Index **indices) {
     return expr_read(builder->program, tensor, subs);
 }
 
+/* One of the operations, as often as their table says. */
+static OpCode random_op(Builder *builder) {
+    int weights = 0, op = 0;
+    for (int i = 0; i < OP_COUNT; i++) weights += op_table[i].weight;
+    int left = (int)dice(builder, weights);
+    while (left >= op_table[op].weight) left -= op_table[op++].weight;
+    return (OpCode)op;
+}
+
 static Expr *random_value(Builder *builder, Index **indices, int depth) {
-    static const OpCode ops[] = {OP_ADD, OP_SUB,  OP_MUL,     OP_MUL, OP_MAX,
-                                 OP_MIN, OP_TANH, OP_SIGMOID, OP_LT,  OP_ABS};
     if (depth == 0 || dice(builder, 4) == 0) return random_read(builder, indices);
-    OpCode op = ops[dice(builder, 10)];
-    Expr *a = random_value(builder, indices, depth - 1), *b = NULL;
-    if (op_table[op].arity == 2) b = random_value(builder, indices, depth - 1);
-    return expr_apply(builder->program, op, a, b, NULL);
+    OpCode op = random_op(builder);
+    Expr *args[3] = {NULL};
+    for (int i = 0; i < op_table[op].arity; i++)
+        args[i] = random_value(builder, indices, depth - 1);
+    return expr_apply(builder->program, op, args[0], args[1], args[2]);
 }
 
 /* A product of two reads as a rule, for the recognition of contractions. */
@@ -246,7 +254,34 @@ static void add_given(Builder *builder, int number) {
     }
 }
 
-/* Every other one with the gradient of its outputs. */
+/* An output of one operation on three parameters, or on its place. */
+static void add_operation(Program *program, OpCode op, Axis *axis, Tensor *const given[3]) {
+    Index *index = index_new(program, "i", axis);
+    Expr *args[3] = {expr_number(program, op), expr_index(program, index), NULL};
+    for (int i = 0; i < op_table[op].arity && !op_is_random(op); i++)
+        args[i] = expr_read_indices(program, given[i], &index);
+    Tensor *value = tensor_new(program, op_table[op].name, ROLE_OUTPUT, TYPE_REAL, 1, &axis, nowhere);
+    statement_loop(program, &program->body, expr_read_indices(program, value, &index), false,
+                   REDUCE_NONE, NULL, 0, expr_apply(program, op, args[0], args[1], args[2]), nowhere);
+    list_push(program->arena, &program->outputs, value);
+}
+
+/* Every operation of the table once. */
+static void add_operations(Builder *builder) {
+    Program *program = builder->program;
+    Axis *axis = axis_new(program, "axis", 37, AXIS_PLAIN, nowhere);
+    Tensor *given[3];
+    for (int i = 0; i < 3; i++) {
+        given[i] = tensor_new(program, "given", ROLE_PARAMETER, TYPE_REAL, 1, &axis, nowhere);
+        given[i]->path = arena_format(program->arena, "given %d", i);
+        given[i]->init.a = 1.2 + i;
+        given[i]->init.b = 0.4;
+        given[i]->init.kind = INIT_NORMAL;
+    }
+    for (int op = 0; op < OP_COUNT; op++) add_operation(program, (OpCode)op, axis, given);
+}
+
+/* Every other one with the gradient of its outputs. Number 0 has all operations. */
 static Program *random_program(Arena *arena, int number) {
     static const long sizes[] = {1, 2, 3, 5, 7, 16, 33, 70, 130};
     Builder builder = {.seed = (uint64_t)number * 77 + 5, .names = (uint64_t)number};
@@ -254,6 +289,10 @@ static Program *random_program(Arena *arena, int number) {
     reports->arena = arena;
     builder.program =
         program_new(arena, reports, "random", number % 2 ? GRAPH_TRAIN : GRAPH_FORWARD);
+    if (number == 0) {
+        add_operations(&builder);
+        return builder.program;
+    }
     for (int i = 0; i < AXES; i++)
         builder.axes[i] = axis_new(builder.program, random_word(&builder), sizes[dice(&builder, 9)],
                                    AXIS_PLAIN, nowhere);

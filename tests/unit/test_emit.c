@@ -326,7 +326,7 @@ static void run_random(int first) {
 /* MOEC_PROGRAMS programs from number MOEC_SEED on. */
 static void test_random_programs(void **state) {
     (void)state;
-    int first = number_from("MOEC_SEED", 1), end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
+    int first = number_from("MOEC_SEED", 0), end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
     for (; first < end; first += PROGRAMS) run_random(first);
     print_verdicts(&verdicts);
 }

@@ -590,7 +590,7 @@ static void run_random(MoecCompiler *compiler, int first, bool rounded) {
 static void test_random_programs(void **state) {
     (void)state;
     MoecCompiler *compiler = moec_open(cases[0].file, cases[0].model, NULL, 0, NULL);
-    int first = number_from("MOEC_SEED", 1),
+    int first = number_from("MOEC_SEED", 0),
         end = first + number_from("MOEC_PROGRAMS", DEFAULT_PROGRAMS);
     for (; first < end; first += PROGRAMS) {
         run_random(compiler, first, false);

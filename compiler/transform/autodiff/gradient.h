@@ -16,8 +16,6 @@
  * there. `result` is an expression of the value of the application itself. */
 Expr *derive(Program *program, const Expr *apply, int argument, Expr *result);
 
-/* Is the value 0 or 1, made by a comparison or of such? */
-bool expr_is_truth(const Expr *expr);
 /* The product of factors (List of Expr *) from `first` on. Where a condition among them fails, the
  * others do not matter: they may not even be finite. */
 Expr *expr_product(Program *program, const List *factors, int first);

@@ -69,24 +69,6 @@ static void add_factor(Product *product, Expr *factor) {
     }
 }
 
-bool expr_is_truth(const Expr *expr) {
-    if (expr->kind != EXPR_APPLY) return false;
-    switch (expr->op) {
-    case OP_EQ:
-    case OP_NE:
-    case OP_LT:
-    case OP_LE:
-    case OP_GT:
-    case OP_GE:
-    case OP_AND:
-    case OP_OR:
-    case OP_NOT:
-        return true;
-    default:
-        return false;
-    }
-}
-
 Expr *expr_product(Program *program, const List *factors, int first) {
     Expr *value = expr_number(program, 1), *condition = NULL;
     for (int i = first; i < factors->count; i++) {

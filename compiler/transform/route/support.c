@@ -215,32 +215,19 @@ static bool apply_supports(const Routing *routing, const Expr *expr, const Tuple
                            const Statement *region) {
     bool zero[3] = {false, false, false};
     for (int i = 0; i < expr->count; i++) zero[i] = supports(routing, expr->args[i], tuple, region);
-    switch (expr->op) {
-    case OP_MUL:
-    case OP_AND:
+    switch (op_table[expr->op].zero) {
+    case ZERO_ANY:
         return zero[0] || zero[1];
-    case OP_DIV:
-    case OP_NEG:
-    case OP_STOP:
-    case OP_ABS:
-    case OP_SIGN:
-    case OP_SQRT:
-    case OP_FLOOR:
-    case OP_SIN:
-    case OP_TANH:
-    case OP_ERF:
+    case ZERO_FIRST:
         return zero[0];
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_OR:
+    case ZERO_ALL:
         return zero[0] && zero[1];
-    case OP_WHERE:
+    case ZERO_CHOSEN:
         return zero[2] && (zero[0] || zero[1]);
-    default:
-        return false;
+    case ZERO_NONE:
+        break;
     }
+    return false;
 }
 
 /* Whether the value is zero wherever the mask at the tuple is. */
