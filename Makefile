@@ -67,7 +67,7 @@ $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
-$(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o | $(BUILD)/moec
+$(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
 	@rm -rf $(BUILD)/kernels
 	-$(if $(SAN),,$(BUILD)/moec prepare $(BUILD)/kernels)
 	@touch $@

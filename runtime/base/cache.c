@@ -6,21 +6,72 @@
 #include "base/memory.h"
 #include "base/version.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+/* ---- the folder ---- */
+
+/* The folder that others could exchange for another, on the way to this one, or NULL. */
+static char *open_parent(const char *folder) {
+    char *path = realpath(folder, NULL);
+    for (char *slash = path ? strrchr(path, '/') : NULL; slash; slash = strrchr(path, '/')) {
+        slash[slash == path] = 0;
+        struct stat status;
+        if (stat(path, &status) == 0 && (status.st_mode & S_IWOTH) && !(status.st_mode & S_ISVTX))
+            return path;
+        if (slash == path) break;
+    }
+    free(path);
+    return NULL;
+}
+
+/* Why a folder is no place for programs that will be run, or NULL: a new string. */
+static char *distrust(const char *folder) {
+    struct stat status;
+    if (lstat(folder, &status) != 0) return memory_format("%s: %s", folder, strerror(errno));
+    if (!S_ISDIR(status.st_mode)) return memory_format("%s is no folder, or a link", folder);
+    if (status.st_uid != geteuid()) return memory_format("%s belongs to another user", folder);
+    if (status.st_mode & (S_IWGRP | S_IWOTH))
+        return memory_format("other users can write %s", folder);
+    if (access(folder, W_OK) != 0) return memory_format("%s: %s", folder, strerror(errno));
+    char *parent = open_parent(folder);
+    char *reason = parent ? memory_format("other users can exchange what is in %s", parent) : NULL;
+    free(parent);
+    return reason;
+}
+
 char *cache_folder(void) {
+    static bool told;
     const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    char *folder = base && *base == '/'   ? path_join(base, "moec")
-                   : home && *home == '/' ? path_join(home, ".cache/moec")
-                                          : NULL;
-    if (folder && folder_make(folder) && access(folder, W_OK) == 0) return folder;
-    remark("the compiled program is not kept: there is no cache folder that may be written");
+    char *above = base && *base == '/'   ? memory_format("%s", base)
+                  : home && *home == '/' ? path_join(home, ".cache")
+                                         : NULL;
+    char *folder = above ? path_join(above, "moec") : NULL, *reason = NULL;
+    if (!folder)
+        reason = memory_format("there is neither XDG_CACHE_HOME nor HOME");
+    else if (!folder_make_quietly(above) || (mkdir(folder, 0700) != 0 && errno != EEXIST))
+        reason = memory_format("cannot make %s: %s", folder, strerror(errno));
+    else
+        reason = distrust(folder);
+    free(above);
+    if (!reason) return folder;
+    if (!told) remark("compiled programs are not kept: %s", reason);
+    told = true;
+    free(reason);
     free(folder);
     return NULL;
 }
+
+/* ---- names ---- */
 
 XXH3_state_t *cache_begin(void) {
     XXH3_state_t *state = XXH3_createState();
@@ -51,4 +102,183 @@ char *cache_path(XXH3_state_t *state, const char *ending) {
     if (!folder) XXH3_freeState(state);
     free(folder);
     return path;
+}
+
+/* ---- what is kept ---- */
+
+static const char mark[8] = {'m', 'o', 'e', 'c', 's', 'e', 'a', 'l'};
+
+typedef struct Seal {
+    char mark[sizeof mark];
+    XXH128_canonical_t hash;
+} Seal;
+
+static Seal seal_of(const char *path, const void *bytes, size_t length) {
+    const char *slash = strrchr(path, '/');
+    XXH3_state_t *state = cache_begin();
+    cache_add(state, slash ? slash + 1 : path);
+    XXH3_128bits_update(state, bytes, length);
+    Seal seal;
+    memcpy(seal.mark, mark, sizeof mark);
+    XXH128_canonicalFromHash(&seal.hash, XXH3_128bits_digest(state));
+    XXH3_freeState(state);
+    return seal;
+}
+
+/* All of a regular file; NULL when it cannot be read. It is read and not mapped: one that becomes
+ * shorter is no end of the process then. */
+static char *read_whole(int descriptor, size_t *length) {
+    struct stat status;
+    if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return NULL;
+    char *bytes = memory_new((size_t)status.st_size + 1);
+    *length = 0;
+    while (*length < (size_t)status.st_size) {
+        ssize_t got =
+            pread(descriptor, bytes + *length, (size_t)status.st_size - *length, (off_t)*length);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        *length += (size_t)got;
+    }
+    return bytes;
+}
+
+static bool belongs_to_us(int descriptor, const char *path) {
+    struct stat status;
+    if (fstat(descriptor, &status) != 0) return false;
+    if (status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH))) return true;
+    remark("%s is not used: other users can write it", path);
+    return false;
+}
+
+static char *read_sound(const char *path, bool ours, size_t *length) {
+    int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0) return NULL;
+    char *bytes = !ours || belongs_to_us(descriptor, path) ? read_whole(descriptor, length) : NULL;
+    close(descriptor);
+    if (bytes && *length >= sizeof(Seal)) {
+        *length -= sizeof(Seal);
+        Seal seal = seal_of(path, bytes, *length);
+        if (memcmp(bytes + *length, &seal, sizeof seal) == 0) {
+            bytes[*length] = 0;
+            return bytes;
+        }
+    }
+    free(bytes);
+    return NULL;
+}
+
+bool cache_sound(const char *path, bool ours) {
+    size_t length;
+    char *bytes = read_sound(path, ours, &length);
+    bool sound = bytes != NULL;
+    free(bytes);
+    return sound;
+}
+
+char *cache_read(const char *path, size_t *length) {
+    return read_sound(path, true, length);
+}
+
+static bool write_all(int descriptor, const void *bytes, size_t length) {
+    for (size_t done = 0; done < length;) {
+        ssize_t written = write(descriptor, (const char *)bytes + done, length - done);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return false;
+        done += (size_t)written;
+    }
+    return true;
+}
+
+/* Seals what stands in the file, and closes it. Nobody else may write it from then on. */
+static bool seal_file(int descriptor, const char *path) {
+    size_t length;
+    struct stat status = {0};
+    char *bytes = read_whole(descriptor, &length);
+    Seal seal = seal_of(path, bytes ? bytes : "", bytes ? length : 0);
+    bool good = bytes && fstat(descriptor, &status) == 0 &&
+                fchmod(descriptor, status.st_mode & 0755) == 0 &&
+                lseek(descriptor, 0, SEEK_END) == (off_t)length &&
+                write_all(descriptor, &seal, sizeof seal);
+    int reason = errno;
+    free(bytes);
+    good = close(descriptor) == 0 && good;
+    if (!good) errno = reason;
+    return good;
+}
+
+bool cache_keep(const char *made, const char *path) {
+    int descriptor = open(made, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (descriptor >= 0 && seal_file(descriptor, path) && rename(made, path) == 0) return true;
+    remark("%s is not kept: %s", path, strerror(errno));
+    return false;
+}
+
+void cache_write(const char *path, const void *bytes, size_t length) {
+    const char *slash = strrchr(path, '/');
+    char *made =
+        memory_format("%.*s/make.XXXXXX", (int)(slash ? slash - path : 1), slash ? path : ".");
+    int descriptor = mkostemp(made, O_CLOEXEC);
+    bool good = descriptor >= 0 && write_all(descriptor, bytes, length);
+    int reason = errno;
+    if (descriptor >= 0) good = close(descriptor) == 0 && good;
+    if (good)
+        good = cache_keep(made, path);
+    else
+        remark("%s is not kept: %s", path, strerror(reason));
+    if (!good && descriptor >= 0) unlink(made);
+    free(made);
+}
+
+/* ---- places to work in ---- */
+
+enum { OLD_SECONDS = 60 };
+
+/* A folder of files, unless somebody works there. */
+static void remove_folder(const char *path) {
+    int lock = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (lock < 0) return;
+    DIR *folder = flock(lock, LOCK_EX | LOCK_NB) == 0 ? opendir(path) : NULL;
+    for (struct dirent *one; folder && (one = readdir(folder));)
+        if (strcmp(one->d_name, ".") != 0 && strcmp(one->d_name, "..") != 0)
+            unlinkat(lock, one->d_name, 0);
+    if (folder) {
+        closedir(folder);
+        rmdir(path);
+    }
+    close(lock);
+}
+
+static void sweep(const char *parent) {
+    DIR *folder = opendir(parent);
+    for (struct dirent *one; folder && (one = readdir(folder));) {
+        if (strncmp(one->d_name, "make.", 5) != 0) continue;
+        char *path = path_join(parent, one->d_name);
+        struct stat status;
+        bool old = lstat(path, &status) == 0 && status.st_mtime + OLD_SECONDS < time(NULL);
+        if (old && S_ISDIR(status.st_mode))
+            remove_folder(path);
+        else if (old)
+            unlink(path);
+        free(path);
+    }
+    if (folder) closedir(folder);
+}
+
+bool cache_workplace(Workplace *place, const char *parent, bool swept) {
+    if (swept) sweep(parent);
+    *place = (Workplace){.folder = memory_format("%s/make.XXXXXX", parent), .lock = -1};
+    if (mkdtemp(place->folder)) {
+        place->lock = open(place->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (place->lock >= 0) flock(place->lock, LOCK_EX | LOCK_NB);
+        return true;
+    }
+    free(place->folder);
+    place->folder = NULL;
+    return false;
+}
+
+void cache_leave(Workplace *place) {
+    if (place->lock >= 0) close(place->lock);
+    if (place->folder) remove_folder(place->folder);
+    free(place->folder);
 }

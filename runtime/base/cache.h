@@ -5,8 +5,11 @@
 
 #include "base/hashing.h"
 
-/* $XDG_CACHE_HOME/moec or ~/.cache/moec, made when it is not there: a new string, or NULL when
- * there can be none. */
+#include <stdbool.h>
+#include <stddef.h>
+
+/* $XDG_CACHE_HOME/moec or ~/.cache/moec, made when it is not there: a new string, or NULL, after a
+ * note, when there can be none. It belongs to this user and nobody else can write it. */
 char *cache_folder(void);
 
 /* A name begins with the version of this program; free it by cache_name or cache_path. */
@@ -18,5 +21,28 @@ void cache_add_headers(XXH3_state_t *state);
 char *cache_name(XXH3_state_t *state, const char *folder, const char *prefix, const char *ending);
 /* A name in the cache's folder, or NULL without one. */
 char *cache_path(XXH3_state_t *state, const char *ending);
+
+/* What is kept ends in a seal: a hash of the name and of all that stands before it. Programs and
+ * objects take no notice of what stands behind them. */
+
+/* Whether a file is there and as it was kept: not cut, changed or renamed. ours: and belongs to
+ * this user, and nobody else can write it. */
+bool cache_sound(const char *path, bool ours);
+/* What was kept under a name of the cache: a new block that ends in a zero, or NULL. */
+char *cache_read(const char *path, size_t *length);
+/* Keeps it; when that fails nothing is kept, which is told. */
+void cache_write(const char *path, const void *bytes, size_t length);
+/* Seals a file and moves it to the name under which it is kept; false, after a note, when it stays
+ * where it is. */
+bool cache_keep(const char *made, const char *path);
+
+/* A new folder below the cache's or another, "make.XXXXXX": its name, or NULL with errno set. What
+ * killed processes have left there goes, once it is old. */
+typedef struct Workplace {
+    char *folder;
+    int lock; /* held as long as someone works there */
+} Workplace;
+bool cache_workplace(Workplace *place, const char *parent, bool sweep);
+void cache_leave(Workplace *place);
 
 #endif

@@ -69,7 +69,7 @@ bool file_is_folder(const char *path) {
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-bool folder_make(const char *path) {
+bool folder_make_quietly(const char *path) {
     char *copy = memory_format("%s", path);
     bool made = true;
     for (char *end = copy + (*copy != 0); made; end++) {
@@ -85,8 +85,13 @@ bool folder_make(const char *path) {
         made = false;
     }
     free(copy);
-    return made || complain("choose another folder", "cannot make the folder %s: %s", path,
-                            strerror(errno));
+    return made;
+}
+
+bool folder_make(const char *path) {
+    return folder_make_quietly(path) ||
+           complain("choose another folder", "cannot make the folder %s: %s", path,
+                    strerror(errno));
 }
 
 char *path_join(const char *folder, const char *name) {

@@ -21,6 +21,8 @@ bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 /* Makes a folder and those above it; false after a message. */
 bool folder_make(const char *path);
+/* The same without a message: errno says why not. */
+bool folder_make_quietly(const char *path);
 /* A new string: folder/name. */
 char *path_join(const char *folder, const char *name);
 

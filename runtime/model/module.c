@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The name under which something is kept: a hash of `text`, the kernels, the compiler and this
@@ -37,43 +39,44 @@ bool module_write_headers(const char *folder) {
     return good;
 }
 
+/* The same from memory: from some places nothing may be run. */
+static void *open_copy(const char *path) {
+    Mapping mapping;
+    int descriptor = memfd_create("program", MFD_CLOEXEC);
+    void *handle = NULL;
+    if (descriptor >= 0 && file_map(path, NULL, &mapping)) {
+        char *copy = memory_format("/proc/self/fd/%d", descriptor);
+        if (write(descriptor, mapping.bytes, mapping.length) == (ssize_t)mapping.length)
+            handle = dlopen(copy, RTLD_NOW | RTLD_LOCAL);
+        free(copy);
+        file_unmap(&mapping);
+    }
+    if (descriptor >= 0) close(descriptor);
+    return handle;
+}
+
 static bool load(Module *module, const char *path, bool say) {
     module->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    char *reason = memory_format("%s", module->handle ? "" : dlerror());
+    if (!module->handle) module->handle = open_copy(path);
     module->table = module->handle ? dlsym(module->handle, "moec_table") : NULL;
-    if (module->table && module->table->abi == MOEC_ABI) return true;
-    if (say)
+    bool good = module->table && module->table->abi == MOEC_ABI;
+    if (!good && say)
         complain("remove the file and try again", "cannot load %s: %s", path,
-                 module->handle ? "it is not a program of this version" : dlerror());
+                 module->handle ? "it is not a program of this version" : reason);
+    free(reason);
+    if (good) return true;
     if (module->handle) dlclose(module->handle);
     module->handle = NULL;
     return false;
 }
 
-static void remove_headers(const char *folder) {
-    for (const EmbeddedFile *file = embedded_files; file->name; file++) {
-        char *path = path_join(folder, embedded_base(file));
-        unlink(path);
-        free(path);
-    }
-}
-
-/* A new folder below `parent` with the headers in it: an owned name, or NULL after a message. */
-static char *workplace(const char *parent) {
-    char *folder = memory_format("%s/make.XXXXXX", parent);
-    if (!mkdtemp(folder))
-        complain("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
-                 "cannot make a folder below %s: %s", parent, strerror(errno));
-    else if (module_write_headers(folder))
-        return folder;
-    free(folder);
-    return NULL;
-}
-
-static void leave_workplace(char *folder) {
-    if (!folder) return;
-    remove_headers(folder);
-    rmdir(folder);
-    free(folder);
+/* A folder of its own below `parent` with the headers in it; false after a message. cached: the
+ * parent is the cache's folder. */
+static bool workplace(Workplace *place, const char *parent, bool cached) {
+    if (cache_workplace(place, parent, cached)) return module_write_headers(place->folder);
+    return complain("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
+                    "cannot make a folder below %s: %s", parent, strerror(errno));
 }
 
 /* The program and, unless they are ready, the kernels that it calls, compiled side by side and
@@ -85,34 +88,39 @@ static bool build(const char *folder, const char *source, const char *output, co
     Translation work[] = {{source, object, "MOEC_KERNELS_APART"},
                           {header, fresh, "MOEC_KERNELS_HERE"}};
     bool good = toolchain_build(folder, work, ready ? 1 : 2, ready, output);
-    if (good && kept && !ready) good = rename(fresh, kept) == 0;
-    unlink(object);
-    unlink(fresh);
+    if (good && kept && !ready) cache_keep(fresh, kept);
     free(header);
     free(fresh);
     free(object);
     return good;
 }
 
-/* Compiles in a folder of its own below `parent`, then moves the result to `kept` in one step (when
- * kept is not NULL). */
-static bool make(Module *module, const char *text, const char *parent, const char *kept,
-                 const char *ready, const char *kept_kernels) {
-    char *folder = workplace(parent);
-    if (!folder) return false;
-    char *source = path_join(folder, "program.c"), *output = path_join(folder, "program.so");
-    char *kept_source =
-        memory_format("%.*s.c", (int)(kept ? strlen(kept) - 3 : 0), kept ? kept : "");
-    bool good = file_write(source, text, strlen(text)) &&
-                build(folder, source, output, ready, kept_kernels);
-    if (good && kept) good = rename(source, kept_source) == 0 && rename(output, kept) == 0;
-    good = good && load(module, kept ? kept : output, true);
-    unlink(source);
-    unlink(output);
-    leave_workplace(folder);
+/* Where a program is made and kept. */
+typedef struct Making {
+    const char *parent;        /* it is compiled in a folder of its own below */
+    const char *kept;          /* where it goes then, or NULL */
+    const char *ready, *fresh; /* kernels that are there, or NULL; where new ones go, or NULL */
+} Making;
+
+/* What cannot be kept is used from where it was made. */
+static bool make(Module *module, const char *text, const Making *making) {
+    Workplace place = {.lock = -1};
+    bool good = workplace(&place, making->parent, making->kept != NULL);
+    char *source = path_join(good ? place.folder : "", "program.c"),
+         *output = path_join(good ? place.folder : "", "program.so");
+    good = good && file_write(source, text, strlen(text)) &&
+           build(place.folder, source, output, making->ready, making->fresh);
+    bool kept = good && making->kept && cache_keep(output, making->kept);
+    if (kept) {
+        char *beside = memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
+        if (chmod(source, 0644) != 0 || rename(source, beside) != 0)
+            remark("%s is not kept: %s", beside, strerror(errno));
+        free(beside);
+    }
+    good = good && load(module, kept ? making->kept : output, true);
+    cache_leave(&place);
     free(source);
     free(output);
-    free(kept_source);
     return good;
 }
 
@@ -126,7 +134,7 @@ static char *kernels_beside_binary(void) {
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         char *folder = memory_format("%.*s/%s", (int)(slash - binary), binary, places[i]);
         char *name = kept_name(folder, "kernels-", "", ".o");
-        bool found = file_exists(name);
+        bool found = cache_sound(name, false);
         free(folder);
         if (found) return name;
         free(name);
@@ -137,17 +145,17 @@ static char *kernels_beside_binary(void) {
 bool module_prepare(const char *into) {
     if (!folder_make(into)) return false;
     char *kept = kept_name(into, "kernels-", "", ".o");
-    char *folder = file_exists(kept) ? NULL : workplace(into);
-    bool good = folder || file_exists(kept);
-    if (folder) {
-        char *header = path_join(folder, "kernels.h"), *fresh = path_join(folder, "kernels.o");
+    Workplace place = {.lock = -1};
+    bool good = cache_sound(kept, false);
+    if (!good && workplace(&place, into, true)) {
+        char *header = path_join(place.folder, "kernels.h"),
+             *fresh = path_join(place.folder, "kernels.o");
         const Translation work = {header, fresh, "MOEC_KERNELS_HERE"};
-        good = toolchain_build(folder, &work, 1, NULL, NULL) && rename(fresh, kept) == 0;
-        unlink(fresh);
+        good = toolchain_build(place.folder, &work, 1, NULL, NULL) && cache_keep(fresh, kept);
         free(header);
         free(fresh);
     }
-    leave_workplace(folder);
+    cache_leave(&place);
     free(kept);
     return good;
 }
@@ -160,16 +168,22 @@ Module *module_load(const char *text, bool keep) {
     if (folder) {
         kept = kept_name(folder, "", text, ".so");
         kernels = kept_name(folder, "kernels-", "", ".o");
-        module->cached = file_exists(kept) && load(module, kept, false);
+        module->cached = cache_sound(kept, true) && load(module, kept, false);
     }
     const char *temporary = getenv("TMPDIR");
     if (!module->cached) {
         char *beside = kernels_beside_binary();
-        make(module, text,
-             folder                    ? folder
-             : temporary && *temporary ? temporary
-                                       : "/tmp",
-             kept, beside ? beside : kernels && file_exists(kernels) ? kernels : NULL, kernels);
+        const Making making = {
+            .parent = folder                    ? folder
+                      : temporary && *temporary ? temporary
+                                                : "/tmp",
+            .kept = kept,
+            .ready = beside                                  ? beside
+                     : kernels && cache_sound(kernels, true) ? kernels
+                                                             : NULL,
+            .fresh = kernels,
+        };
+        make(module, text, &making);
         free(beside);
     }
     module->compile_seconds = seconds_now() - start;

@@ -80,14 +80,12 @@ static bool is_known(const BlasWork *work, const BlasTask *task, BlasChoice *cho
 
 static bool read_kept(const BlasWork *work, const BlasTask *task, const char *path,
                       const char *text, BlasChoice *choice) {
-    Mapping mapping;
-    size_t length = strlen(text);
-    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
-    bool same =
-        mapping.length == length + sizeof choice->algorithm && !memcmp(mapping.bytes, text, length);
+    size_t length = strlen(text), found = 0;
+    char *bytes = path ? cache_read(path, &found) : NULL;
+    bool same = bytes && found == length + sizeof choice->algorithm && !memcmp(bytes, text, length);
     *choice = (BlasChoice){.status = 0};
-    if (same) memcpy(choice->algorithm, mapping.bytes + length, sizeof choice->algorithm);
-    file_unmap(&mapping);
+    if (same) memcpy(choice->algorithm, bytes + length, sizeof choice->algorithm);
+    free(bytes);
     return same && is_known(work, task, choice);
 }
 
@@ -97,7 +95,7 @@ static void write_kept(const char *path, const char *text, const BlasChoice *cho
     char *bytes = memory_new(length + sizeof choice->algorithm);
     memcpy(bytes, text, length);
     memcpy(bytes + length, choice->algorithm, sizeof choice->algorithm);
-    file_write(path, bytes, length + sizeof choice->algorithm);
+    cache_write(path, bytes, length + sizeof choice->algorithm);
     free(bytes);
 }
 

@@ -51,14 +51,9 @@ static char *kept_path(const CudaLibrary *library, const CudaText *text) {
 }
 
 static bool read_cached(const char *path, CudaImage *image) {
-    Mapping mapping;
-    if (!path || !file_exists(path) || !file_map(path, NULL, &mapping)) return false;
-    image->length = mapping.length;
-    image->bytes = memory_new(mapping.length + 1);
-    memcpy(image->bytes, mapping.bytes, mapping.length);
-    image->cached = true;
-    file_unmap(&mapping);
-    return true;
+    image->bytes = path ? cache_read(path, &image->length) : NULL;
+    image->cached = image->bytes != NULL;
+    return image->cached;
 }
 
 static bool report_failure(const CudaCompiler *compiler, CudaCompilation *program,
@@ -108,7 +103,7 @@ bool cuda_compile(const CudaLibrary *library, const CudaText *text, CudaImage *i
     *image = (CudaImage){0};
     char *path = kept_path(library, text);
     bool good = read_cached(path, image) || make(library, text, image);
-    if (good && path && !image->cached) file_write(path, image->bytes, image->length);
+    if (good && path && !image->cached) cache_write(path, image->bytes, image->length);
     if (!good) {
         free(image->bytes);
         image->bytes = NULL;

@@ -116,7 +116,9 @@ static void read_kept(CudaTwins *twins) {
     char line[LINE], name[LINE], best[LINE];
     uint64_t shape;
     double seconds[FORMS];
-    FILE *file = twins->path ? fopen(twins->path, "r") : NULL;
+    size_t length = 0;
+    char *text = twins->path ? cache_read(twins->path, &length) : NULL;
+    FILE *file = length ? fmemopen(text, length, "r") : NULL;
     while (file && fgets(line, sizeof line, file)) {
         const char *kernel = sscanf(line, "%511s %" SCNx64 " %511s %lf %lf %lf", name, &shape, best,
                                     &seconds[0], &seconds[1], &seconds[2]) == 3 + FORMS
@@ -130,6 +132,7 @@ static void read_kept(CudaTwins *twins) {
         }
     }
     if (file) fclose(file);
+    free(text);
 }
 
 /* One line for each: kernel, shape, the form that is taken, what each takes in microseconds. */
@@ -144,7 +147,7 @@ static void write_kept(const CudaTwins *twins) {
         free(text);
         text = more;
     }
-    if (twins->path) file_write(twins->path, text, strlen(text));
+    if (twins->path) cache_write(twins->path, text, strlen(text));
     free(text);
 }
 

@@ -1,0 +1,149 @@
+#!/bin/sh
+# The cache: what is kept there is run, so it is nobody else's and as it was when it was written; what is wrong with it is
+# told, mended or done without.
+. "$(dirname "$0")/../begin.sh"
+set +e
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
+umask 022
+cat >"$work/small.moe" <<'SPEC'
+use decoder
+
+model small = decoder {
+  dim = 8, layers = 1
+  attention = { heads = { q = 1 }, head_dim = 8 }
+  ffn = swiglu { hidden = 8 }
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 1 }
+}
+SPEC
+cat stdlib/*.moe >"$work/text"
+cd "$work" || exit 1
+folder=$XDG_CACHE_HOME/moec
+
+# runs HOW WORDS: the model trains, its program is "loaded" or "compiled", and the words are said (none: nothing is)
+runs() {
+    rm -rf run
+    timeout 100 moec train small.moe --data text --out run >out 2>log </dev/null || { cat log; wrong "$2: it does not run"; }
+    grep -q "program $1" out || { cat out log; wrong "$2: the program is not $1"; }
+    if [ -n "$2" ]; then
+        grep -qF -- "$2" log || { cat log; wrong "no '$2'"; }
+    else
+        [ ! -s log ] || { cat log; wrong "a word without need"; }
+    fi
+}
+
+runs compiled ""
+runs loaded ""
+[ "$(stat -c %a "$folder")" = 700 ] || wrong "the cache's folder is open to others"
+program=$(ls "$folder"/*.so)
+
+# Cut, changed, of another name, by another hand: made again, and kept as it was.
+cp "$program" whole
+again() {
+    runs compiled "$2"
+    cmp -s whole "$program" || wrong "$1: it is not mended"
+    runs loaded ""
+}
+length=$(wc -c <whole)
+for part in 0 $((length / 2)) $((length - 1)); do
+    head -c "$part" whole >"$program"
+    again "cut to $part bytes" ""
+done
+printf x | dd of="$program" bs=1 seek=$((length / 2)) conv=notrunc 2>/dev/null
+again "a changed byte" ""
+echo 'int own(void) { return 1; } __attribute__((constructor)) static void run(void) { fclose(fopen("planted.ran", "w")); }' >planted.c
+cc -include stdio.h -shared -fPIC -o planted.so planted.c || wrong "nothing to plant"
+cp planted.so "$program"
+again "a planted program" ""
+tail -c 24 whole >>planted.so
+cp planted.so "$program"
+again "a planted program with a seal" ""
+rm "$program"
+cp whole elsewhere.so
+ln -s "$PWD/elsewhere.so" "$program"
+again "a link" ""
+[ -L "$program" ] && wrong "a link is kept"
+mv "$folder" kept
+rm -f "$folder"
+sed 's/hidden = 8/hidden = 16/' small.moe >other.moe
+moec train other.moe --data text --out run2 >/dev/null 2>&1 && mv "$(ls "$folder"/*.so)" another.so
+rm -r "$folder" && mv kept "$folder"
+cp another.so "$program"
+again "another program under this name" ""
+chmod 666 "$program"
+again "a program that others can write" "other users can write it"
+if [ "$(id -u)" = 0 ]; then
+    chown 12345 "$program"
+    again "a program of another user" "other users can write it"
+fi
+[ -e planted.ran ] && wrong "a planted program was run"
+
+# A name that is taken by what cannot be replaced.
+rm "$program"
+mkdir "$program"
+runs compiled "is not kept"
+rmdir "$program"
+again "a folder in its place" ""
+
+# What killed processes leave goes; where somebody works, and what is new, stays.
+rm "$program"
+mkdir "$folder/make.old111" "$folder/make.new111" "$folder/make.busy11"
+touch "$folder/make.old111/program.c" "$folder/make.olded1"
+touch -d '2 hours ago' "$folder/make.old111" "$folder/make.busy11" "$folder/make.olded1"
+flock "$folder/make.busy11" sleep 30 &
+holder=$!
+sleep 0.2
+runs compiled ""
+kill $holder
+[ -e "$folder/make.old111" ] || [ -e "$folder/make.olded1" ] && wrong "leftovers stay"
+[ -e "$folder/make.new111" ] && [ -e "$folder/make.busy11" ] || wrong "the place of a living process is gone"
+rm -r "$folder"/make.*
+
+# A folder that another user can write, owns or exchanges, and one that is a link, is not used.
+for mode in 777 720; do
+    chmod $mode "$folder"
+    runs compiled "not kept: other users can write $folder"
+    chmod 700 "$folder"
+done
+chmod 777 "$XDG_CACHE_HOME"
+runs compiled "not kept: other users can exchange what is in"
+chmod 1777 "$XDG_CACHE_HOME"
+runs loaded ""
+chmod 755 "$XDG_CACHE_HOME"
+if [ "$(id -u)" = 0 ]; then
+    chown 12345 "$folder"
+    runs compiled "belongs to another user"
+    chown 0 "$folder"
+fi
+mv "$folder" moved
+ln -s "$PWD/moved" "$folder"
+runs compiled "is no folder, or a link"
+rm "$folder"
+mv moved "$folder"
+runs loaded ""
+[ "$(ls "$folder"/*.so | wc -l)" = 1 ] || wrong "something was kept where it must not be"
+
+# An open umask leaves nothing open.
+rm -r "$folder"
+(umask 000 && runs compiled "") || exit 1
+find "$folder" -perm /022 | grep . && wrong "others can write what is kept"
+runs loaded ""
+
+# A folder from which nothing may be run, as a loader that refuses.
+case $BUILD in
+*san*) ;;
+*)
+    cat >refuse.c <<'REFUSE'
+#include <dlfcn.h>
+#include <string.h>
+void *dlopen(const char *path, int flags) {
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    return real(path && strstr(path, "/moec/") ? "/nothing/here" : path, flags);
+}
+REFUSE
+    cc -D_GNU_SOURCE -shared -fPIC -o refuse.so refuse.c -ldl || wrong "no loader that refuses"
+    LD_PRELOAD=$PWD/refuse.so runs loaded ""
+    rm "$program"
+    LD_PRELOAD=$PWD/refuse.so runs compiled ""
+    ;;
+esac
+exit 0
