@@ -11,14 +11,26 @@
 #include <math.h>
 #include <string.h>
 
+/* The model of that name; without a name, the last one that the file itself declares. */
 static const Node *find_model(Unit *unit, const char *name) {
-    for (int i = 0; i < unit->models.count; i++) {
+    for (int i = unit->models.count - 1; i >= 0; i--) {
         const Node *model = unit->models.items[i];
-        if (!name || !strcmp(model->name, name)) {
-            if (name || i == unit->models.count - 1) return model;
-        }
+        if (name ? !strcmp(model->name, name) : model->span.source == unit->sources.items[0])
+            return model;
     }
     return NULL;
+}
+
+static void report_no_model(Unit *unit) {
+    const Source *file = unit->sources.count ? unit->sources.items[0] : NULL;
+    report_error(unit->reports, (Span){0}, "%s declares no model", file ? file->path : "the file");
+    if (!unit->models.count) {
+        report_help(unit->reports, "add one: model NAME = decoder { ... }");
+        return;
+    }
+    const Node *used = unit->models.items[unit->models.count - 1];
+    report_note(unit->reports, used->name_span, "'%s' belongs to a file that it uses", used->name);
+    report_help(unit->reports, "ask for it by name: %s:%s", file->path, used->name);
 }
 
 static void report_unknown_model(Unit *unit, Span span, const char *name) {
@@ -428,12 +440,8 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     if (!model) {
         if (model_name)
             report_unknown_model(unit, (Span){0}, model_name);
-        else {
-            const Source *file = unit->sources.count ? unit->sources.items[0] : NULL;
-            report_error(unit->reports, (Span){0}, "%s declares no model",
-                         file ? file->path : "the file");
-            report_help(unit->reports, "add one: model NAME = decoder { ... }");
-        }
+        else
+            report_no_model(unit);
         return NULL;
     }
     e->program = program_new(unit->arena, unit->reports, model->name, graph);

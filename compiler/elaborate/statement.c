@@ -184,12 +184,53 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
 
+static const char *const input_kinds[] = {"token", "next", "real", "class"};
+
+/* A model reads one text, place by place, or examples of real and class inputs. */
+static bool fits_inputs(Elaborator *e, const Node *node, InputKind kind) {
+    const bool text = kind == INPUT_TOKEN || kind == INPUT_NEXT;
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        const Tensor *other = e->program->tensors.items[i];
+        if (other->role != ROLE_INPUT) continue;
+        const bool other_text = other->input == INPUT_TOKEN || other->input == INPUT_NEXT;
+        if (text && other->input == kind)
+            report_error(e->reports, node->span, "a model reads one text: it has '%s' already",
+                         other->name);
+        else if (text != other_text)
+            report_error(e->reports, node->span,
+                         "tokens come from texts, real and class inputs from examples: a model "
+                         "reads one or the other");
+        else
+            continue;
+        report_note(e->reports, other->span, "%s input '%s' is declared here",
+                    input_kinds[other->input], other->name);
+        return false;
+    }
+    return true;
+}
+
+static bool is_text_shape(Elaborator *e, const Node *node, InputKind kind, Index *const *dims,
+                          int rank) {
+    if (kind != INPUT_TOKEN && kind != INPUT_NEXT) return true;
+    if (rank == 1 && dims[0]->axis->kind == AXIS_SEQUENCE) return true;
+    report_error(e->reports, node->span,
+                 "'%s' must have one dimension, the sequence: a %s input is "
+                 "a text",
+                 node->name, input_kinds[kind]);
+    report_help(e->reports,
+                e->program->sequence ? "write it: input %s[%s]: %s"
+                                     : "declare 'sequence s = ...' and write: input "
+                                       "%s[%s]: %s",
+                node->name, e->program->sequence ? e->program->sequence->name : "s",
+                input_kinds[kind]);
+    return false;
+}
+
 static void input_statement(Elaborator *e, const Node *node) {
-    static const char *const kinds[] = {"token", "next", "real", "class"};
     const char *kind = node->kids[1]->name;
     int which = -1;
     for (int i = 0; i < 4; i++)
-        if (!strcmp(kind, kinds[i])) which = i;
+        if (!strcmp(kind, input_kinds[i])) which = i;
     if (!declare_once(e, node)) return;
     if (which < 0) {
         report_error(e->reports, node->kids[1]->span, "there is no kind of input '%s'", kind);
@@ -205,7 +246,9 @@ static void input_statement(Elaborator *e, const Node *node) {
     int rank = 0;
     Value *value = value_error(e, node->span);
     if (declared_dims(e, node->name, node->kids[0], dims, &rank) &&
-        fits_rank(e, node->name, rank + 1, node->span)) {
+        fits_rank(e, node->name, rank + 1, node->span) &&
+        is_text_shape(e, node, (InputKind)which, dims, rank) &&
+        fits_inputs(e, node, (InputKind)which)) {
         all[0] = e->batch;
         for (int i = 0; i < rank; i++) all[i + 1] = dims[i];
         for (int i = 0; i <= rank; i++) axes[i] = all[i]->axis;
