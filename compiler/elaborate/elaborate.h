@@ -8,6 +8,8 @@
  *     repeat.c     a body repeated over depth
  *     equation.c   indices of one equation, tensors it defines
  *     express.c    expressions to values
+ *     value.c      values as text, compared; scopes
+ *     subscript.c  tensors read at subscripts
  *     call.c       functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
@@ -113,6 +115,7 @@ typedef struct EquationIndex {
 } EquationIndex;
 
 typedef struct Equation {
+    const Node *node; /* as it was written; NULL for a loss, a metric or an update */
     List indices; /* EquationIndex *, innermost last */
     bool has_left;
     int left_count;
@@ -196,6 +199,10 @@ Value *apply_op(Elaborator *e, OpCode op, Value *a, Value *b, Value *c, Span spa
 Expr *value_expr(Elaborator *e, Value *value);
 Value *read_value(Elaborator *e, Value *value,
                   Span span); /* subscript-free: names do the matching */
+
+/* ---- subscript.c ---- */
+/* The dimensions of an operand among those of a result, in order, each once. */
+void add_dims(Elaborator *e, Value *into, const Value *from);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 
 /* ---- call.c ---- */

@@ -407,7 +407,7 @@ static Value *equation_value(Elaborator *e, const Node *node) {
 
 /* equation: NAME[subs] = expr. */
 void equation(Elaborator *e, const Node *node) {
-    Equation own = {0}, *outer = e->equation;
+    Equation own = {.node = node}, *outer = e->equation;
     e->equation = &own;
     Value *value = may_define(e, node) ? equation_value(e, node) : value_error(e, node->span);
     e->equation = outer;

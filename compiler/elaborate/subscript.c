@@ -1,0 +1,212 @@
+/* subscript: a tensor read at subscripts: indices by name, computed places, axis lists.
+ *
+ *     w[d,j]   embedding[tokens[s],d]   x[s - 1,d]   w[d,per]
+ */
+#include "elaborate.h"
+
+#include <math.h>
+#include <string.h>
+
+void add_dims(Elaborator *e, Value *into, const Value *from) {
+    for (int i = 0; i < from->rank; i++) {
+        bool present = false;
+        for (int j = 0; j < into->rank; j++)
+            if (into->dims[j] == from->dims[i]) present = true;
+        if (present) continue;
+        if (into->rank == MAX_RANK) {
+            report_error(e->reports, from->span, "more than %d dimensions in one expression",
+                         MAX_RANK);
+            return;
+        }
+        into->dims[into->rank++] = from->dims[i];
+    }
+}
+
+static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
+    Index *index = equation_index(e, sub->name, axis, sub->span);
+    if (!index) return false;
+    *to = expr_index(e->program, index);
+    add_dims(e, result,
+             &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
+    return true;
+}
+
+/* A constant of whole arithmetic that is too large, or NULL. */
+static const Expr *inexact_number(const Expr *expr) {
+    const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
+    if (!expr_is_whole(expr)) return NULL;
+    if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MOST) return expr;
+    for (int i = 0; i < inner->count && !found; i++) found = inexact_number(inner->args[i]);
+    return found;
+}
+
+/* Whole numbers beyond what a number of the language holds exactly are not what was written. */
+static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
+    const Expr *inexact = inexact_number(place);
+    if (!inexact) return true;
+    report_error(e->reports, span, "a number in this subscript is beyond 2^53 - 1: %.17g",
+                 inexact->number);
+    report_help(e->reports, "whole numbers are exact up to 9007199254740991; what indices and "
+                            "tokens are multiplied by may go on, and wraps at 64 bits");
+    return false;
+}
+
+/* Is a computed subscript a whole number, and not always outside? */
+static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
+    const Span span = sub->span;
+    if (place->kind == EXPR_NUMBER && (place->number != floor(place->number) || place->number < 0 ||
+                                       place->number >= (double)axis->size)) {
+        report_error(e->reports, span, "subscript %.9g is outside axis '%s' of size %ld",
+                     place->number, axis->name, axis->size);
+        return false;
+    }
+    if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
+    report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
+    if (span.source)
+        report_help(e->reports, "say how it is rounded: floor(%.*s)", span.end - span.start,
+                    span.source->text + span.start);
+    return false;
+}
+
+/* One subscript: a plain index, or an expression of whole numbers that picks a place. */
+static bool one_subscript(Elaborator *e, Value *result, const Node *sub, Axis *axis, Expr **to) {
+    Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
+    bool plain = sub->kind == NODE_NAME &&
+                 (!binding || binding->value->kind == KIND_AXIS || equation_find(e, sub->name));
+    if (plain) return subscript_index(e, result, sub, axis, to);
+    Value *place = evaluate(e, sub);
+    if (place->kind == KIND_ERROR) return false;
+    *to = value_expr(e, place);
+    if (!*to || !picks_place(e, sub, axis, *to)) return false;
+    *to = sub_over(e->program, *to, axis);
+    if ((*to)->kind == EXPR_READ && (*to)->tensor->role == ROLE_INPUT &&
+        (*to)->tensor->type == TYPE_INT) {
+        Tensor *input = (*to)->tensor;
+        if (!input->vocabulary || axis->size < input->vocabulary) input->vocabulary = axis->size;
+    }
+    if (place->kind == KIND_TENSOR) add_dims(e, result, place);
+    return true;
+}
+
+/* The subscripts that an axis list stands for: each must run over the axis of its dimension. */
+static bool list_subscripts(Elaborator *e, Value *result, const Node *sub, const List *list,
+                            const Value *value, Expr **to, int *count) {
+    for (int j = 0; list && j < list->count && *count < value->rank; j++) {
+        Axis *axis = ((Value *)list->items[j])->axis, *dimension = value->dims[*count]->axis;
+        if (!axes_match(e, axis, dimension)) {
+            report_error(e->reports, sub->span,
+                         "'%s' stands for axis '%s' (size %ld) here, but this dimension is axis "
+                         "'%s' (size %ld)",
+                         sub->name, axis->name, axis->size, dimension->name, dimension->size);
+            if (value->span.source) report_note(e->reports, value->span, "defined here");
+            return false;
+        }
+        Index *index = equation_canonical(e, axis, sub->span);
+        to[(*count)++] = expr_index(e->program, index);
+        add_dims(e, result,
+                 &(Value){.kind = KIND_TENSOR, .rank = 1, .dims = {index}, .span = sub->span});
+    }
+    return true;
+}
+
+/* A name for an index that nothing in the equation has. */
+static const char *free_name(Elaborator *e) {
+    static const char *const names[] = {"j", "i", "k", "m", "n", "p", "q", "r"};
+    for (int i = 0; i < 8; i++)
+        if (!equation_find(e, names[i]) && !scope_find(e->scope, names[i])) return names[i];
+    return "other";
+}
+
+/* The equation with `name` for a subscript, on its left in the place of the same index. NULL when
+ * it is none that fits on a line. */
+static const char *renamed_equation(Elaborator *e, const Node *sub, const char *name) {
+    const Node *node = e->equation->node, *left = node ? node->kids[0] : NULL;
+    if (!left || node->kind != NODE_EQUATION || node->kids[1]->span.source != sub->span.source)
+        return NULL;
+    const Span right = node->kids[1]->span;
+    const char *text = right.source->text;
+    Text out = {.arena = e->arena};
+    text_add(&out, "%s[", node->name);
+    bool there = false;
+    for (int i = 0; i < left->count; i++) {
+        const char *own = left->kids[i]->name;
+        bool same = own && !strcmp(own, sub->name);
+        there |= same;
+        text_add(&out, "%s%s", i ? "," : "", same ? name : own ? own : "?");
+    }
+    text_add(&out, "] = %.*s%s%.*s", sub->span.start - right.start, text + right.start, name,
+             right.end - sub->span.end, text + sub->span.end);
+    return there && out.length < 80 && !strchr(out.text, '\n') ? out.text : NULL;
+}
+
+/* w[d,d] is hardly ever meant: two dimensions over one axis want two indices. */
+static void report_diagonal(Elaborator *e, const Node *sub, const Node *subs, const Value *value) {
+    const EquationIndex *entry = equation_find(e, sub->name);
+    const char *name = free_name(e);
+    const char *whole = entry && entry->reduced ? renamed_equation(e, sub, name) : NULL;
+    report_error(e->reports, subs->span,
+                 "index '%s' subscripts two dimensions: this reads the "
+                 "diagonal alone",
+                 sub->name);
+    if (value->span.source) report_note(e->reports, value->span, "defined here");
+    if (whole) report_help(e->reports, "did you mean %s?", whole);
+    if (!whole) report_help(e->reports, "give one of them an index of its own, '%s' say", name);
+    if (entry)
+        report_help(e->reports,
+                    "a diagonal is asked for with a condition: (sum[%s] ... * (%s == %s))", name,
+                    name, sub->name);
+}
+
+/* Reports an index that is named twice among the subscripts. */
+static bool indices_differ(Elaborator *e, const Node *subs, const Value *value) {
+    for (int i = 0; i < subs->count; i++)
+        for (int j = 0; j < i; j++) {
+            const Node *a = subs->kids[j], *b = subs->kids[i];
+            if (a->kind != NODE_NAME || b->kind != NODE_NAME || strcmp(a->name, b->name)) continue;
+            const Binding *binding = scope_find(e->scope, a->name);
+            bool list = binding && binding->value->kind == KIND_LIST;
+            if (!list && !equation_find(e, a->name)) continue;
+            report_diagonal(e, b, subs, value);
+            return false;
+        }
+    return true;
+}
+
+Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
+    if (value->kind == KIND_ERROR) return value;
+    if (value->kind != KIND_TENSOR) {
+        report_error(e->reports, span, "%s has no subscripts", value_kind_text(value));
+        return value_error(e, span);
+    }
+    Value *result = value_new(e, KIND_TENSOR, span);
+    Expr *to[MAX_RANK] = {NULL};
+    int count = 0;
+    for (int i = 0; i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        bool fine = true;
+        const List *list = axis_list(e, sub, &fine);
+        if (!fine || !list_subscripts(e, result, sub, list, value, to, &count))
+            return value_error(e, span);
+        if (list) continue;
+        if (count == value->rank) {
+            count++;
+            break;
+        }
+        if (!one_subscript(e, result, sub, value->dims[count]->axis, &to[count]))
+            return value_error(e, span);
+        count++;
+    }
+    if (count != value->rank) {
+        Text axes = {.arena = e->arena};
+        for (int i = 0; i < value->rank; i++)
+            text_add(&axes, "%s%s", i ? "," : "", value->dims[i]->axis->name);
+        report_error(e->reports, subs->span, "%d subscript%s, but there are %d dimensions: [%s]",
+                     subs->count, subs->count == 1 ? "" : "s", value->rank,
+                     axes.text ? axes.text : "");
+        if (value->span.source) report_note(e->reports, value->span, "defined here");
+        return value_error(e, span);
+    }
+    if (!indices_differ(e, subs, value)) return value_error(e, span);
+    result->expr = expr_substitute(e->program, value->expr, value->dims, to, value->rank);
+    return result;
+}

@@ -1,0 +1,173 @@
+/* value: what expressions and options stand for, as text and compared; the scopes that names are
+ * bound in.
+ */
+#include "elaborate.h"
+
+#include <string.h>
+
+Value *value_new(Elaborator *e, Kind kind, Span span) {
+    Value *value = arena_alloc(e->arena, sizeof *value);
+    value->kind = kind;
+    value->span = span;
+    return value;
+}
+
+Value *value_number(Elaborator *e, double number, Span span) {
+    Value *value = value_new(e, KIND_NUMBER, span);
+    value->number = number;
+    return value;
+}
+
+Value *value_error(Elaborator *e, Span span) {
+    return value_new(e, KIND_ERROR, span);
+}
+
+Value *value_tensor(Elaborator *e, Expr *expr, Index *const *dims, int rank, Span span) {
+    Value *value = value_new(e, KIND_TENSOR, span);
+    value->expr = expr;
+    value->rank = rank;
+    for (int i = 0; i < rank; i++) value->dims[i] = dims[i];
+    return value;
+}
+
+const char *value_kind_text(const Value *value) {
+    static const char *const texts[] = {
+        [KIND_ERROR] = "an error",  [KIND_NONE] = "none",     [KIND_NUMBER] = "a number",
+        [KIND_FLAG] = "a flag",     [KIND_WORD] = "a word",   [KIND_LIST] = "a list",
+        [KIND_RECORD] = "a record", [KIND_LAYER] = "a layer", [KIND_AXIS] = "an axis",
+        [KIND_TENSOR] = "a tensor",
+    };
+    return texts[value->kind];
+}
+
+static void add_record_text(Elaborator *e, Text *text, const Record *record) {
+    text_add(text, "{");
+    for (int i = 0; record && i < record->entries.count; i++) {
+        Entry *entry = record->entries.items[i];
+        text_add(text, "%s%s = %s", i ? ", " : " ", entry->name, value_text(e, entry->value));
+    }
+    text_add(text, " }");
+}
+
+char *value_text(Elaborator *e, const Value *value) {
+    Text text = {.arena = e->arena};
+    switch (value->kind) {
+    case KIND_NUMBER:
+        text_add(&text, "%.9g", value->number);
+        break;
+    case KIND_FLAG:
+        text_add(&text, "%s", value->number != 0 ? "true" : "false");
+        break;
+    case KIND_WORD:
+        text_add(&text, "%s", value->word);
+        break;
+    case KIND_LAYER:
+        text_add(&text, "%s", value->layer->name);
+        break;
+    case KIND_AXIS:
+        text_add(&text, "%s", value->axis->name);
+        break;
+    case KIND_RECORD:
+        break;
+    case KIND_LIST:
+        text_add(&text, "[");
+        for (int i = 0; i < value->list.count; i++)
+            text_add(&text, "%s%s", i ? ", " : "", value_text(e, value->list.items[i]));
+        text_add(&text, "]");
+        break;
+    default:
+        text_add(&text, "%s", value_kind_text(value));
+    }
+    bool named = value->kind == KIND_WORD || value->kind == KIND_LAYER;
+    if (value->record && (!named || value->record->entries.count)) {
+        if (named) text_add(&text, " ");
+        add_record_text(e, &text, value->record);
+    }
+    return text.text ? text.text : arena_copy(e->arena, "", 0);
+}
+
+bool value_equal(const Value *a, const Value *b) {
+    if (a->kind == KIND_LAYER && b->kind == KIND_WORD) return !strcmp(a->layer->name, b->word);
+    if (a->kind == KIND_WORD && b->kind == KIND_LAYER) return value_equal(b, a);
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case KIND_NUMBER:
+    case KIND_FLAG:
+        return a->number == b->number;
+    case KIND_WORD:
+        return !strcmp(a->word, b->word);
+    case KIND_LAYER:
+        return a->layer == b->layer;
+    case KIND_AXIS:
+        return a->axis == b->axis;
+    case KIND_NONE:
+        return true;
+    case KIND_LIST:
+        if (a->list.count != b->list.count) return false;
+        for (int i = 0; i < a->list.count; i++)
+            if (!value_equal(a->list.items[i], b->list.items[i])) return false;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Scopes of more names than this are looked through by hash. */
+enum { FEW_BINDINGS = 16 };
+
+static void index_binding(Elaborator *e, Scope *scope, Binding *binding) {
+    table_add(e->arena, &scope->names, hash_text(HASH_START, binding->name), binding);
+}
+
+void scope_add(Elaborator *e, Scope *scope, Binding *binding) {
+    list_push(e->arena, &scope->bindings, binding);
+    if (scope->bindings.count <= FEW_BINDINGS) return;
+    if (scope->names.count) {
+        index_binding(e, scope, binding);
+        return;
+    }
+    for (int i = 0; i < scope->bindings.count; i++)
+        index_binding(e, scope, scope->bindings.items[i]);
+}
+
+Binding *scope_own(const Scope *scope, const char *name) {
+    const List *list = &scope->bindings;
+    if (scope->names.count) list = table_find(&scope->names, hash_text(HASH_START, name));
+    for (int i = list->count - 1; i >= 0; i--) {
+        Binding *binding = list->items[i];
+        if (!strcmp(binding->name, name)) return binding;
+    }
+    return NULL;
+}
+
+Binding *scope_find(const Scope *scope, const char *name) {
+    for (; scope; scope = scope->parent) {
+        Binding *binding = scope_own(scope, name);
+        if (binding) return binding;
+    }
+    return NULL;
+}
+
+Scope *scope_opaque(Scope *scope) {
+    while (scope->transparent) scope = scope->parent;
+    return scope;
+}
+
+Binding *scope_bind(Elaborator *e, Scope *scope, const char *name, Value *value, Span span) {
+    scope = scope_opaque(scope);
+    Binding *binding = arena_alloc(e->arena, sizeof *binding);
+    *binding = (Binding){name, value, span};
+    scope_add(e, scope, binding);
+    return binding;
+}
+
+Scope *scope_push(Elaborator *e) {
+    Scope *scope = arena_alloc(e->arena, sizeof *scope);
+    scope->parent = e->scope;
+    e->scope = scope;
+    return scope;
+}
+
+void scope_pop(Elaborator *e) {
+    e->scope = e->scope->parent;
+}
