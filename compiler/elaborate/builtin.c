@@ -12,6 +12,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Where entries lie that are not chosen, beyond all others: 2^127, which float and bf16 hold. */
+#define OUT_OF_REACH 170141183460469231731687303715884105728.0
+
 enum { MOST_BEST = 4096 }; /* what the kernels keep in order for one query */
 
 static Index *fresh(Elaborator *e, const Index *index) {
@@ -112,6 +115,79 @@ Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count,
     double factor = sum ? absent : mean ? absent / all : 1;
     if (result->kind == KIND_ERROR || factor == 1) return result;
     return apply_op(e, OP_MUL, result, value_number(e, factor, span), NULL, span);
+}
+
+/* The number of chosen entries: the relation summed over the indices; those it does not depend on
+ * count with their size. */
+static Value *chosen_count(Elaborator *e, Index *const *indices, int count, Value *mask,
+                           Span span) {
+    Index *used[MAX_LOOPS];
+    int used_count = 0;
+    double factor = 1;
+    for (int i = 0; i < count; i++) {
+        if (expr_uses_index(mask->expr, indices[i]))
+            used[used_count++] = indices[i];
+        else
+            factor *= (double)indices[i]->axis->size;
+    }
+    Value *total = used_count ? reduce(e, "sum", used, used_count, mask, span) : mask;
+    return apply_op(e, OP_MUL, total, value_number(e, factor, span), NULL, span);
+}
+
+/* The value where a condition holds, else a number. */
+static Value *where_else(Elaborator *e, Value *condition, Value *value, double otherwise,
+                         Span span) {
+    return apply_op(e, OP_WHERE, condition, value, value_number(e, otherwise, span), span);
+}
+
+static Value *compare_with(Elaborator *e, OpCode op, Value *value, double number, Span span) {
+    return apply_op(e, op, value, value_number(e, number, span), NULL, span);
+}
+
+/* max[n in c] e: of the chosen entries; what is not chosen is out of reach, and where nothing is
+ * chosen the result is 0. */
+static Value *extreme_chosen(Elaborator *e, const char *kind, Index *const *indices, int count,
+                             Value *mask, Value *value, Span span) {
+    const bool largest = strcmp(kind, "min") != 0;
+    const double far = largest ? -OUT_OF_REACH : OUT_OF_REACH;
+    Value *chosen = compare_with(e, OP_NE, mask, 0, span);
+    Value *found = reduce(e, largest ? "max" : "min", indices, count,
+                          where_else(e, chosen, value, far, span), span);
+    Value *any = compare_with(e, largest ? OP_GT : OP_LT, found, far, span);
+    return where_else(e, any, found, 0, span);
+}
+
+/* logsumexp[n in c] e = log(sum[n] c * exp(e - m)) + m for the largest chosen entry m. */
+static Value *logsumexp_chosen(Elaborator *e, Index *const *indices, int count, Value *mask,
+                               Value *value, Span span) {
+    value = held(e, value);
+    Value *largest = extreme_chosen(e, "max", indices, count, mask, value, span);
+    Value *stopped = apply_op(e, OP_STOP, largest, NULL, NULL, span);
+    Value *chosen = compare_with(e, OP_NE, mask, 0, span);
+    Value *shifted =
+        where_else(e, chosen, apply_op(e, OP_SUB, value, stopped, NULL, span), 0, span);
+    Value *powers = apply_op(e, OP_EXP, shifted, NULL, NULL, span);
+    Value *total =
+        reduce(e, "sum", indices, count, apply_op(e, OP_MUL, mask, powers, NULL, span), span);
+    Value *any = compare_with(e, OP_NE, total, 0, span);
+    Value *positive = where_else(e, any, total, 1, span);
+    return apply_op(e, OP_ADD, stopped, apply_op(e, OP_LOG, positive, NULL, NULL, span), NULL,
+                    span);
+}
+
+Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
+                     Value *value, Span span) {
+    if (mask->kind != KIND_TENSOR || !strcmp(kind, "sum"))
+        return reduce(e, kind, indices, count, apply_op(e, OP_MUL, mask, value, NULL, span), span);
+    mask = held(e, mask);
+    if (mask->kind == KIND_ERROR || value->kind == KIND_ERROR) return value_error(e, span);
+    if (!strcmp(kind, "logsumexp")) return logsumexp_chosen(e, indices, count, mask, value, span);
+    if (strcmp(kind, "mean")) return extreme_chosen(e, kind, indices, count, mask, value, span);
+    Value *total =
+        reduce(e, "sum", indices, count, apply_op(e, OP_MUL, mask, value, NULL, span), span);
+    Value *chosen = chosen_count(e, indices, count, mask, span);
+    Value *any = compare_with(e, OP_NE, chosen, 0, span);
+    return apply_op(e, OP_DIV, total, where_else(e, any, chosen, 1, span), NULL, span);
 }
 
 static Index *along(Elaborator *e, const Node *subs, const Value *value, Span span,

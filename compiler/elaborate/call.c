@@ -127,6 +127,7 @@ Value *call_expression(Elaborator *e, const Node *node) {
         return value_error(e, node->span);
     Record *options = node->kids[2] ? record_evaluate(e, node->kids[2]) : NULL;
     const char *label = callee.label ? callee.label : layer->layer->name;
-    return apply_layer(e, layer, label, under, count, arguments, node->kids[1]->count, options,
-                       node->span);
+    bool labelled = callee.node->kind == NODE_LABELLED;
+    return apply_layer(e, layer, label, labelled, under, count, arguments, node->kids[1]->count,
+                       options, node->span);
 }

@@ -74,6 +74,14 @@ typedef struct Scope {
     bool transparent; /* of an `if` or `match`: new names belong to the block around it */
 } Scope;
 
+/* A path segment that is taken by a layer. */
+typedef struct Instance {
+    const char *name;
+    int again; /* the number to try when the name is wanted again */
+    const Node *layer;
+    Span call;
+} Instance;
+
 /* One application of a layer. */
 typedef struct Frame {
     const Node *layer;
@@ -85,7 +93,8 @@ typedef struct Frame {
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
                                  applied under */
     Table instances;          /* Instance *: path segments taken by the layers it applied */
-    List contextual;          /* const char *: names of its options that exist (for did-you-mean) */
+    bool shared;     /* applied before under this path: what it declares is there already */
+    List contextual; /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
 /* A named term that sums over depth: aux and probe values. */
@@ -116,7 +125,7 @@ typedef struct EquationIndex {
 
 typedef struct Equation {
     const Node *node; /* as it was written; NULL for a loss, a metric or an update */
-    List indices; /* EquationIndex *, innermost last */
+    List indices;     /* EquationIndex *, innermost last */
     bool has_left;
     int left_count;
     Index *left[MAX_RANK];
@@ -127,6 +136,7 @@ typedef struct Stored {
     Tensor *tensor;
     const Node *init; /* NULL: the default */
     Scope *scope;
+    bool known; /* of a shared layer: declared before */
 } Stored;
 
 typedef struct Elaborator {
@@ -145,6 +155,7 @@ typedef struct Elaborator {
     List stored;  /* Stored * */
     List named;   /* Binding *: outputs asked for */
     List aliases; /* Axis *, Axis *: an axis under another name, and the axis */
+    List axes;    /* Binding *: axes that layers declared, by their paths */
     Value *loss;
     List *settings;
     int random_places;
@@ -236,10 +247,17 @@ void equation(Elaborator *e, const Node *node);
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
 Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
               Span span);
+/* The same over what a relation chooses: sum[n in c] e is sum[n] c * e; the others are those of the
+ * chosen entries. */
+Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int count, Value *mask,
+                     Value *value, Span span);
 
 /* ---- layer.c ---- */
-Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under,
-                   int under_count, Value **arguments, int count, Record *options, Span span);
+/* With `labelled` the label was written (norm@query): two applications of one label share what
+ * they declare. */
+Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
+                   Index *const *under, int under_count, Value **arguments, int count,
+                   Record *options, Span span);
 
 /* ---- statement.c ---- */
 /* Is it a size that an axis can have? Reports when it is none. */

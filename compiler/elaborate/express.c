@@ -342,21 +342,21 @@ static Value *reduction(Elaborator *e, const Node *node) {
     int count = 0;
     const Node *list = node->kids[0];
     if (!binders(e, list, indices, &count)) return value_error(e, node->span);
-    Value *value = evaluate(e, node->kids[1]);
+    Value *value = evaluate(e, node->kids[1]), *mask = NULL;
     if (value->kind != KIND_ERROR && list->number == 1) {
-        Value *mask = evaluate(e, list->kids[list->count - 1]);
-        value =
-            mask->kind == KIND_ERROR ? mask : apply_op(e, OP_MUL, mask, value, NULL, node->span);
+        mask = evaluate(e, list->kids[list->count - 1]);
+        if (mask->kind == KIND_ERROR || !value_expr(e, mask)) value = value_error(e, node->span);
     }
     release(e, indices, count);
     if (value->kind == KIND_ERROR) return value;
     for (int i = 0; i < count; i++)
         if (!indices[i]->axis) {
-            report_error(e->reports, list->kids[i]->span,
-                         "nothing tells which axis index '%s' runs over", indices[i]->name);
+            report_error(e->reports, list->span, "nothing tells which axis index '%s' runs over",
+                         indices[i]->name);
             report_help(e->reports, "use it as a subscript in what is reduced");
             return value_error(e, node->span);
         }
+    if (mask) return reduce_chosen(e, node->name, indices, count, mask, value, node->span);
     return reduce(e, node->name, indices, count, value, node->span);
 }
 

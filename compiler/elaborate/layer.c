@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-/* A path segment that is taken, and the number to try when it is wanted again. */
-typedef struct Instance {
-    const char *name;
-    int again;
-} Instance;
-
 static Instance *find_instance(const Frame *frame, const char *name) {
     const List *found = table_find(&frame->instances, hash_text(HASH_START, name));
     for (int i = 0; i < found->count; i++) {
@@ -21,14 +15,34 @@ static Instance *find_instance(const Frame *frame, const char *name) {
     return NULL;
 }
 
-static const char *instance_path(Elaborator *e, const char *label) {
-    const char *name = label;
+/* A name that no layer has yet: norm, norm_2, norm_3. */
+static const char *name_of_its_own(Elaborator *e, const char *label) {
     Instance *first = find_instance(e->frame, label);
+    const char *name = label;
     while (find_instance(e->frame, name))
         name = arena_format(e->arena, "%s_%d", label, first->again++);
-    Instance *taken = arena_alloc(e->arena, sizeof *taken);
-    *taken = (Instance){name, 2};
-    table_add(e->arena, &e->frame->instances, hash_text(HASH_START, name), taken);
+    return name;
+}
+
+/* The path of an application, NULL after a report. norm(x) has weights of its own each time,
+ * norm@same(x) those of `same`, whenever it is written. */
+static const char *instance_path(Elaborator *e, const Node *layer, const char *label, bool labelled,
+                                 Span call, bool *shared) {
+    const char *name = labelled ? label : name_of_its_own(e, label);
+    const Instance *before = find_instance(e->frame, name);
+    if (before && before->layer != layer) {
+        report_error(e->reports, call, "'%s' names a layer '%s' here: it cannot be a '%s' as well",
+                     name, before->layer->name, layer->name);
+        report_note(e->reports, before->call, "applied here first");
+        report_help(e->reports, "one name has one set of weights: choose another name");
+        return NULL;
+    }
+    *shared = before != NULL;
+    if (!before) {
+        Instance *taken = arena_alloc(e->arena, sizeof *taken);
+        *taken = (Instance){name, 2, layer, call};
+        table_add(e->arena, &e->frame->instances, hash_text(HASH_START, name), taken);
+    }
     return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
 }
 
@@ -240,8 +254,9 @@ static Record *current_options(Elaborator *e, Record *options) {
     return options;
 }
 
-Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const *under,
-                   int under_count, Value **arguments, int count, Record *options, Span span) {
+Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
+                   Index *const *under, int under_count, Value **arguments, int count,
+                   Record *options, Span span) {
     const Node *node = layer->layer, *formals = node->kids[0];
     int expected = formals ? formals->count : 0;
     if (count != expected) {
@@ -264,8 +279,12 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, Index *const 
         seen[i] = prepare_argument(e, arguments[i], axes, indices, &dims);
         if (seen[i]->kind == KIND_ERROR) return seen[i];
     }
+    bool shared = false;
+    const char *path = instance_path(e, node, label, labelled, span, &shared);
+    if (!path) return value_error(e, span);
     Frame frame = {.layer = node,
-                   .path = instance_path(e, label),
+                   .path = path,
+                   .shared = e->frame->shared || shared,
                    .caller = e->frame,
                    .call = span,
                    .depth = e->frame->depth + 1};

@@ -26,6 +26,45 @@ bool axis_can_have(Elaborator *e, const char *name, double size, Span span) {
     return false;
 }
 
+static const char *path_here(Elaborator *e, const char *name) {
+    const char *path = e->frame->path;
+    return *path ? arena_format(e->arena, "%s.%s", path, name) : name;
+}
+
+/* What a shared layer declared when it was applied first, with the size that is wanted now. */
+static Axis *shared_axis(Elaborator *e, const Node *node, double size) {
+    const char *path = path_here(e, node->name);
+    for (int i = 0; e->frame->shared && i < e->axes.count; i++) {
+        const Binding *binding = e->axes.items[i];
+        if (strcmp(binding->name, path)) continue;
+        Axis *axis = binding->value->axis;
+        if ((double)axis->size == size) return axis;
+        report_error(e->reports, e->frame->call,
+                     "'%s' is shared, but axis '%s' would have size %.9g here and has %ld",
+                     e->frame->path, node->name, size, axis->size);
+        report_note(e->reports, node->span, "declared here");
+        report_help(e->reports, "give both applications the same options, or two names");
+        return NULL;
+    }
+    return NULL;
+}
+
+static Value *new_axis(Elaborator *e, const Node *node, double size) {
+    bool sequence = node->kind == NODE_SEQUENCE;
+    int errors = e->reports->errors;
+    Value *value = value_new(e, KIND_AXIS, node->span);
+    value->axis = shared_axis(e, node, size);
+    if (e->reports->errors > errors) return value_error(e, node->span);
+    if (value->axis) return value;
+    value->axis = axis_new(e->program, node->name, (long)size,
+                           sequence ? AXIS_SEQUENCE : AXIS_PLAIN, node->span);
+    if (sequence) e->program->sequence = value->axis;
+    Binding *declared = arena_alloc(e->arena, sizeof *declared);
+    *declared = (Binding){path_here(e, node->name), value, node->span};
+    list_push(e->arena, &e->axes, declared);
+    return value;
+}
+
 static void axis_statement(Elaborator *e, const Node *node) {
     double size;
     Value *value = value_error(e, node->span);
@@ -37,13 +76,8 @@ static void axis_statement(Elaborator *e, const Node *node) {
         return;
     }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
-        if (axis_can_have(e, node->name, size, node->kids[0]->span)) {
-            bool sequence = node->kind == NODE_SEQUENCE;
-            value = value_new(e, KIND_AXIS, node->span);
-            value->axis = axis_new(e->program, node->name, (long)size,
-                                   sequence ? AXIS_SEQUENCE : AXIS_PLAIN, node->span);
-            if (sequence) e->program->sequence = value->axis;
-        }
+        if (axis_can_have(e, node->name, size, node->kids[0]->span))
+            value = new_axis(e, node, size);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
@@ -95,6 +129,29 @@ static const char *identifier(Elaborator *e, const char *path) {
     return text;
 }
 
+/* The tensor of a layer that is applied again under its name. False, and a report, when it has
+ * another shape now. */
+static bool shared_tensor(Elaborator *e, const Node *node, Axis *const *axes, int rank,
+                          Tensor **found) {
+    const char *path = path_here(e, node->name);
+    for (int i = 0; e->frame->shared && i < e->program->tensors.count; i++) {
+        Tensor *tensor = e->program->tensors.items[i];
+        bool stored = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+        if (!stored || strcmp(tensor->path, path)) continue;
+        bool same = tensor->rank == rank;
+        for (int j = 0; same && j < rank; j++) same = tensor->axes[j]->size == axes[j]->size;
+        *found = tensor;
+        if (same) return true;
+        report_error(e->reports, e->frame->call,
+                     "'%s' is shared, but its '%s' would have another shape here", e->frame->path,
+                     node->name);
+        report_note(e->reports, node->span, "declared here");
+        report_help(e->reports, "apply it to arguments of the same axes, or give it two names");
+        return false;
+    }
+    return true;
+}
+
 /* A tensor that is kept: dimensions are the turn of the repeat, what the layer is mapped over (but
  * the batch), its own. */
 static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored *stored) {
@@ -111,12 +168,16 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     bool stacked = e->region && e->region->index;
     if (!fits_rank(e, node->name, count - stacked, node->span)) return value_error(e, node->span);
     for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
-    const char *path =
-        *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, node->name) : node->name;
-    Tensor *tensor =
-        tensor_new(e->program, identifier(e, path), role, TYPE_REAL, count, axes, node->name_span);
-    tensor->path = path;
-    tensor->lead = lead;
+    Tensor *tensor = NULL;
+    if (!shared_tensor(e, node, axes, count, &tensor)) return value_error(e, node->span);
+    stored->known = tensor != NULL;
+    if (!tensor) {
+        const char *path = path_here(e, node->name);
+        tensor = tensor_new(e->program, identifier(e, path), role, TYPE_REAL, count, axes,
+                            node->name_span);
+        tensor->path = path;
+        tensor->lead = lead;
+    }
     stored->tensor = tensor;
     stored->scope = e->scope;
     Value *value =
@@ -177,7 +238,7 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
     Stored *stored = arena_alloc(e->arena, sizeof *stored);
     stored->init = node->kids[1];
     Value *value = declare_stored(e, node, role, stored);
-    if (value->kind != KIND_ERROR) {
+    if (value->kind != KIND_ERROR && !stored->known) {
         list_push(e->arena, &e->stored, stored);
         if (!evaluate_init(e, stored, 1, 1, &stored->tensor->init)) stored->init = NULL;
     }
@@ -344,6 +405,20 @@ static bool fits_state(Elaborator *e, const Value *place, Expr *expr, const Node
     return true;
 }
 
+/* A state has one new value a step, in shared layers, too. */
+static bool is_updated(Elaborator *e, const Node *node, const Tensor *state) {
+    for (int i = 0; i < e->once.count; i++) {
+        const Statement *store = e->once.items[i];
+        if (store->target->tensor != state) continue;
+        report_error(e->reports, node->span, "'%s' is updated twice in a step", state->path);
+        report_note(e->reports, store->span, "first here");
+        if (e->frame->shared)
+            report_help(e->reports, "a layer that is shared updates no state: give it two names");
+        return true;
+    }
+    return false;
+}
+
 /* update bias[n] = expr: the new value is computed here and stored when the step is over. */
 static void update_statement(Elaborator *e, const Node *node) {
     Binding *binding = scope_find(e->scope, node->name);
@@ -357,6 +432,7 @@ static void update_statement(Elaborator *e, const Node *node) {
         return;
     }
     Value *kept = binding->value;
+    if (is_updated(e, node, kept->expr->tensor)) return;
     Equation own = {0}, *outer = e->equation;
     e->equation = &own;
     Value *place = node->kids[0] ? subscript(e, kept, node->kids[0], node->span)

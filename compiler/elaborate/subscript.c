@@ -2,7 +2,7 @@
  *
  *     w[d,j]   embedding[tokens[s],d]   x[s - 1,d]   w[d,per]
  */
-#include "elaborate.h"
+#include "elaborate/elaborate.h"
 
 #include <math.h>
 #include <string.h>

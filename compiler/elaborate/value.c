@@ -1,7 +1,7 @@
 /* value: what expressions and options stand for, as text and compared; the scopes that names are
  * bound in.
  */
-#include "elaborate.h"
+#include "elaborate/elaborate.h"
 
 #include <string.h>
 
