@@ -89,29 +89,46 @@ static int read_option(const Command *command, const Option *options, int argc, 
     return -1;
 }
 
+/* An argument that is no option. */
+static int take_operand(const Command *command, const char *text, int most, TextList *operands) {
+    if (operands->count >= most)
+        return arguments_wrong(command, "put texts with spaces in quotes",
+                               "one argument too many: %s", text);
+    if (!*text) return arguments_wrong(command, NULL, "the first argument is empty");
+    operands->items[operands->count++] = text;
+    return -1;
+}
+
+static int read_all(const Command *command, const Option *options, int argc, char **argv, int most,
+                    TextList *operands) {
+    bool only_operands = false;
+    for (int i = 1; i < argc; i++) {
+        int code = -1;
+        if (!only_operands && strcmp(argv[i], "--") == 0)
+            only_operands = true;
+        else if (!only_operands && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0))
+            return print_help(command, options);
+        else if (!only_operands && argv[i][0] == '-' && argv[i][1])
+            code = read_option(command, options, argc, argv, &i);
+        else
+            code = take_operand(command, argv[i], most, operands);
+        if (code >= 0) return code;
+    }
+    return operands->count
+               ? -1
+               : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
+                                 command->name);
+}
+
 int arguments_read(const Command *command, const Option *options, int argc, char **argv,
                    const char **operand) {
-    bool only_operands = false;
-    *operand = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (!only_operands && strcmp(argv[i], "--") == 0) {
-            only_operands = true;
-        } else if (!only_operands &&
-                   (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
-            return print_help(command, options);
-        } else if (!only_operands && argv[i][0] == '-' && argv[i][1]) {
-            int code = read_option(command, options, argc, argv, &i);
-            if (code >= 0) return code;
-        } else if (*operand) {
-            return arguments_wrong(command, "put texts with spaces in quotes",
-                                   "one argument too many: %s", argv[i]);
-        } else if (!*argv[i]) {
-            return arguments_wrong(command, NULL, "the first argument is empty");
-        } else {
-            *operand = argv[i];
-        }
-    }
-    return *operand ? -1
-                    : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
-                                      command->name);
+    TextList operands = {0};
+    int code = read_all(command, options, argc, argv, 1, &operands);
+    *operand = operands.items[0];
+    return code;
+}
+
+int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
+                       TextList *operands) {
+    return read_all(command, options, argc, argv, LIST_LIMIT, operands);
 }

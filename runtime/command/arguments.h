@@ -43,6 +43,9 @@ enum { EXIT_INPUT = 1, EXIT_USAGE = 2 };
  * EXIT_USAGE after a message. */
 int arguments_read(const Command *command, const Option *options, int argc, char **argv,
                    const char **operand);
+/* The same for commands that take at least one such argument and as many as are given. */
+int arguments_read_all(const Command *command, const Option *options, int argc, char **argv,
+                       TextList *operands);
 /* Prints how the command is used; returns EXIT_USAGE. */
 int arguments_wrong(const Command *command, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

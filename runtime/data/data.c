@@ -14,6 +14,7 @@ enum {
     MAGIC_16 = 20240520,
     MAGIC_32 = 20240801,
     HEADER_BYTES = 1024,
+    NUMPY_LIMIT = 4096,
     SCAN_TOKENS = 1 << 26,
     PIECE = 1 << 14
 };
@@ -38,16 +39,9 @@ static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigne
     return true;
 }
 
-/* Finds out what the file holds. */
-static bool read_kind(Shard *shard, size_t length) {
-    unsigned char header[12] = {0};
-    if (length >= sizeof header && !read_bytes(shard, 0, sizeof header, header)) return false;
+/* A file of llm.c. */
+static bool read_tokens_header(Shard *shard, const unsigned char *header, size_t length) {
     uint32_t magic = word(header), version = word(header + 4);
-    if (magic != MAGIC_16 && magic != MAGIC_32) {
-        shard->width = 1;
-        shard->count = length;
-        return true;
-    }
     if (length < HEADER_BYTES)
         return complain("write it again", "%s: the header of the token file is cut off",
                         shard->path);
@@ -56,39 +50,119 @@ static bool read_kind(Shard *shard, size_t length) {
                         "%s: token files of version %u are not known", shard->path, version);
     shard->width = magic == MAGIC_16 ? 2 : 4;
     shard->header = HEADER_BYTES;
-    shard->count = word(header + 8);
-    if (shard->count * (size_t)shard->width != length - HEADER_BYTES)
+    shard->count = word(header + 8) | (size_t)word(header + 12) << 32;
+    if (shard->count > (length - HEADER_BYTES) / (size_t)shard->width ||
+        shard->count * (size_t)shard->width != length - HEADER_BYTES)
         return complain("write it again",
                         "%s: the header promises %zu tokens, the file holds %zu bytes of them",
                         shard->path, shard->count, length - HEADER_BYTES);
     return true;
 }
 
-static bool add_shard(Data *data, const char *path) {
+/* The value of a key of NumPy's header, a Python dictionary. */
+static const char *numpy_value(const char *header, const char *key) {
+    const char *found = strstr(header, key);
+    found = found ? strchr(found, ':') : NULL;
+    return found ? found + 1 + strspn(found + 1, " ") : "";
+}
+
+/* A file of NumPy: one row of whole numbers, the smallest byte first. */
+static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) {
+    char header[NUMPY_LIMIT + 1] = "";
+    bool wide = start[6] > 1;
+    size_t before = wide ? 12 : 10,
+           bytes = wide ? word(start + 8) : (size_t)start[8] | (size_t)start[9] << 8;
+    if (bytes > NUMPY_LIMIT || before + bytes > length)
+        return complain("write it again", "%s: the header of the NumPy file is cut off",
+                        shard->path);
+    if (!read_bytes(shard, before, bytes, (unsigned char *)header)) return false;
+    const char *type = numpy_value(header, "descr"), *shape = numpy_value(header, "shape");
+    unsigned long long count = *shape == '(' ? strtoull(shape + 1, NULL, 10) : 0;
+    bool whole = *type && strchr("<|", type[1]) && strchr("ui", type[2]) && type[3] &&
+                 strchr("1248", type[3]) && type[4] == '\'';
+    const char *comma = strchr(shape, ',');
+    if (!whole || !comma || comma[1 + strspn(comma + 1, " ")] != ')')
+        return complain(
+            "save one row of uint16 or uint32",
+            "%s: a NumPy file of tokens has one row of whole numbers; this one has %.40s",
+            shard->path, header);
+    shard->width = type[3] - '0';
+    shard->header = before + bytes;
+    shard->count = (size_t)count;
+    return (length - shard->header) / (size_t)shard->width == shard->count ||
+           complain("write it again",
+                    "%s: the header promises %zu tokens, the file holds %zu bytes", shard->path,
+                    shard->count, length - shard->header);
+}
+
+/* Numbers and nothing else. */
+static bool read_plain(Shard *shard, size_t length, int width) {
+    shard->width = width;
+    shard->count = length / (size_t)width;
+    return length % (size_t)width == 0 ||
+           complain("say uint16: or uint32: as the file was written",
+                    "%s: %zu bytes are not a whole number of tokens of %d bytes", shard->path,
+                    length, width);
+}
+
+/* Finds out what the file holds. plain: bytes of a token when the path says so, else 0. */
+static bool read_kind(Shard *shard, size_t length, int plain) {
+    unsigned char header[16] = {0};
+    if (plain) return read_plain(shard, length, plain);
+    if (length >= sizeof header && !read_bytes(shard, 0, sizeof header, header)) return false;
+    if (word(header) == MAGIC_16 || word(header) == MAGIC_32)
+        return read_tokens_header(shard, header, length);
+    if (memcmp(header, "\x93NUMPY", 6) == 0) return read_numpy(shard, header, length);
+    shard->width = 1;
+    shard->count = length;
+    shard->text = true;
+    return true;
+}
+
+/* Data that is being opened. */
+typedef struct Opening {
+    Data *data;
+    int plain;
+} Opening;
+
+static bool add_shard(void *context, const char *path) {
+    Data *data = ((Opening *)context)->data;
     data->shards = memory_grow(data->shards, sizeof(Shard) * (size_t)(data->shard_count + 1));
     Shard *shard = &data->shards[data->shard_count++];
     size_t length;
     *shard = (Shard){.path = memory_format("%s", path),
                      .descriptor = file_open(path, "check the path of the data", &length)};
-    if (shard->descriptor < 0 || !read_kind(shard, length)) return false;
+    if (shard->descriptor < 0 || !read_kind(shard, length, ((Opening *)context)->plain))
+        return false;
     data->count += shard->count;
-    data->bytes = data->bytes && shard->width == 1;
+    data->bytes = data->bytes && shard->text;
     return true;
 }
 
-static bool add_matching(Data *data, const char *pattern, const char *path) {
+static bool each_matching(const char *pattern, const char *path,
+                          bool (*each)(void *context, const char *path), void *context) {
     glob_t found = {0};
     bool good = glob(pattern, 0, NULL, &found) == 0;
     if (!good)
-        complain("--data takes a file, a folder or a pattern in quotes", "there is no data at %s",
-                 path);
+        complain("give a file, a folder or a pattern in quotes", "there is no data at %s", path);
     for (size_t i = 0; i < found.gl_pathc && good; i++)
-        if (!file_is_folder(found.gl_pathv[i])) good = add_shard(data, found.gl_pathv[i]);
+        if (!file_is_folder(found.gl_pathv[i])) good = each(context, found.gl_pathv[i]);
     globfree(&found);
     return good;
 }
 
+bool data_files(const char *path, bool (*each)(void *context, const char *path), void *context) {
+    if (!file_is_folder(path))
+        return file_exists(path) ? each(context, path) : each_matching(path, path, each, context);
+    char *pattern = path_join(path, "*");
+    bool good = each_matching(pattern, path, each, context);
+    free(pattern);
+    return good;
+}
+
+/* What does not fit is as far outside as any. */
 static uint32_t token_at(const Shard *shard, const unsigned char *at) {
+    if (shard->width == 8 && word(at + 4)) return UINT32_MAX;
     return shard->width == 1 ? at[0] : shard->width == 2 ? at[0] | (uint32_t)at[1] << 8 : word(at);
 }
 
@@ -119,7 +193,7 @@ static bool read_tokens(const Data *data, const Shard *shard, size_t start, size
 /* A limit that the width of the tokens cannot exceed needs no look. */
 static bool needs_look(const Data *data, const Shard *shard) {
     return data->vocabulary &&
-           (shard->width == 4 || data->vocabulary < (long)1 << (8 * shard->width));
+           (shard->width >= 4 || data->vocabulary < (long)1 << (8 * shard->width));
 }
 
 static bool scan(const Data *data) {
@@ -137,14 +211,12 @@ Data *data_open(const char *path, long vocabulary) {
     Data *data = memory_new(sizeof *data);
     data->vocabulary = vocabulary;
     data->bytes = true;
-    bool good;
-    if (file_is_folder(path)) {
-        char *pattern = path_join(path, "*");
-        good = add_matching(data, pattern, path);
-        free(pattern);
-    } else {
-        good = file_exists(path) ? add_shard(data, path) : add_matching(data, path, path);
+    Opening opening = {.data = data};
+    if (strncmp(path, "uint16:", 7) == 0 || strncmp(path, "uint32:", 7) == 0) {
+        opening.plain = path[4] == '1' ? 2 : 4;
+        path += 7;
     }
+    bool good = data_files(path, add_shard, &opening);
     if (good && !data->count) good = complain("give it some text", "%s is empty", path);
     if (good && scan(data)) return data;
     data_close(data);
