@@ -11,6 +11,8 @@ int command_fmt(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_tokenize(int argc, char **argv);
+int command_tokenizer(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);

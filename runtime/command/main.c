@@ -17,7 +17,8 @@ static const Command commands[] = {
     {"fmt", command_fmt, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
     {"dump", command_dump,
-     "FILE[:MODEL]|DIR --after PASS [--graph forward|train|decode|update|measure] [--target c|cuda] "
+     "FILE[:MODEL]|DIR --after PASS [--graph forward|train|decode|update|measure] [--target "
+     "c|cuda] "
      "[--set key=value]...",
      "Prints the program after a pass of the compiler."},
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
@@ -27,6 +28,11 @@ static const Command commands[] = {
      "O.safetensors\n"
      "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
      "Runs a model once on given tokens and writes what it gives."},
+    {"tokenize", command_tokenize,
+     "TEXT... --tokenizer F --out X.bin [--lines] [--field NAME] [--end TOKEN] [--resume]",
+     "Writes the tokens of texts to a file that moec train reads."},
+    {"tokenizer", command_tokenizer, "train TEXT... --vocab N --out tokenizer.json",
+     "Makes a tokenizer (byte-level BPE) from texts."},
     {"train", command_train,
      "FILE[:MODEL] --data PATH --out DIR [--val PATH] [--steps N] [--seed N] [--resume] [--set "
      "key=value]...",

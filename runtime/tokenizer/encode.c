@@ -195,20 +195,36 @@ static bool is_valid(const char *bytes, size_t length) {
     return true;
 }
 
-bool encoder_encode(Encoder *encoder, const char *bytes, size_t length, int flags, TokenList *out) {
+/* The pieces of a text; *bytes is then what they are stretches of. */
+static bool find_pieces(Encoder *encoder, const char **bytes, size_t length, bool continues) {
     const Tokenizer *tokenizer = encoder->tokenizer;
-    if (!is_valid(bytes, length)) {
+    if (!is_valid(*bytes, length)) {
         encoder->valid.length = 0;
-        encoder->replaced += text_append_valid(&encoder->valid, bytes, length);
-        bytes = encoder->valid.bytes;
+        encoder->replaced += text_append_valid(&encoder->valid, *bytes, length);
+        *bytes = encoder->valid.bytes;
         length = encoder->valid.length;
     }
-    bool special = flags & ENCODE_SPECIAL, continues = flags & ENCODE_CONTINUES;
-    if (special) tokens_append(out, tokenizer->before.items, tokenizer->before.count);
     encoder->pieces.count = 0;
     const Piece whole = {0, length, -1, !continues, continues};
-    added_split(&tokenizer->plain, encoder->split.matcher, bytes, &whole, &encoder->pieces);
-    if (!split_text(encoder, &bytes)) return false;
+    added_split(&tokenizer->plain, encoder->split.matcher, *bytes, &whole, &encoder->pieces);
+    return split_text(encoder, bytes);
+}
+
+bool encoder_split(Encoder *encoder, const char *bytes, size_t length,
+                   void (*each)(void *context, const char *bytes, size_t length), void *context) {
+    if (!find_pieces(encoder, &bytes, length, false)) return false;
+    for (size_t i = 0; i < encoder->pieces.count; i++) {
+        const Piece *piece = &encoder->pieces.items[i];
+        if (piece->token < 0) each(context, bytes + piece->start, piece->length);
+    }
+    return true;
+}
+
+bool encoder_encode(Encoder *encoder, const char *bytes, size_t length, int flags, TokenList *out) {
+    const Tokenizer *tokenizer = encoder->tokenizer;
+    bool special = flags & ENCODE_SPECIAL;
+    if (special) tokens_append(out, tokenizer->before.items, tokenizer->before.count);
+    if (!find_pieces(encoder, &bytes, length, flags & ENCODE_CONTINUES)) return false;
     for (size_t i = 0; i < encoder->pieces.count; i++) {
         const Piece *piece = &encoder->pieces.items[i];
         if (piece->token >= 0)

@@ -122,6 +122,26 @@ static size_t strip(const Step *step) {
     return step->anchored > start ? step->anchored - start : 0;
 }
 
+/* The first character of the result stems from the first one, and what follows as far as it is the
+ * same without the rest of the text: marks may change places. */
+static size_t take_form(const Step *step) {
+    Text alone = {0};
+    const Text *in = step->in, *out = step->out;
+    text_append_normal(&alone, in->bytes, step->anchored, step->normaliser->form);
+    text_append_normal(step->out, in->bytes, in->length, step->normaliser->form);
+    size_t anchored = 0;
+    while (step->anchored && anchored < out->length) {
+        size_t taken = (size_t)character_length((unsigned char)out->bytes[anchored]);
+        bool same = anchored + taken <= alone.length &&
+                    memcmp(out->bytes + anchored, alone.bytes + anchored, taken) == 0;
+        if (anchored && !same) break;
+        anchored += taken;
+        if (!same) break;
+    }
+    text_free(&alone);
+    return anchored;
+}
+
 /* failed: after a message. */
 static size_t replace(const Step *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
@@ -143,11 +163,7 @@ static size_t apply(const Step *step, bool *failed) {
     const Text *in = step->in, *content = &step->normaliser->content;
     switch (step->normaliser->kind) {
     case NORMALISE_FORM:
-        text_append_normal(step->out, in->bytes, step->anchored, step->normaliser->form);
-        size_t anchored = step->out->length;
-        step->out->length = 0;
-        text_append_normal(step->out, in->bytes, in->length, step->normaliser->form);
-        return anchored;
+        return take_form(step);
     case NORMALISE_STRIP:
         return strip(step);
     case NORMALISE_REPLACE:

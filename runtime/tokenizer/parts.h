@@ -28,6 +28,9 @@ struct Tokenizer {
 /* The string of a token; bytes NULL: there is none. */
 Name tokenizer_name(const Tokenizer *tokenizer, int32_t token);
 
+/* Calls `each` for the pieces of a text that the model would see. False after a message. */
+bool encoder_split(Encoder *encoder, const char *bytes, size_t length,
+                   void (*each)(void *context, const char *bytes, size_t length), void *context);
 /* Whether the token is written at all. */
 bool tokenizer_shows(const Tokenizer *tokenizer, int32_t token, bool skip_special);
 /* Appends the strings of the tokens that are written. */

@@ -4,6 +4,7 @@
     tests/tokenizer/compare.sh [STRINGS]          installs the library into a folder of its own, then runs this
     python3 tests/tokenizer/compare.py fixtures   writes the small files that the unit test reads
 """
+import json
 import os
 import struct
 import subprocess
@@ -58,14 +59,38 @@ def fixtures():
         write_expected(os.path.join(folder, kind.__name__ + ".expected"), tokenizer, build.strings(9, 7))
 
 
+def training(folder):
+    """A tokenizer that `moec tokenizer train` makes of a text beside the one that the library makes."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    text, made = os.path.join(folder, "text"), os.path.join(folder, "made.json")
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("".join(build.corpus()))
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=5000, special_tokens=["<|endoftext|>"], show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    began = time.perf_counter()
+    tokenizer.train([text], trainer)
+    theirs = time.perf_counter() - began
+    began = time.perf_counter()
+    subprocess.run([os.path.join(os.path.dirname(PROGRAM), "../../moec"), "tokenizer", "train", text, "--vocab", "5000", "--out", made],
+                   check=True, capture_output=True)
+    ours = time.perf_counter() - began
+    with open(made, encoding="utf-8") as file:
+        same = json.load(file) == json.loads(tokenizer.to_str())
+    print(f"a trained one: {'the same file' if same else 'ANOTHER FILE'}  ours {ours:.2f} s, theirs {theirs:.2f} s")
+    return same
+
+
 def main():
     if sys.argv[1:] == ["fixtures"]:
         return fixtures()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100000
     folder = os.environ.get("WORK", "/tmp/moec_tokenizers")
+    os.makedirs(folder, exist_ok=True)
     texts = build.strings(count, int(os.environ.get("SEED", "3"))) + build.long_strings()
     prose = ["".join(build.corpus()).encode()] * 3
-    failed = False
+    failed = not training(folder)
     print(f"{len(texts)} strings, {sum(map(len, texts)) / 1e6:.1f} MB; speed on one thread in MB/s: theirs and ours, random and prose")
     for name, path, tokenizer in build.made(folder, 3000):
         expected = os.path.join(folder, name + ".bin")

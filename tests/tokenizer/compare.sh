@@ -7,5 +7,5 @@ cd "$(dirname "$0")/../.."
 WORK=${WORK:-/tmp/moec_tokenizers}
 export WORK
 [ -d "$WORK/site/tokenizers" ] || "${PYTHON:-python3}" -m pip install --quiet --target "$WORK/site" "tokenizers>=0.23,<0.24" sentencepiece
-make "${BUILD:-build}/tests/unit/test_tokenizer"
+make "${BUILD:-build}/tests/unit/test_tokenizer" "${BUILD:-build}/moec"
 PYTHONPATH=$WORK/site exec "${PYTHON:-python3}" tests/tokenizer/compare.py "$@"

@@ -1,0 +1,447 @@
+#include "tokenizer/bulk.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/hashing.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/seconds.h"
+#include "tokenizer/cut.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The header of llm.c: 256 words, of which the first are used. Files of more than 2^32 tokens have
+ * the upper half of their number in the fourth. */
+enum { MAGIC_16 = 20240520, MAGIC_32 = 20240801, HEADER_BYTES = 1024 };
+enum { PART_BYTES = 1 << 20, PART_LIMIT = 64 << 20, PARTS_PER_THREAD = 4 };
+
+/* A part of a text, and its tokens. */
+typedef struct Part {
+    char *bytes;
+    size_t length, capacity;
+    bool begins, ends; /* with a document */
+    bool failed;
+    uint64_t documents;
+    TokenList tokens;
+} Part;
+
+typedef struct Bulk {
+    const Tokenizer *tokenizer;
+    const BulkOptions *options;
+    const char *const *paths;
+    int path_count, threads;
+    size_t part_bytes;
+    /* Where reading stands. */
+    int path;
+    int descriptor; /* of paths[path], -1: not open yet */
+    size_t offset, length;
+    /* Writing. */
+    char *out, *partial, *state;
+    int target, width;
+    BulkResult result;
+    /* A batch. */
+    Part *parts;
+    int part_count, part_capacity;
+    atomic_int next;
+    Encoder **encoders; /* [threads] */
+} Bulk;
+
+/* ---- reading ---- */
+
+static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
+    if (wanted > part->capacity) {
+        part->bytes = memory_grow(part->bytes, wanted);
+        part->capacity = wanted;
+    }
+    while (part->length < wanted) {
+        ssize_t got = pread(bulk->descriptor, part->bytes + part->length, wanted - part->length,
+                            (off_t)(bulk->offset + part->length));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0)
+            return complain("leave the text alone while it is read", "cannot read %s: %s",
+                            bulk->paths[bulk->path],
+                            got ? strerror(errno) : "the file has become shorter");
+        part->length += (size_t)got;
+    }
+    return true;
+}
+
+/* Where a part that does not reach the end of its file is cut; 0: it must become longer. */
+static size_t find_cut(const Bulk *bulk, const Part *part) {
+    if (bulk->options->lines) {
+        const char *line = memrchr(part->bytes, '\n', part->length);
+        return line ? (size_t)(line - part->bytes) + 1 : 0;
+    }
+    return cut_find(bulk->encoders[0], part->bytes, part->length);
+}
+
+static bool read_part(Bulk *bulk, Part *part) {
+    size_t left = bulk->length - bulk->offset, wanted = bulk->part_bytes, cut = 0;
+    part->length = 0;
+    part->begins = bulk->offset == 0;
+    while (!cut && wanted < left) {
+        if (!read_more(bulk, part, wanted)) return false;
+        cut = find_cut(bulk, part);
+        wanted = cut ? wanted : 2 * wanted;
+        if (cut || wanted <= PART_LIMIT || bulk->options->lines) continue;
+        remark("%s: from byte %zu on there is no place to part the text; it is parted anyway",
+               bulk->paths[bulk->path], bulk->offset);
+        cut = cut_character(part->bytes, part->length);
+    }
+    if (!cut && !read_more(bulk, part, left)) return false;
+    part->length = cut ? cut : left;
+    bulk->offset += part->length;
+    part->ends = bulk->offset == bulk->length;
+    return true;
+}
+
+/* Goes on to the next file that holds anything. False after a message; *more: there is one. */
+static bool open_next(Bulk *bulk, bool *more) {
+    while (bulk->descriptor < 0 || bulk->offset == bulk->length) {
+        if (bulk->descriptor >= 0) {
+            close(bulk->descriptor);
+            bulk->descriptor = -1;
+            bulk->path++;
+            bulk->offset = 0;
+        }
+        *more = bulk->path < bulk->path_count;
+        if (!*more) return true;
+        bulk->descriptor =
+            file_open(bulk->paths[bulk->path], "check the path of the text", &bulk->length);
+        if (bulk->descriptor < 0) return false;
+    }
+    *more = true;
+    return true;
+}
+
+/* ---- encoding ---- */
+
+static bool encode_document(Bulk *bulk, Encoder *encoder, const char *bytes, size_t length,
+                            Part *part) {
+    part->documents++;
+    bool good = encoder_encode(encoder, bytes, length, bulk->options->special ? ENCODE_SPECIAL : 0,
+                               &part->tokens);
+    if (good && bulk->options->last >= 0) tokens_add(&part->tokens, bulk->options->last);
+    return good;
+}
+
+static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t length,
+                         Part *part) {
+    json_error_t error;
+    json_t *object = json_loadb(line, length, JSON_ALLOW_NUL, &error);
+    const json_t *text = json_object_get(object, bulk->options->field);
+    bool good = json_is_string(text)
+                    ? encode_document(bulk, encoder, json_string_value(text),
+                                      json_string_length(text), part)
+                    : complain("each line is to be an object with that field",
+                               "a line is no JSON object with a text '%s': %.*s",
+                               bulk->options->field, (int)(length < 60 ? length : 60), line);
+    json_decref(object);
+    return good;
+}
+
+static bool encode_lines(Bulk *bulk, Encoder *encoder, Part *part) {
+    bool good = true;
+    for (size_t at = 0; at < part->length && good;) {
+        const char *line = part->bytes + at;
+        const char *end = memchr(line, '\n', part->length - at);
+        size_t length = end ? (size_t)(end - line) : part->length - at;
+        at += length + 1;
+        if (length && line[length - 1] == '\r') length--;
+        if (!length) continue;
+        good = bulk->options->field ? encode_field(bulk, encoder, line, length, part)
+                                    : encode_document(bulk, encoder, line, length, part);
+    }
+    return good;
+}
+
+static bool encode_part(Bulk *bulk, Encoder *encoder, Part *part) {
+    part->tokens.count = part->documents = 0;
+    if (bulk->options->lines) return encode_lines(bulk, encoder, part);
+    const TokenList *before = tokenizer_before(bulk->tokenizer),
+                    *after = tokenizer_after(bulk->tokenizer);
+    bool special = bulk->options->special;
+    if (part->begins && special) tokens_append(&part->tokens, before->items, before->count);
+    if (!encoder_encode(encoder, part->bytes, part->length, part->begins ? 0 : ENCODE_CONTINUES,
+                        &part->tokens))
+        return false;
+    if (!part->ends) return true;
+    part->documents = 1;
+    if (special) tokens_append(&part->tokens, after->items, after->count);
+    if (bulk->options->last >= 0) tokens_add(&part->tokens, bulk->options->last);
+    return true;
+}
+
+typedef struct Worker {
+    Bulk *bulk;
+    Encoder *encoder;
+} Worker;
+
+static void *work(void *argument) {
+    const Worker *worker = argument;
+    Bulk *bulk = worker->bulk;
+    for (int i; (i = atomic_fetch_add(&bulk->next, 1)) < bulk->part_count;)
+        bulk->parts[i].failed = !encode_part(bulk, worker->encoder, &bulk->parts[i]);
+    return NULL;
+}
+
+/* All parts of the batch by all threads; this one is among them. */
+static bool encode_batch(Bulk *bulk) {
+    Worker *workers = memory_new(sizeof *workers * (size_t)bulk->threads);
+    pthread_t *threads = memory_new(sizeof *threads * (size_t)bulk->threads);
+    bool *started = memory_new(sizeof *started * (size_t)bulk->threads);
+    atomic_store(&bulk->next, 0);
+    for (int i = 0; i < bulk->threads; i++) {
+        workers[i] = (Worker){bulk, bulk->encoders[i]};
+        started[i] = i > 0 && i < bulk->part_count &&
+                     pthread_create(&threads[i], NULL, work, &workers[i]) == 0;
+    }
+    work(&workers[0]);
+    bool good = true;
+    for (int i = 0; i < bulk->threads; i++)
+        if (started[i]) pthread_join(threads[i], NULL);
+    for (int i = 0; i < bulk->part_count; i++) good = good && !bulk->parts[i].failed;
+    free(workers);
+    free(threads);
+    free(started);
+    return good;
+}
+
+/* ---- writing ---- */
+
+static bool write_all(Bulk *bulk, const unsigned char *bytes, size_t length, size_t offset) {
+    while (length) {
+        ssize_t written = pwrite(bulk->target, bytes, length, (off_t)offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0)
+            return complain("free some space on the disk, then go on with --resume",
+                            "cannot write %s: %s", bulk->partial, strerror(errno));
+        bytes += written;
+        offset += (size_t)written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
+static bool write_tokens(Bulk *bulk, const TokenList *tokens) {
+    size_t width = (size_t)bulk->width;
+    unsigned char *bytes = memory_new(width * tokens->count + 1);
+    for (size_t i = 0; i < tokens->count; i++)
+        for (size_t k = 0; k < width; k++)
+            bytes[width * i + k] = (unsigned char)((uint32_t)tokens->items[i] >> 8 * k);
+    bool good =
+        write_all(bulk, bytes, width * tokens->count, HEADER_BYTES + width * bulk->result.tokens);
+    free(bytes);
+    if (good) bulk->result.tokens += tokens->count;
+    return good;
+}
+
+static bool write_header(Bulk *bulk) {
+    unsigned char header[HEADER_BYTES] = {0};
+    const uint32_t words[4] = {bulk->width == 2 ? MAGIC_16 : MAGIC_32, 1,
+                               (uint32_t)bulk->result.tokens,
+                               (uint32_t)(bulk->result.tokens >> 32)};
+    for (size_t i = 0; i < sizeof words; i++)
+        header[i] = (unsigned char)(words[i / 4] >> 8 * (i % 4));
+    return write_all(bulk, header, sizeof header, 0);
+}
+
+/* ---- going on ---- */
+
+/* What must be the same for a run to go on. */
+static json_t *describe(const Bulk *bulk) {
+    size_t length;
+    const char *json = tokenizer_json(bulk->tokenizer, &length);
+    const BulkOptions *options = bulk->options;
+    json_t *paths = json_array();
+    for (int i = 0; i < bulk->path_count; i++)
+        json_array_append_new(paths, json_string(bulk->paths[i]));
+    return json_pack("{s:o, s:I, s:b, s:b, s:s?, s:i, s:i, s:I}", "texts", paths, "tokenizer",
+                     (json_int_t)XXH3_64bits(json, length), "special", options->special, "lines",
+                     options->lines, "field", options->field, "last", (int)options->last, "width",
+                     bulk->width, "part", (json_int_t)bulk->part_bytes);
+}
+
+static bool save_state(const Bulk *bulk) {
+    const BulkResult *result = &bulk->result;
+    json_t *state =
+        json_pack("{s:o, s:i, s:I, s:I, s:I, s:I}", "of", describe(bulk), "path", bulk->path,
+                  "offset", (json_int_t)bulk->offset, "tokens", (json_int_t)result->tokens, "bytes",
+                  (json_int_t)result->bytes, "documents", (json_int_t)result->documents);
+    char *text = json_dumps(state, JSON_INDENT(1));
+    bool good = text && file_write(bulk->state, text, strlen(text));
+    free(text);
+    json_decref(state);
+    return good;
+}
+
+static json_int_t number(const json_t *state, const char *key) {
+    return json_integer_value(json_object_get(state, key));
+}
+
+/* Takes up what an earlier run has left, if it did the same. */
+static bool load_state(Bulk *bulk) {
+    json_t *state = json_load_file(bulk->state, 0, NULL), *mine = describe(bulk);
+    bool good = true;
+    if (!state || !file_exists(bulk->partial)) {
+        remark("there is nothing to go on with: %s is made from the beginning", bulk->out);
+    } else if (!json_equal(json_object_get(state, "of"), mine) || number(state, "path") < 0 ||
+               number(state, "offset") < 0 || number(state, "tokens") < 0) {
+        good = complain("leave --resume out to begin again",
+                        "%s was begun with other texts, another tokenizer or other options",
+                        bulk->partial);
+    } else {
+        bulk->path = (int)number(state, "path");
+        bulk->offset = (size_t)number(state, "offset");
+        bulk->result.tokens = (uint64_t)number(state, "tokens");
+        bulk->result.bytes = (uint64_t)number(state, "bytes");
+        bulk->result.documents = (uint64_t)number(state, "documents");
+    }
+    json_decref(state);
+    json_decref(mine);
+    return good;
+}
+
+/* The file that the run goes on in must be there as far as it was read. */
+static bool take_up(Bulk *bulk) {
+    if (!bulk->options->resume) return true;
+    if (!load_state(bulk)) return false;
+    size_t offset = bulk->offset;
+    if (!offset || bulk->path >= bulk->path_count) return true;
+    bulk->descriptor =
+        file_open(bulk->paths[bulk->path], "check the path of the text", &bulk->length);
+    return bulk->descriptor >= 0 &&
+           (offset <= bulk->length || complain("leave --resume out to begin again",
+                                               "%s has become shorter", bulk->paths[bulk->path]));
+}
+
+static bool open_target(Bulk *bulk) {
+    bool fresh = !bulk->result.tokens && !bulk->path && !bulk->offset;
+    bulk->target =
+        open(bulk->partial, O_WRONLY | O_CREAT | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
+    if (bulk->target < 0)
+        return complain("check that the folder exists and may be written", "cannot write %s: %s",
+                        bulk->partial, strerror(errno));
+    size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
+    return ftruncate(bulk->target, (off_t)length) == 0 ||
+           complain(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
+}
+
+/* The file takes its name. */
+static bool finish(Bulk *bulk) {
+    if (!bulk->result.tokens) {
+        unlink(bulk->partial);
+        unlink(bulk->state);
+        return complain("give it some text", "the texts give no tokens");
+    }
+    if (!write_header(bulk)) return false;
+    if (fsync(bulk->target) != 0 || rename(bulk->partial, bulk->out) != 0)
+        return complain("check the disk, then go on with --resume", "cannot write %s: %s",
+                        bulk->out, strerror(errno));
+    unlink(bulk->state);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+/* The parts that are encoded together. *more: whether any was read. */
+static bool read_batch(Bulk *bulk, bool *more) {
+    bulk->part_count = 0;
+    *more = true;
+    while (bulk->part_count < bulk->part_capacity) {
+        bool another;
+        if (!open_next(bulk, &another)) return false;
+        if (!another) break;
+        if (!read_part(bulk, &bulk->parts[bulk->part_count])) return false;
+        bulk->part_count++;
+    }
+    *more = bulk->part_count > 0;
+    return true;
+}
+
+static bool one_batch(Bulk *bulk, double began, bool *more) {
+    if (!read_batch(bulk, more)) return false;
+    if (!*more) return true;
+    if (!encode_batch(bulk)) return false;
+    for (int i = 0; i < bulk->part_count; i++) {
+        if (!write_tokens(bulk, &bulk->parts[i].tokens)) return false;
+        bulk->result.bytes += bulk->parts[i].length;
+        bulk->result.documents += bulk->parts[i].documents;
+    }
+    char text[16];
+    double seconds = seconds_now() - began;
+    if (!bulk->options->quiet && progress_due())
+        progress_show(false, "%s read, %.1f M tokens, %.1f MB/s",
+                      memory_text(text, (double)bulk->result.bytes),
+                      (double)bulk->result.tokens / 1e6,
+                      (double)bulk->result.bytes / 1e6 / seconds);
+    return save_state(bulk);
+}
+
+static bool run(Bulk *bulk) {
+    double began = seconds_now();
+    bool good = take_up(bulk) && open_target(bulk), more = true;
+    while (good && more && !interrupt_signal()) good = one_batch(bulk, began, &more);
+    progress_clear();
+    if (good && more && !bulk->options->quiet)
+        remark("stopped; the same command with --resume goes on from here");
+    bulk->result.seconds = seconds_now() - began;
+    for (int i = 0; i < bulk->threads; i++)
+        bulk->result.replaced += encoder_replaced(bulk->encoders[i]);
+    return good && !more && finish(bulk);
+}
+
+static void release(Bulk *bulk) {
+    for (int i = 0; i < bulk->part_capacity; i++) {
+        free(bulk->parts[i].bytes);
+        tokens_free(&bulk->parts[i].tokens);
+    }
+    for (int i = 0; i < bulk->threads; i++) encoder_free(bulk->encoders[i]);
+    if (bulk->descriptor >= 0) close(bulk->descriptor);
+    if (bulk->target >= 0) close(bulk->target);
+    free(bulk->parts);
+    free(bulk->encoders);
+    free(bulk->out);
+    free(bulk->partial);
+    free(bulk->state);
+}
+
+static int threads_of(const BulkOptions *options) {
+    long threads = options->threads ? options->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    return threads < 1 ? 1 : threads > 256 ? 256 : (int)threads;
+}
+
+bool bulk_tokenize(const Tokenizer *tokenizer, const char *const *paths, int count,
+                   const BulkOptions *options, const char *out, BulkResult *result) {
+    Bulk bulk = {.tokenizer = tokenizer,
+                 .options = options,
+                 .paths = paths,
+                 .path_count = count,
+                 .threads = threads_of(options),
+                 .part_bytes = options->part ? options->part : PART_BYTES,
+                 .descriptor = -1,
+                 .target = -1,
+                 .out = memory_format("%s", out),
+                 .partial = memory_format("%s.partial", out),
+                 .state = memory_format("%s.partial.json", out),
+                 .width = options->width                         ? options->width
+                          : tokenizer_size(tokenizer) <= 1 << 16 ? 2
+                                                                 : 4};
+    bulk.encoders = memory_new(sizeof *bulk.encoders * (size_t)bulk.threads);
+    for (int i = 0; i < bulk.threads; i++) bulk.encoders[i] = encoder_new(tokenizer);
+    bulk.part_capacity = PARTS_PER_THREAD * bulk.threads;
+    bulk.parts = memory_new(sizeof *bulk.parts * (size_t)bulk.part_capacity);
+    bool good = run(&bulk);
+    *result = bulk.result;
+    release(&bulk);
+    return good;
+}

@@ -1,0 +1,53 @@
+#include "tokenizer/cut.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+/* Bytes that are looked at on each side, and places that are tried of each kind. */
+enum { AROUND = 192, TRIES = 100 };
+
+/* Whether the text around a place gives the same tokens in two parts as in one. */
+static bool holds(Encoder *encoder, const char *bytes, size_t length, size_t at) {
+    size_t start = at > AROUND ? at - AROUND : 0, end = at + AROUND < length ? at + AROUND : length;
+    TokenList whole = {0}, parts = {0};
+    bool same = encoder_encode(encoder, bytes + start, end - start, ENCODE_CONTINUES, &whole) &&
+                encoder_encode(encoder, bytes + start, at - start, ENCODE_CONTINUES, &parts) &&
+                encoder_encode(encoder, bytes + at, end - at, ENCODE_CONTINUES, &parts) &&
+                whole.count == parts.count &&
+                memcmp(whole.items, parts.items, sizeof *whole.items * whole.count) == 0;
+    tokens_free(&whole);
+    tokens_free(&parts);
+    return same;
+}
+
+/* Places beside a byte, from the end back: behind it (after = 1) or before it. Enough must be known
+ * of what follows. */
+static size_t find_beside(Encoder *encoder, const char *bytes, size_t length, char byte,
+                          size_t after) {
+    size_t least = length / 2, at = length > 4 * AROUND ? length - AROUND : length - 1;
+    for (int tries = 0; tries < TRIES; tries++) {
+        const char *found = at > least ? memrchr(bytes + least, byte, at - least) : NULL;
+        if (!found) return 0;
+        at = (size_t)(found - bytes);
+        if (at + after < length && holds(encoder, bytes, length, at + after)) return at + after;
+    }
+    return 0;
+}
+
+size_t cut_find(Encoder *encoder, const char *bytes, size_t length) {
+    size_t at = length < 2 ? 0 : find_beside(encoder, bytes, length, '\n', 1);
+    if (!at && length > 1) at = find_beside(encoder, bytes, length, '\n', 0);
+    if (!at && length > 1) at = find_beside(encoder, bytes, length, ' ', 0);
+    if (!at && length > 1) at = find_beside(encoder, bytes, length, ' ', 1);
+    return at;
+}
+
+size_t cut_character(const char *bytes, size_t length) {
+    size_t at = length;
+    while (at > 1 && length - at < 4 && ((unsigned char)bytes[at - 1] & 0xC0) == 0x80) at--;
+    if (at > 1 && (unsigned char)bytes[at - 1] >= 0xC0 &&
+        !character_valid((const unsigned char *)bytes + at - 1, length - at + 1))
+        return at - 1;
+    return length;
+}

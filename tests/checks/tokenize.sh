@@ -1,0 +1,92 @@
+#!/bin/sh
+# Texts to files of tokens: in parts and by several threads the same as whole, also after kills; trained tokenizers; refusals.
+. "$(dirname "$0")/../begin.sh"
+set +e
+
+fail() {
+    echo "tokenize.sh: $1" >&2
+    [ -f "$work/log" ] && tail -5 "$work/log" >&2
+    exit 1
+}
+
+cat stdlib/*.moe README.md > "$work/text"
+printf 'Zeile\r\n\303\244\303\266 \360\237\230\200 \377\376 end\n\n\n   x' > "$work/small"
+for file in tests/tokenizer/fixtures/*.json; do
+    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/whole.bin" --threads 1 > "$work/log" 2>&1 || fail "$file"
+    moec tokenize "$work/small" "$work/text" --tokenizer "$file" --out "$work/parts.bin" --threads 3 --part 3000 > "$work/log" 2>&1 ||
+        fail "$file in parts"
+    cmp -s "$work/whole.bin" "$work/parts.bin" || fail "$file: parts give other tokens"
+done
+
+# Killed again and again, then finished.
+file=tests/tokenizer/fixtures/llama3.json
+for _ in 1 2 3 4 5 6; do cat "$work/text"; done > "$work/long"
+moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/whole.bin" > "$work/log" 2>&1 || fail "long"
+for pause in 0.02 0.05 0.1; do
+    moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --part 2000 --threads 2 --resume > "$work/log" 2>&1 &
+    child=$!
+    sleep $pause
+    kill -9 $child 2> /dev/null
+    wait $child 2> /dev/null
+    [ ! -e "$work/killed.bin" ] || rm "$work/killed.bin" "$work/killed.bin".* 2> /dev/null
+done
+moec tokenize "$work/long" "$work/text" --tokenizer $file --out "$work/killed.bin" --part 2000 --threads 2 --resume > "$work/log" 2>&1 ||
+    fail "a killed run does not go on"
+cmp -s "$work/whole.bin" "$work/killed.bin" || fail "tokens differ after kills"
+[ ! -e "$work/killed.bin.partial" ] && [ ! -e "$work/killed.bin.partial.json" ] || fail "something is left beside the tokens"
+
+# A tokenizer made here is read again, in every form of token file.
+moec tokenizer train "$work/text" --vocab 500 --special '<s>' --out "$work/made.json" > "$work/log" 2>&1 || fail "tokenizer train"
+moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/a.bin" --end '<s>' > "$work/log" 2>&1 || fail "made"
+moec tokenize "$work/text" --tokenizer "$work/made.json" --out "$work/b.bin" --end '<s>' --width 32 > "$work/log" 2>&1 || fail "width"
+tail -c +1025 "$work/a.bin" > "$work/plain.u16"
+count=$(($(wc -c < "$work/plain.u16") / 2))
+header="{'descr': '<u2', 'fortran_order': False, 'shape': ($count,), }"
+{ printf '\223NUMPY\001\000v\000%-117s\n' "$header"; cat "$work/plain.u16"; } > "$work/c.npy"
+cat > "$work/m.moe" <<'SPEC'
+use decoder
+model m = decoder { vocab = 500, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 2 } }
+SPEC
+for data in a.bin b.bin c.npy "uint16:$work/plain.u16"; do
+    case $data in uint16:*) path=$data ;; *) path=$work/$data ;; esac
+    rm -rf "$work/run"
+    moec train "$work/m.moe" --data "$path" --out "$work/run" > "$work/log" 2>&1 || fail "$data is not read"
+    cp "$work/run/last.safetensors" "$work/$(basename "$data").run"
+    cmp -s "$work/a.bin.run" "$work/$(basename "$data").run" || fail "$data trains otherwise"
+done
+
+# Lines of JSON are the documents.
+printf '{"id": 1, "text": "one two"}\n{"text": "three\\nfour"}\n' > "$work/lines"
+printf 'one two' > "$work/1"
+printf 'three\nfour' > "$work/2"
+moec tokenize "$work/lines" --field text --tokenizer "$work/made.json" --out "$work/lines.bin" --end '<s>' > "$work/log" 2>&1 || fail "field"
+moec tokenize "$work/1" "$work/2" --tokenizer "$work/made.json" --out "$work/two.bin" --end '<s>' > "$work/log" 2>&1 || fail "two"
+cmp -s "$work/lines.bin" "$work/two.bin" || fail "--field gives other tokens"
+
+# refuses WORDS ARGUMENTS...: tokenize ends with 1, says the words and leaves nothing.
+refuses() {
+    words=$1
+    shift
+    moec tokenize "$@" --out "$work/none.bin" > "$work/log" 2>&1
+    [ $? -eq 1 ] || fail "no refusal: $words"
+    grep -qF -- "$words" "$work/log" || fail "no '$words'"
+    [ ! -e "$work/none.bin" ] || fail "something is written: $words"
+}
+change() { sed "s/$1/$2/" "$work/made.json" > "$work/changed.json"; }
+change '"normalizer": null' '"normalizer": {"type": "Rot13"}'
+refuses "the normalizer 'Rot13' is not known" "$work/text" --tokenizer "$work/changed.json"
+change '"post_processor": null' '"post_processor": {"type": "Odd"}'
+refuses "the post_processor 'Odd' is not known" "$work/text" --tokenizer "$work/changed.json"
+change '"normalizer": null' '"normalizer": {"type": "Replace", "pattern": {"Regex": "(?<name>a)"}, "content": "b"}'
+refuses "a group (?... of a kind that is not known" "$work/text" --tokenizer "$work/changed.json"
+change '"dropout": null' '"dropout": 0.5'
+refuses "the option 'dropout' is not known" "$work/text" --tokenizer "$work/changed.json"
+head -c 3000 "$work/made.json" > "$work/changed.json"
+refuses "no JSON" "$work/text" --tokenizer "$work/changed.json"
+refuses "has no token '<none>'" "$work/text" --tokenizer "$work/made.json" --end '<none>'
+refuses "cannot read" "$work/none" --tokenizer "$work/none.json"
+: > "$work/empty"
+refuses "the texts give no tokens" "$work/empty" --tokenizer "$work/made.json"
+refuses "a line is no JSON object with a text 'text'" "$work/text" --field text --tokenizer "$work/made.json"
+exit 0
