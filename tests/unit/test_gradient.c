@@ -300,6 +300,55 @@ static void test_reductions(void **state) {
     check_all(make_reductions, 2);
 }
 
+/* Of equals the first one takes the whole gradient, in the order of the indices. */
+static void check_ties(Reduction reduction, bool both) {
+    Arena *arena = arena_new();
+    Maker maker = maker_new(arena);
+    Axis *s = make_axis(&maker, "s", 2), *n = make_axis(&maker, "n", 3);
+    Expr *es = at_index(&maker, make_index(&maker, s)),
+         *en = at_index(&maker, make_index(&maker, n));
+    Tensor *p = MAKE(&maker, "p", ROLE_PARAMETER, s, n),
+           *loss = make_scalar(&maker, "loss", ROLE_OUTPUT);
+    Tensor *y = MAKE(&maker, "y", ROLE_TEMP, s), *one = make_scalar(&maker, "one", ROLE_TEMP);
+    if (both)
+        reduce(&maker, expr_read(maker.program, one, NULL), reduction, es->index, en->index,
+               AT(&maker, p, es, en));
+    else
+        reduce(&maker, AT(&maker, y, es), reduction, en->index, NULL, AT(&maker, p, es, en));
+    Expr *read = both ? expr_read(maker.program, one, NULL) : AT(&maker, y, es);
+    statement_loop(maker.program, maker.block, expr_read(maker.program, loss, NULL), false,
+                   both ? REDUCE_NONE : REDUCE_SUM, &es->index, !both, read, nowhere);
+    maker.program->loss = loss;
+    list_push(arena, &maker.program->outputs, loss);
+    gradient(maker.program, false);
+    expect_valid(maker.program);
+    Eval *eval = eval_new(maker.program);
+    fill(maker.program, eval);
+    for (int i = 0; i < 6; i++) eval_real(eval, p)[i] = i < 3 ? 0.5 : i == 3 ? 0.25 : 0.5;
+    if (reduction == REDUCE_MIN)
+        for (int i = 0; i < 6; i++) eval_real(eval, p)[i] *= -1;
+    run_loss(maker.program, eval);
+    for (int i = 0; i < maker.program->tensors.count; i++) {
+        const Tensor *tensor = maker.program->tensors.items[i];
+        if (tensor->role != ROLE_GRADIENT) continue;
+        for (int k = 0; k < 6; k++) {
+            double wanted = k == 0 || (k == 4 && !both);
+            if (eval_real(eval, tensor)[k] != wanted)
+                fail_msg("gradient %d is %g", k, eval_real(eval, tensor)[k]);
+        }
+    }
+    eval_free(eval);
+    arena_free(arena);
+}
+
+static void test_ties(void **state) {
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        check_ties(REDUCE_MAX, both);
+        check_ties(REDUCE_MIN, both);
+    }
+}
+
 /* ---- attention ---- */
 
 /* What is read of an attention. */
@@ -441,7 +490,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations), cmocka_unit_test(test_network),
         cmocka_unit_test(test_subscripts), cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_attention),  cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_ties),       cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

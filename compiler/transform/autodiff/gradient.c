@@ -194,6 +194,51 @@ static void join_paths(Program *program, List *paths, int common) {
     }
 }
 
+/* A fresh tensor with the shape of an operand, read at the operand's loops. */
+static Expr *fresh_like(Backward *backward, const Expr *operand, const char *prefix, Index **loops,
+                        int *loop_count) {
+    Program *program = backward->program;
+    Axis *axes[MAX_RANK];
+    *loop_count = 0;
+    for (int i = 0; i < operand->count; i++) {
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
+        loops[*loop_count] = operand->args[i]->index;
+        axes[*loop_count] = operand->args[i]->index->axis;
+        *loop_count += 1;
+    }
+    const char *name = arena_format(program->arena, "%s_%s", prefix, operand->tensor->name);
+    Tensor *tensor =
+        tensor_new(program, name, ROLE_TEMP, TYPE_REAL, *loop_count, axes, operand->span);
+    return expr_read_indices(program, tensor, loops);
+}
+
+/* Which entry of a largest or smallest one takes the gradient: the first of those that equal it.
+ *
+ *     y[s] = max[n,d] x[s,n,d]  -->  first[s] = min[n,d] where(x[s,n,d] == y[s], 3 * n + d, 15)
+ *
+ * and the factor 3 * n + d == first[s]. */
+static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *value,
+                          Expr *target) {
+    Program *program = backward->program;
+    Expr *number = expr_number(program, 0), *size = expr_number(program, 1);
+    Index *reduced[MAX_LOOPS], *loops[MAX_RANK];
+    int count = 0, kept;
+    for (int i = 0; i < statement->loop_count; i++) {
+        Index *index = statement->loops[i];
+        if (expr_uses_index(target, index)) continue;
+        Expr *extent = expr_number(program, (double)index->axis->size);
+        number = expr_apply(program, OP_MUL, number, extent, NULL);
+        number = expr_apply(program, OP_ADD, number, expr_index(program, index), NULL);
+        size = expr_apply(program, OP_MUL, size, extent, NULL);
+        reduced[count++] = index;
+    }
+    Expr *first = fresh_like(backward, target, "first", loops, &kept);
+    Expr *equal = expr_apply(program, OP_EQ, value, target, NULL);
+    statement_loop(program, backward->block, first, false, REDUCE_MIN, reduced, count,
+                   expr_apply(program, OP_WHERE, equal, number, size), statement->span);
+    return expr_apply(program, OP_EQ, number, first, NULL);
+}
+
 static void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
     if (statement->once || !is_needed(backward, statement->target)) return;
@@ -204,7 +249,7 @@ static void reverse_loop(Backward *backward, const Statement *statement) {
     List factors = {0}, paths = {0};
     list_push(program->arena, &factors, adjoint);
     if (statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN)
-        list_push(program->arena, &factors, expr_apply(program, OP_EQ, value, target, NULL));
+        list_push(program->arena, &factors, taking_entry(backward, statement, value, target));
     int common = factors.count;
     bool is_value = statement->reduction == REDUCE_NONE && !statement->accumulate &&
                     !statement_is_scatter(statement);
@@ -215,24 +260,6 @@ static void reverse_loop(Backward *backward, const Statement *statement) {
         adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors,
                     statement->span);
     }
-}
-
-/* A fresh tensor with the shape of an operand, read at the operand's loops. */
-static Expr *operand_adjoint(Backward *backward, const Expr *operand, Index **loops,
-                             int *loop_count) {
-    Program *program = backward->program;
-    Axis *axes[MAX_RANK];
-    *loop_count = 0;
-    for (int i = 0; i < operand->count; i++) {
-        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
-        loops[*loop_count] = operand->args[i]->index;
-        axes[*loop_count] = operand->args[i]->index->axis;
-        *loop_count += 1;
-    }
-    const char *name = arena_format(program->arena, "d_%s", operand->tensor->name);
-    Tensor *tensor =
-        tensor_new(program, name, ROLE_TEMP, TYPE_REAL, *loop_count, axes, operand->span);
-    return expr_read_indices(program, tensor, loops);
 }
 
 /* `like` with one element more along its last dimension: first, then what `rest` holds, or zeros.
@@ -289,7 +316,7 @@ static Expr *attend_part(Backward *backward, Statement *call, int place, const E
                          Index **loops, int *loop_count) {
     Program *program = backward->program;
     Expr *input = call->inputs.items[place], *subs[MAX_RANK];
-    Expr *part = operand_adjoint(backward, input, loops, loop_count);
+    Expr *part = fresh_like(backward, input, "d", loops, loop_count);
     list_push(program->arena, &call->outputs, part);
     if (input->tensor == operand->tensor) return part;
     int last = *loop_count - 1;
