@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef HAVE_DNNL
 
@@ -15,6 +16,7 @@ typedef enum EntryState { ENTRY_NEW, ENTRY_READY, ENTRY_DECLINED } EntryState;
 /* One product: made on first use. */
 typedef struct Entry {
     EntryState state;
+    bool apart; /* one matrix after the other: the library does a batch laid out so slowly */
     dnnl_primitive_t primitive;
     dnnl_memory_t memory[MEMORIES];
 } Entry;
@@ -143,6 +145,14 @@ static bool make_scratch(Products *products, Entry *entry,
            reserve_scratch(products, dnnl_memory_desc_get_size(layout));
 }
 
+/* Plain loops for what the library has no fast way of, up to a thousand times slower. */
+static bool is_reference(const_dnnl_primitive_desc_t description) {
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(description, dnnl_query_impl_info_str, 0, &name) ==
+               dnnl_success &&
+           name && strncmp(name, "ref", 3) == 0;
+}
+
 static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPERANDS],
                            bool accumulate) {
     dnnl_primitive_attr_t attributes = NULL;
@@ -156,6 +166,7 @@ static bool make_primitive(Products *products, Entry *entry, Layout layouts[OPER
         made = append_sum(operations) == dnnl_success &&
                dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success;
     made = made && describe(&description, products->engine, layouts, attributes) == dnnl_success &&
+           !is_reference(description) &&
            dnnl_primitive_create(&entry->primitive, description) == dnnl_success &&
            make_scratch(products, entry, description);
     if (description) dnnl_primitive_desc_destroy(description);
@@ -171,13 +182,26 @@ static void entry_free(Entry *entry) {
     *entry = (Entry){.state = ENTRY_DECLINED};
 }
 
-static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
+static bool entry_fill(Products *products, Entry *entry, const MoecProduct *product) {
     Layout layouts[OPERANDS] = {0};
-    bool made = !is_ours(product) && all_layouts(layouts, product) &&
+    bool made = all_layouts(layouts, product) &&
                 make_primitive(products, entry, layouts, product->accumulate);
     for (int i = 0; i < OPERANDS && made; i++)
         made = memory_make(&entry->memory[i], &layouts[i], products->engine) == dnnl_success;
     for (int i = 0; i < OPERANDS; i++) layout_free(&layouts[i]);
+    return made;
+}
+
+/* A batch that the library has no fast way of is one matrix after the other, and what it has none
+ * of at all is left to the program's own kernel. */
+static void entry_make(Products *products, Entry *entry, const MoecProduct *product) {
+    MoecProduct single = *product;
+    single.batch[0] = single.batch[1] = 1;
+    bool made = !is_ours(product) && entry_fill(products, entry, product);
+    if (!made && !is_ours(product) && product->batch[0] * product->batch[1] > 1) {
+        entry_free(entry);
+        made = entry->apart = entry_fill(products, entry, &single);
+    }
     if (made)
         entry->state = ENTRY_READY;
     else
@@ -218,6 +242,20 @@ void products_free(Products *products) {
     free(products);
 }
 
+static bool run_primitive(Products *products, Entry *entry, const void *a, const void *b, void *c) {
+    /* the library takes operands that it only reads through pointers that could write */
+    void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
+    for (int i = 0; i < MEMORIES; i++)
+        if (dnnl_memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return false;
+    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, entry->memory[0]},
+                                         {DNNL_ARG_WEIGHTS, entry->memory[1]},
+                                         {DNNL_ARG_DST, entry->memory[2]},
+                                         {DNNL_ARG_SCRATCHPAD, entry->memory[SCRATCH]}};
+    return dnnl_primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) ==
+               dnnl_success &&
+           dnnl_stream_wait(products->stream) == dnnl_success;
+}
+
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue) {
     (void)epilogue; /* there is none on a processor */
@@ -225,18 +263,16 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
     Entry *entry = &products->entries[index];
     if (entry->state == ENTRY_NEW) entry_make(products, entry, &products->products[index]);
     if (entry->state != ENTRY_READY) return 1;
-    /* the library takes operands that it only reads through pointers that could write */
-    void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
-    for (int i = 0; i < MEMORIES; i++)
-        if (dnnl_memory_set_data_handle(entry->memory[i], handles[i]) != dnnl_success) return 1;
-    const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, entry->memory[0]},
-                                         {DNNL_ARG_WEIGHTS, entry->memory[1]},
-                                         {DNNL_ARG_DST, entry->memory[2]},
-                                         {DNNL_ARG_SCRATCHPAD, entry->memory[SCRATCH]}};
-    if (dnnl_primitive_execute(entry->primitive, products->stream, MEMORIES, arguments) !=
-        dnnl_success)
-        return 1;
-    return dnnl_stream_wait(products->stream) != dnnl_success;
+    const MoecProduct *product = &products->products[index];
+    if (!entry->apart) return !run_primitive(products, entry, a, b, c);
+    for (long i = 0; i < product->batch[0]; i++)
+        for (long j = 0; j < product->batch[1]; j++)
+            if (!run_primitive(products, entry,
+                               (const float *)a + i * product->a_batch[0] + j * product->a_batch[1],
+                               (const float *)b + i * product->b_batch[0] + j * product->b_batch[1],
+                               (float *)c + i * product->c_batch[0] + j * product->c_batch[1]))
+                return 1;
+    return 0;
 }
 
 #else /* without the library */

@@ -236,6 +236,16 @@ static void products_in_batches(void **state) {
         product.c_batch[0] = m * n, product.c_batch[1] = outer * m * n;
         check_product(&product);
     }
+    for (int form = 0; form < 8; form++) { /* what is shared by a batch, or lies across it */
+        const long m = 64, n = 40 + up_to(20), k = 33 + up_to(30), batch = 1 + up_to(4);
+        MoecProduct product = product_of(m, n, k, form & 4);
+        product.batch[0] = batch;
+        product.a_batch[0] = form & 1 ? 0 : m * k;
+        product.b_batch[0] = form & 2 ? 1 : n;
+        product.b_k = batch * n, product.b_n = form & 2 ? batch : 1;
+        product.c_batch[0] = m * n;
+        check_product(&product);
+    }
 }
 
 /* ---- packed rows ---- */
