@@ -5,6 +5,7 @@
 #   make test         install what is missing, build, run every test
 #   make test-oracle  compute the published systems again in PyTorch, compare every row
 #   make bench        speed, with its ceilings beside it
+#   make gpu-kit      a folder to carry to a machine with a GPU, where tests/gpu.sh runs from it
 #   make install      to PREFIX (default /usr/local)
 #   make setup        only install what is missing (Debian and its kin)
 #
@@ -163,6 +164,25 @@ quickstart:
 bench: all
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small
 	$(BUILD)/moec bench models/gpt2.moe:gpt2_small --graph decode
+
+# What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
+# neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
+KIT := $(BUILD)/gpu-kit
+KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+.PHONY: gpu-kit
+gpu-kit:
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=$(BUILD)/kit-objects HAVE_DNNL= LIBS="$(KIT_LIBS)" $(BUILD)/kit-objects/moec
+	rm -rf $(KIT)
+	install -d $(KIT)/build $(KIT)/tests $(KIT)/models
+	install $(BUILD)/kit-objects/moec $(KIT)/build/moec
+	strip $(KIT)/build/moec
+	install tests/gpu.sh tests/small_models.sh $(KIT)/tests
+	install -m 644 tests/gpu_report.py tests/gpu_torch.py tests/*.moe $(KIT)/tests
+	install -m 644 models/*.moe $(KIT)/models
+	install -m 644 tests/gpu-results/README.md $(KIT)/GPU.md
+	install -m 644 README.md $(KIT)
+	git rev-parse --short HEAD > $(KIT)/commit || echo unknown > $(KIT)/commit
+	@du -sh $(KIT)
 
 .PHONY: setup
 setup:

@@ -1,98 +1,145 @@
 #!/bin/sh
-# tests/gpu.sh [FOLDER]: the one command for a machine with a GPU. First every small model against its definition and two
-# runs against each other, then speed: whole steps, single kernels, starts, each beside its ceiling and its target.
+# tests/gpu.sh [-o FOLDER] [STAGE...]: the one command for a machine with a GPU. The stages, most telling first:
 #
-# Writes FOLDER/report.md and FOLDER/report.json (default tests/gpu-results/DATE). Needs build/moec, a C compiler and Python;
-# with PyTorch its figures stand beside ours. No speed is told of a precision in which an output disagrees. Ends within ten
-# minutes: what the time does not suffice for is named in the report.
+#   first    driver, graphs, two runs bit for bit; one model of each kind in f32 and bf16 with every kernel in each of its
+#            variants (mma, wgmma, wide); an emitted program through nvcc
+#   models   every small model against its definition, f32 and bf16
+#   kernels  the speed of every kernel of the models that targets are about, with a roofline
+#   steps    whole steps and tokens beside PyTorch
+#   start    from a spec to the first step, cold and from the cache
 #
-#   DEVICE=cuda:1   another device
-#   MODELS="WORDS"  only those small models, see tests/small_models.sh
-#   PYTHON=...      another Python, say one with PyTorch
-#   QUICK=1         tiny sizes, to try out this script: MOEC_CUDA=build/libmoec_sim.so QUICK=1 MODELS=tiny_moe tests/gpu.sh /tmp/x
+# Without a STAGE: all of them in about ten minutes. Each has a clock of its own; what outruns it is ended and named. What is
+# found goes to FOLDER/results.jsonl at once, a JSON object a line, and after each stage into FOLDER/report.md and report.json
+# where there is Python (FOLDER: tests/gpu-results/DATE). A stage that is run again adds to what is there. No speed is told of a
+# precision in which an output disagrees. tests/gpu-results/README.md says what to look at first.
+#
+#   DEVICE=cuda:1        another device
+#   MODELS="WORDS"       only those small models, see tests/small_models.sh
+#   CLOCK_models=600     another clock for a stage, in seconds
+#   PYTHON=...           another Python, say one with PyTorch
+#   QUICK=1              tiny sizes, to try this script: MOEC_CUDA=build/libmoec_sim.so QUICK=1 MODELS=even tests/gpu.sh -o /tmp/x
 set -u
 cd "$(dirname "$0")/.." || exit 2
+self=$PWD/tests/gpu.sh
 BUILD=${BUILD:-build}
 case $BUILD in /*) ;; *) BUILD=$PWD/$BUILD ;; esac
 PATH=$BUILD:$PATH
 DEVICE=${DEVICE:-cuda}
 PYTHON=${PYTHON:-python3}
 QUICK=${QUICK:-}
-folder=${1:-tests/gpu-results/$(date -u +%Y-%m-%d)}
+folder=tests/gpu-results/$(date -u +%Y-%m-%d)
+inside=
+while getopts o:i: option; do
+    case $option in
+    o) folder=$OPTARG ;;
+    i) inside=$OPTARG ;; # this is the process of one stage
+    *) exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+case $folder in /*) ;; *) folder=$PWD/$folder ;; esac
 [ -x "$BUILD/moec" ] || { echo "tests/gpu.sh: no $BUILD/moec; run make first" >&2; exit 2; }
-"$PYTHON" -c '' || { echo "tests/gpu.sh: the report needs Python; name one in PYTHON" >&2; exit 2; }
-mkdir -p "$folder"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-XDG_CACHE_HOME=$work/cache
-export PATH DEVICE QUICK XDG_CACHE_HOME work
-mkdir "$work/agree" "$work/speed"
+export PATH BUILD DEVICE QUICK
 
-began=$(date +%s)
-seconds_left() { echo $((began + ${SECONDS_IN_ALL:-560} - $(date +%s))); }
+# ---- telling ----
+
+# text FILE: its first line as JSON.
+text() { printf '"%s"' "$(head -n 1 "$1" | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g')"; }
+# tell KIND FIELDS: a line of results. Appended in one piece, so that processes side by side do not mix.
+tell() { printf '{"kind": "%s", "stage": "%s", %s}\n' "$1" "$inside" "$2" >>"$folder/results.jsonl"; }
+# result FILE LOG CODE: what a command printed as JSON, or why there is nothing.
+result() {
+    if [ -s "$1" ]; then
+        printf '"code": %s, "result": %s' "$3" "$(tr -d '\n' <"$1")"
+    else
+        [ -s "$2" ] || echo "out of time" >"$2"
+        printf '"code": %s, "result": null, "why": %s' "$3" "$(text "$2")"
+    fi
+}
+
+# ---- what stages do ----
 
 # The simulator is slow, and slower beside other tests.
 patience=${QUICK:+8}
 patience=${patience:-1}
-steps=${QUICK:+4}
-steps=${steps:-20}
 
-# limited SECONDS COMMAND...: the command, ended after so many seconds or when the time of all is up.
-limited() {
-    most=$(($1 * patience)) left=$(seconds_left)
-    shift
-    [ "$left" -gt 2 ] || { echo "no time left" >&2 && return 124; }
-    timeout "$([ "$most" -lt "$left" ] && echo "$most" || echo "$left")" "$@"
+# compare_one PRECISION VARIANT MODEL [OPTION...]: one program against its definition.
+compare_one() {
+    precision=$1 variant=$2
+    shift 2
+    to=$work/$(echo "$1.$precision.$variant" | tr '/:' '__')
+    code=0
+    MOEC_VARIANT=$(echo "$variant" | sed 's/^chosen$//') timeout $((60 * patience)) \
+        moec compare "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
+    tell compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
 }
 
-{
-    date -u '+%Y-%m-%d %H:%M'
-    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -1 || true
-    [ -z "$QUICK" ] || echo "a trial of the script with tiny sizes: its figures mean nothing"
-} >"$work/device"
-git rev-parse --short HEAD >"$work/commit" 2>/dev/null || echo "a version without a name" >"$work/commit"
-
-# ---- what the device computes ----
-
-# ONE PRECISION MODEL [OPTION...]
-cat >"$work/one" <<'END'
-precision=$1
-shift
-to=$work/agree/$(echo "$1.$precision" | tr '/:' '__')
-echo "$precision $1" >"$to.what"
-timeout 100 moec compare "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log"
-echo "$?" >"$to.code"
-END
-# shellcheck disable=SC2086 # several words
-tests/small_models.sh ${MODELS:-} | while read -r model; do printf 'f32 %s\nbf16 %s\n' "$model" "$model"; done >"$work/all"
-echo "comparing $(wc -l <"$work/all") programs with their definition" >&2
-limited 180 xargs -P "${JOBS:-$(nproc)}" -I '{}' sh -c "sh '$work/one' {}" <"$work/all"
-
-head -c 3000 README.md >"$work/read"
-train_twice() {
-    for run in first second; do
-        limited 60 moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" --steps "$steps" \
-            --set train.context=16 --set train.precision=bf16 ${QUICK:+--set dim=16 --set layers=1 --set train.batch=1} \
-            >"$work/$run.log" 2>&1 || { tail -1 "$work/$run.log" && return; }
-    done
-    cmp "$work/first/last.safetensors" "$work/second/last.safetensors" && echo "the same bits after $steps steps"
-}
-train_twice >"$work/twice" 2>&1
-
-# ---- speed ----
-
-number=10
 # bench PRECISION NAME SECONDS SPEC [OPTION...]
 bench() {
     precision=$1 name=$2 most=$3
     shift 3
-    number=$((number + 1))
-    echo "timing: $name" >&2
-    echo "$precision" >"$work/speed/$number.precision"
-    echo "$name" >"$work/speed/$number.name"
-    limited "$most" moec bench "$@" --set train.precision="$precision" --device "$DEVICE" --json --kernels ${QUICK:+--quick} \
-        >"$work/speed/$number.json" 2>"$work/speed/$number.log" ||
-        { [ -s "$work/speed/$number.log" ] || echo "out of time" >"$work/speed/$number.log"; }
+    echo "  $name, $precision" >&2
+    to=$work/bench
+    code=0
+    timeout $((most * patience)) moec bench "$@" --set train.precision="$precision" --device "$DEVICE" --json ${QUICK:+--quick} \
+        >"$to.json" 2>"$to.log" || code=$?
+    tell speed "\"name\": \"$name\", \"precision\": \"$precision\", $(result "$to.json" "$to.log" $code)"
+}
+
+train_twice() {
+    head -c 3000 README.md >"$work/read"
+    steps=${QUICK:+4}
+    for run in one two; do
+        timeout $((60 * patience)) moec train models/tiny.moe:tiny_moe --device "$DEVICE" --data "$work/read" --out "$work/$run" \
+            --steps "${steps:-20}" --set train.context=16 --set train.precision=bf16 \
+            ${QUICK:+--set dim=16 --set layers=1 --set train.batch=1} >"$work/$run.log" 2>&1 ||
+            { tell twice "\"same\": false, \"why\": $(tail -n 1 "$work/$run.log" >"$work/why" && text "$work/why")"; return; }
+    done
+    same=false
+    cmp -s "$work/one/last.safetensors" "$work/two/last.safetensors" && same=true
+    tell twice "\"same\": $same, \"why\": \"${steps:-20} steps, checkpoints byte for byte\""
+}
+
+# An emitted folder through nvcc, and the text that it writes beside the hosted one's.
+emitted() {
+    [ -z "$QUICK" ] || { tell emitted '"same": null, "why": "a trial without a GPU"'; return; }
+    command -v nvcc >/dev/null || { tell emitted '"same": null, "why": "no nvcc"'; return; }
+    {
+        moec emit "$work/one" --target cuda --graph decode --out "$work/emitted" &&
+            make -C "$work/emitted" && "$work/emitted/generate" --prompt "In the" --tokens 24 --temperature 0 >"$work/theirs" &&
+            moec generate "$work/one" --device "$DEVICE" --prompt "In the" --tokens 24 --temperature 0 >"$work/ours"
+    } >"$work/emit.log" 2>&1 || { tell emitted "\"same\": false, \"why\": $(tail -n 1 "$work/emit.log" >"$work/why" && text "$work/why")"; return; }
+    same=false
+    cmp -s "$work/theirs" "$work/ours" && same=true
+    tell emitted "\"same\": $same, \"why\": $(text "$work/theirs")"
+}
+
+stage_first() {
+    small="--set dim=64 --set layers=1"
+    for model in models/tiny.moe:tiny models/tiny.moe:tiny_moe; do
+        for precision in f32 bf16; do
+            # shellcheck disable=SC2086 # several words
+            for variant in chosen mma wgmma wide; do
+                [ $precision.$variant = f32.wgmma ] || [ $precision.$variant = f32.wide ] || compare_one $precision $variant $model $small
+            done
+        done
+    done
+    train_twice
+    emitted
+}
+
+stage_models() {
+    # shellcheck disable=SC2086 # several words
+    tests/small_models.sh ${MODELS:-} >"$work/models"
+    while read -r model; do
+        for precision in f32 bf16; do
+            # shellcheck disable=SC2086 # a model and its options
+            echo "$precision chosen $model"
+        done
+    done <"$work/models" >"$work/all"
+    tell wanted "\"count\": $(wc -l <"$work/all")"
+    # shellcheck disable=SC2016 # for the shell inside
+    xargs -P "${JOBS:-$(nproc)}" -I '{}' "$self" -o "$folder" -i models one '{}' <"$work/all"
 }
 
 if [ -n "$QUICK" ]; then
@@ -104,35 +151,112 @@ else
     tiny="" small="" mix=""
     prefix=32768
 fi
-# What targets are about comes first, should the time be short.
+
+# What targets are about, each with all its kernels.
 # shellcheck disable=SC2086 # several words
-{
-    bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 ${small:---set train.batch=16}
-    bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer $mix
-    bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --graph decode $small
-    bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --graph decode $small
-    bench bf16 "32/4/16 heads, decoding" 40 tests/gpu.moe:diff_heads --graph decode --prefix $prefix $small
-    bench bf16 "32/16/16 heads, decoding" 40 tests/gpu.moe:even_heads --graph decode --prefix $prefix $small
+stage_kernels() {
+    bench bf16 "GPT-2 124M, training" 90 models/gpt2.moe:gpt2 --kernels ${small:---set train.batch=16}
+    bench bf16 "mixture of experts" 70 tests/gpu.moe:moe_layer --kernels $mix
+    bench bf16 "32/4/16 heads, decoding" 40 tests/gpu.moe:diff_heads --kernels --graph decode --prefix $prefix $small
+    bench bf16 "32/16/16 heads, decoding" 40 tests/gpu.moe:even_heads --kernels --graph decode --prefix $prefix $small
+    bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --graph decode $small
+    bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --graph decode $small
+    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_twins.h.
+    cat "$XDG_CACHE_HOME"/moec/*.twins 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
 }
 
 # PyTorch gets our weights, so that its loss can be held against ours before it is timed.
-if "$PYTHON" -c 'import torch' 2>/dev/null; then
-    echo "timing PyTorch" >&2
-    head -c 1040 README.md >"$work/text"
-    moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
-        moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \
-            --device "$DEVICE" >/dev/null
-    limited 150 "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} >"$work/torch" 2>"$work/torch.log"
-fi
-
 # shellcheck disable=SC2086 # several words
-{
-    bench f32 "238M, decoding" 40 models/gpt2.moe:wide --graph decode $small
+stage_steps() {
+    if "$PYTHON" -c 'import torch' 2>/dev/null; then
+        head -c 1040 README.md >"$work/text"
+        moec init models/gpt2.moe:gpt2_small --seed 1 --out "$work/weights" >/dev/null &&
+            moec run models/gpt2.moe:gpt2_small --weights "$work/weights" --tokens "$work/text" --want loss --out "$work/loss" \
+                --device "$DEVICE" >/dev/null
+        "$PYTHON" tests/gpu_torch.py "$work" ${QUICK:+quick} 2>"$work/torch.log" | while read -r row; do
+            case $row in '{'*) tell torch "\"result\": $row" ;; esac
+        done
+        [ ! -s "$work/torch.log" ] || tell torch_log "\"why\": $(tail -n 1 "$work/torch.log" >"$work/why" && text "$work/why")"
+    else
+        tell torch_log '"why": "PyTorch is not installed."'
+    fi
+    bench bf16 "GPT-2 124M, 8 x 1024" 60 models/gpt2.moe:gpt2 ${small:---set train.batch=8}
     bench f32 "GPT-2 124M, training" 70 models/gpt2.moe:gpt2 $small
+    bench f32 "238M, decoding" 40 models/gpt2.moe:wide --graph decode $small
 }
 
-# Which form of a kernel was taken, and what each takes: see runtime/device/cuda/cuda_twins.h.
-cat "$work"/cache/moec/*.twins >"$work/twins" 2>/dev/null || true
+# Each with an empty cache of its own; --quick: what the steps take does not matter here.
+# shellcheck disable=SC2086 # several words
+stage_start() {
+    models="models/gpt2.moe:gpt2 models/gpt2.moe:gpt2_small_moe models/sigma.moe:standard_1b5"
+    [ -z "$QUICK" ] || models=models/gpt2.moe:gpt2
+    for model in $models; do
+        XDG_CACHE_HOME=$work/cache_${model##*:}
+        export XDG_CACHE_HOME
+        options=$small
+        [ "${model%moe}" = "$model" ] || options=$mix
+        echo "  ${model##*:}" >&2
+        code=0
+        timeout $((60 * patience)) moec bench $model --quick --set train.precision=bf16 --device "$DEVICE" --json $options \
+            >"$work/start.json" 2>"$work/start.log" || code=$?
+        tell start "\"name\": \"${model##*:}\", $(result "$work/start.json" "$work/start.log" $code)"
+    done
+}
 
-echo "seconds: $(($(date +%s) - began))" >&2
-"$PYTHON" tests/gpu_report.py "$work" "$folder"
+# ---- one stage, in a process of its own ----
+
+if [ -n "$inside" ]; then
+    if [ "${1:-}" = one ]; then
+        # shellcheck disable=SC2086 # a model and its options
+        set -- $2
+        compare_one "$@"
+    else
+        "stage_$inside"
+    fi
+    exit
+fi
+
+# ---- all of them ----
+
+[ $# -gt 0 ] || set -- first models kernels steps start
+clock_of() {
+    case $1 in
+    first) clock=90 ;;
+    models) clock=180 ;;
+    kernels) clock=150 ;;
+    steps) clock=120 ;;
+    start) clock=60 ;;
+    *) echo "tests/gpu.sh: there is no stage '$1'; there are first, models, kernels, steps, start" >&2 && exit 2 ;;
+    esac
+    eval "clock=\${CLOCK_$1:-$((clock * patience))}"
+}
+for stage; do clock_of "$stage"; done
+mkdir -p "$folder" || exit 2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+XDG_CACHE_HOME=${XDG_CACHE_HOME_OF_GPU:-$work/cache}
+export XDG_CACHE_HOME work
+
+inside=device
+{
+    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || echo "no GPU told"
+} >"$work/device"
+commit=$(git rev-parse --short HEAD 2>/dev/null || cat commit 2>/dev/null || echo "a version without a name")
+tell device "\"when\": \"$(date -u '+%Y-%m-%d %H:%M')\", \"device\": $(text "$work/device"), \"commit\": \"$commit\", \"quick\": $([ -n "$QUICK" ] && echo true || echo false)"
+status=0
+for stage; do
+    clock_of "$stage"
+    echo "stage $stage, $clock seconds at the most" >&2
+    began=$(date +%s)
+    code=0
+    timeout -k 10 "$clock" "$self" -o "$folder" -i "$stage" || code=$?
+    inside=$stage
+    end=ended
+    [ $code != 124 ] && [ $code != 137 ] || end="ended by its clock"
+    tell stage "\"end\": \"$end\", \"code\": $code, \"seconds\": $(($(date +%s) - began))"
+    if "$PYTHON" -c '' 2>/dev/null; then
+        "$PYTHON" tests/gpu_report.py "$folder" >"$work/verdict" || status=1
+        tail -n 3 "$work/verdict" >&2
+    fi
+done
+exit $status

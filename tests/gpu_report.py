@@ -1,60 +1,34 @@
-"""What tests/gpu.sh found, as report.md and report.json: gpu_report.py WORK FOLDER. Exits with 1 when an output disagrees."""
+"""What tests/gpu.sh has found so far, FOLDER/results.jsonl, as FOLDER/report.md and report.json: gpu_report.py FOLDER. Exits with 1
+when an output disagrees."""
 
-import glob
 import json
 import os
 import sys
 
-WORK, FOLDER = sys.argv[1:3]
+FOLDER = sys.argv[1]
 
 
-def text(path, default=""):
-    try:
-        with open(os.path.join(WORK, path)) as file:
-            return file.read().strip()
-    except OSError:
-        return default
+def read_results():
+    """Rows by kind. Of what was found twice the last counts; a line that was cut off in the middle is left out."""
+    found = {}
+    with open(os.path.join(FOLDER, "results.jsonl"), errors="replace") as file:
+        for line in file:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                continue
+            key = tuple(row.get(name) for name in ("stage", "model", "precision", "variant", "name", "line"))
+            if row["kind"] == "torch":
+                key = row["result"].get("name")
+            found.setdefault(row["kind"], {})[key] = row
+    return {kind: list(rows.values()) for kind, rows in found.items()}
 
 
-def data(path):
-    try:
-        return json.loads(text(path))
-    except ValueError:
-        return None
-
-
-def read_comparisons():
-    """One row for each line of `all`: what it gave, or why there is nothing."""
-    rows = []
-    for line in text("all").splitlines():
-        precision, model = line.split()[:2]
-        path = "agree/" + f"{model}.{precision}".replace("/", "_").replace(":", "_")
-        found = data(path + ".json")
-        row = {"model": model.split("/")[-1], "precision": precision, "result": found, "agrees": None}
-        if found:
-            row["agrees"] = found["agrees"]
-        else:
-            row["why"] = (text(path + ".log").splitlines() or ["out of time"])[0]
-            row["agrees"] = None if row["why"] == "out of time" or not text(path + ".code") else False
-        rows.append(row)
-    return rows
-
-
-def read_speeds():
-    rows = []
-    for path in sorted(glob.glob(os.path.join(WORK, "speed", "*.name"))):
-        base = "speed/" + os.path.basename(path)[: -len(".name")]
-        why = (text(base + ".log").splitlines() or ["out of time"])[0]
-        rows.append({"name": text(base + ".name"), "precision": text(base + ".precision"), "result": data(base + ".json"), "why": why})
-    return rows
-
-
-def read_torch():
-    rows = []
-    for line in text("torch").splitlines():
-        if line.startswith("{"):
-            rows.append(json.loads(line))
-    return rows
+def verdict_of(row):
+    """True or False when outputs were compared, None when it never came to that."""
+    if row["result"]:
+        return row["result"]["agrees"]
+    return None if row["why"] == "out of time" else False
 
 
 def figure(value, form="{:.3g}"):
@@ -75,7 +49,18 @@ def share_of_kernels(result, words):
 class Report:
     def __init__(self):
         self.lines = []
-        self.comparisons, self.speeds, self.torch = read_comparisons(), read_speeds(), read_torch()
+        found = read_results()
+        self.device = (found.get("device") or [{}])[-1]
+        self.stages, self.starts = found.get("stage", []), found.get("start", [])
+        self.comparisons = found.get("compare", [])
+        for row in self.comparisons:
+            row["agrees"] = verdict_of(row)
+        self.wanted = sum(row["count"] for row in found.get("wanted", []))
+        self.speeds = [row for row in found.get("speed", [])]
+        self.torch = [row["result"] for row in found.get("torch", [])]
+        self.torch_log = (found.get("torch_log") or [{"why": "Not run."}])[-1]["why"]
+        self.twice, self.emitted = ((found.get(kind) or [None])[-1] for kind in ("twice", "emitted"))
+        self.variants = [row["line"].split() for row in found.get("variants", [])]
         self.bad = {p: [row for row in self.comparisons if row["precision"] == p and row["agrees"] is False] for p in ("f32", "bf16")}
 
     def say(self, *lines):
@@ -98,9 +83,10 @@ class Report:
         ran = [row for row in self.comparisons if row["agrees"] is not None]
         bad = sum(row["agrees"] is False for row in ran)
         self.say("## What the device computes", "")
-        self.say(f"{len(ran)} of {len(self.comparisons)} programs were compared with their definition (`moec compare`); {bad} disagree.")
+        first = sum(row["stage"] == "first" for row in self.comparisons)
+        self.say(f"{len(ran)} of {self.wanted + first} programs were compared with their definition (`moec compare`); {bad} disagree.")
         self.say("Each figure is the error of the tensor that comes nearest to its limit, and that limit.", "")
-        self.say("| model | precision | outputs | gradients | decoding | |", "|---|---|---|---|---|---|")
+        self.say("| model | precision | variant | outputs | gradients | decoding | |", "|---|---|---|---|---|---|---|")
         for row in self.comparisons:
             result = row["result"] or {}
             cells = []
@@ -108,8 +94,11 @@ class Report:
                 one = result.get(kind)
                 cells.append(f"{one['error']:.1e} of {one['limit']:.1e}" if one else "")
             verdict = {True: "", False: "DISAGREES ", None: "not run: "}[row["agrees"]] + row.get("why", "")
-            self.say(f"| {row['model']} | {row['precision']} | {' | '.join(cells)} | {verdict} |")
-        self.say("", f"Two runs: {text('twice', 'not run')}.", "")
+            self.say(f"| {row['model']} | {row['precision']} | {row['variant']} | {' | '.join(cells)} | {verdict} |")
+        self.say("")
+        for what, row in (("Two runs", self.twice), ("The emitted program beside the hosted one", self.emitted)):
+            same = {True: "the same", False: "NOT THE SAME", None: "not run"}[row["same"] if row else None]
+            self.say(f"{what}: {same} ({row['why'] if row else 'its stage was not run'}).", "")
 
     def targets(self):
         dense, mixture = self.speed("GPT-2 124M, training", "bf16"), self.speed("mixture of experts", "bf16")
@@ -143,8 +132,10 @@ class Report:
         many = share_of_kernels(self.speed("32/16/16 heads, decoding", "bf16"), words)
         saved = 1 - few / many if few and many else None
         row("attention of 32/4/16 heads against 32/16/16 at 32k: time saved", 0.25, saved, "{:.3g}")
-        row("from spec to first step, cold, seconds", 10, dense and dense.get("start_cold_seconds"), "{:.3g}", least=False)
-        row("the same from the cache", 0.5, dense and dense.get("start_warm_seconds"), "{:.3g}", least=False)
+        for one in self.starts or [{"name": "gpt2", "result": None}]:
+            result = one["result"] or {}
+            row(f"{one['name']}: from spec to first step, cold, seconds", 10, result.get("start_cold_seconds"), "{:.3g}", least=False)
+            row("the same from the cache", 0.5, result.get("start_warm_seconds"), "{:.3g}", least=False)
         self.say("")
         return rows
 
@@ -169,15 +160,15 @@ class Report:
                 starts = f"{result['start_cold_seconds']:.2f} s, {result['start_warm_seconds']:.2f} s"
                 self.say(f"| {name} | {precision} | {result['median_tokens_per_second']:.0f} | {share} | {ceiling} | {starts} |")
         self.say("")
-        for one in self.speeds:
+        for one in self.speeds + self.starts:
             if one["result"] and "ledger" in one["result"]:
-                self.say(f"{one['name']}, {one['precision']}: cold {one['result']['start_cold']}; warm {one['result']['start_warm']}.")
+                self.say(f"{one['name']}: cold {one['result']['start_cold']}; warm {one['result']['start_warm']}.")
         self.say("")
 
     def peers(self):
         self.say("## PyTorch on the same device", "")
         if not self.torch:
-            self.say((text("torch.log", "Not installed.").splitlines() or ["It gave nothing."])[-1], "")
+            self.say(self.torch_log, "")
             return
         self.say("| what | tokens/s | TFLOP/s | milliseconds | |", "|---|---|---|---|---|")
         for row in self.torch:
@@ -201,20 +192,28 @@ class Report:
             self.say("")
 
     def forms(self):
-        rows = [line.split() for line in text("twins").splitlines()]
+        rows = self.variants
         if not rows:
             return
         taken = ", ".join(f"{sum(row[2] == form for row in rows)} {form}" for form in ("mma", "wgmma", "wide"))
-        self.say("## Kernels in several forms", "", f"Each with its shape, microseconds; inf: not there, or not right. Taken: {taken}.", "")
+        self.say("## Kernels in several variants", "", f"Each with its shape, microseconds; inf: not there, or not right. Taken: {taken}.", "")
         self.say("| kernel | taken | mma | wgmma | wide |", "|---|---|---|---|---|")
         rows.sort(key=lambda row: -float(row[3]))
         for kernel, _, *figures in rows[:24]:
             self.say(f"| {kernel} | {' | '.join(figures)} |")
         self.say("")
 
+    def clocks(self):
+        self.say("## Stages", "", "| stage | | seconds |", "|---|---|---|")
+        for row in self.stages:
+            self.say(f"| {row['stage']} | {row['end']}{', exit code ' + str(row['code']) if row['code'] else ''} | {row['seconds']} |")
+        self.say("")
+
     def write(self):
-        device = text("device").splitlines() or [""]
-        self.say(f"# {device[0]} UTC, {', '.join(device[1:]) or 'no GPU told'}", "", f"moec {text('commit')}.", "")
+        device = self.device
+        trial = " A trial of the script with tiny sizes: its figures mean nothing." if device.get("quick") else ""
+        self.say(f"# {device.get('when')} UTC, {device.get('device')}", "", f"moec {device.get('commit')}.{trial}", "")
+        self.clocks()
         self.correctness()
         rows = self.targets()
         self.steps()
@@ -227,10 +226,11 @@ class Report:
             file.write("\n".join(self.lines) + "\n")
         with open(os.path.join(FOLDER, "report.json"), "w") as file:
             told = [row for row in self.speeds if not self.bad[row["precision"]]]
-            json.dump({"device": device, "commit": text("commit"), "comparisons": self.comparisons, "twice": text("twice"),
-                       "targets": rows, "speeds": told, "torch": self.torch}, file, indent=1)
+            json.dump({"device": device, "stages": self.stages, "comparisons": self.comparisons, "twice": self.twice,
+                       "emitted": self.emitted, "targets": rows, "speeds": told, "starts": self.starts, "torch": self.torch},
+                      file, indent=1)
         print("\n".join(self.lines))
-        return bad or not text("twice").startswith("the same bits")
+        return bad or any(row and row["same"] is False for row in (self.twice, self.emitted))
 
 
 sys.exit(1 if Report().write() else 0)

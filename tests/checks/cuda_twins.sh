@@ -77,3 +77,13 @@ same rounded grouped 2e-3 || wrong "attention by warpgroups trains differently"
 rm "$work"/cache/moec/*.twins
 attends refused unchecked,hopper,wrong
 ! grep '^attend' "$work"/cache/moec/*.twins | grep -v ' inf inf$' || wrong "a form of attention agrees that is wrong"
+
+# A variant that is asked for runs whether it agrees or not.
+rm "$work"/cache/moec/*.twins
+MOEC_VARIANT=mma train forced_first unchecked,hopper,wrong
+same first forced_first || wrong "another variant than mma was launched"
+MOEC_VARIANT=wgmma train forced unchecked,hopper,wrong
+! same first forced || wrong "wgmma was not launched"
+[ ! -e "$work"/cache/moec/*.twins ] || wrong "a choice was kept that nobody made"
+MOEC_VARIANT=fast train unknown unchecked,hopper
+grep -q 'MOEC_VARIANT=fast is none of mma, wgmma, wide' "$work/unknown.out" || wrong "an unknown variant is not told"

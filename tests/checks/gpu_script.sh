@@ -1,21 +1,37 @@
 #!/bin/sh
-# tests/gpu.sh runs to its end on the simulated driver, with tiny sizes: every part gives a row, and the report holds them.
+# The folder of `make gpu-kit` runs tests/gpu.sh to its end on the simulated driver, with tiny sizes: every stage gives its rows,
+# and the report holds them. A stage that outruns its clock is ended and named, and what it had found is kept.
 . "$(dirname "$0")/../begin.sh"
 command -v python3 >/dev/null || { echo "no Python for the report" && exit 0; }
-MOEC_CUDA=$BUILD/libmoec_sim.so MOEC_SIM=unchecked MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even SECONDS_IN_ALL=850 \
-    tests/gpu.sh "$work" >"$work/out" 2>&1 || { cat "$work/out" && exit 1; }
+make -s BUILD="$work/build" JOBS= gpu-kit >"$work/make" 2>&1 || { cat "$work/make"; exit 1; }
+cd "$work/build/gpu-kit"
+! ldd build/moec | grep -E 'jansson|dnnl|pcre' || wrong "the kit needs libraries that a bare machine has not"
+[ "$(du -sm . | cut -f1)" -lt 40 ] || wrong "the kit is larger than 40 MB"
+unset BUILD
+export MOEC_CUDA="$simulator" MOEC_SIM=unchecked,hopper MOEC_CFLAGS=-O0 QUICK=1 MODELS=layers.moe:even
+tests/gpu.sh -o "$work/all" >"$work/out" 2>&1 || { cat "$work/out" "$work/all/report.md" && exit 1; }
 
+report=$work/all/report.md
 wrong() {
-    cat "$work/report.md"
+    cat "$report"
     echo "$*"
     exit 1
 }
-grep -q '^2 of 2 programs were compared .* 0 disagree' "$work/report.md" || wrong "not everything was compared"
-grep -q 'Two runs: the same bits' "$work/report.md" || wrong "two runs were not compared"
-! grep -q 'not told' "$work/report.md" || wrong "a measurement is missing"
-python3 - "$work/report.json" <<'END' || wrong "the figures are not all there"
+grep -q '^14 of 14 programs were compared .* 0 disagree' "$report" || wrong "not everything was compared"
+grep -q 'Two runs: the same ' "$report" || wrong "two runs were not compared"
+! grep -q 'not told' "$report" || wrong "a measurement is missing"
+! grep -q 'ended by its clock' "$report" || wrong "a stage was not finished"
+python3 - "$work/all/report.json" <<'END' || wrong "the figures are not all there"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert len(report["speeds"]) == 8 and all(row["result"]["kernels"] for row in report["speeds"])
-assert len(report["targets"]) == 9 and sum(row["measured"] is not None for row in report["targets"]) == 7
+assert [row["stage"] for row in report["stages"]] == ["first", "models", "kernels", "steps", "start"]
+assert len(report["speeds"]) == 9 and sum("kernels" in row["result"] for row in report["speeds"]) == 6
+assert len(report["starts"]) == 1 and all(row["result"]["start_cold_seconds"] > 0 for row in report["starts"])
+assert sum(row["measured"] is not None for row in report["targets"]) >= 8
 END
+
+CLOCK_kernels=3 tests/gpu.sh -o "$work/cut" kernels >"$work/out" 2>&1 || { cat "$work/out"; exit 1; }
+report=$work/cut/report.md
+grep -q '^| kernels | ended by its clock' "$report" || wrong "nobody says that a stage was ended"
+tests/gpu.sh -o "$work/none" nonsense >/dev/null 2>&1 && wrong "a stage that is not there"
+[ ! -e "$work/none" ] || wrong "wrong usage has left a folder"

@@ -53,6 +53,7 @@ typedef struct Named {
 
 struct CudaTwins {
     CudaDevice *device;
+    int forced; /* the form that kernels have which exist in it, or UNDECIDED: MOEC_VARIANT */
     const MoecTable *table;
     Named (*named)[FORMS]; /* by kernel number */
     CudaFunction *apart;
@@ -320,6 +321,11 @@ static CudaLaunch launch_of(CudaTwins *twins, const CudaTwin *twin, int form,
     return launch;
 }
 
+/* Asked for, and so not compared: whoever forces a form wants to see what it does. */
+static void take_forced(const CudaTwins *twins, const CudaLaunch *launches, CudaLaunch *launch) {
+    if (launches[twins->forced].function) *launch = launches[twins->forced];
+}
+
 void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaLaunch *launch) {
     CudaLaunch launches[FORMS] = {*launch};
     bool several = false;
@@ -328,6 +334,10 @@ void cuda_twins_take(CudaTwins *twins, const CudaTwin *twin, bool may_try, CudaL
         several |= launches[i].function != NULL;
     }
     if (!several || (twin->matrices && !add_maps(twins, twin->matrices, launch->arguments))) return;
+    if (twins->forced != UNDECIDED) {
+        take_forced(twins, launches, launch);
+        return;
+    }
     Decision *decision =
         decision_of(twins, twins->table->kernels[twin->kernel], shape_of(twin, launch));
     if (decision->best == UNDECIDED && may_try) {
@@ -361,11 +371,24 @@ static int find_twins(CudaTwins *twins, const CudaProgram *program) {
     return count;
 }
 
+/* The form that MOEC_VARIANT names; UNDECIDED when the measurement decides. */
+static int forced_form(void) {
+    const char *wanted = getenv("MOEC_VARIANT");
+    if (!wanted || !*wanted) return UNDECIDED;
+    for (int i = 0; i < FORMS; i++)
+        if (strcmp(wanted, forms[i].name) == 0) return i;
+    remark(
+        "MOEC_VARIANT=%s is none of mma, wgmma, wide: the fastest variant of each kernel is taken",
+        wanted);
+    return UNDECIDED;
+}
+
 CudaTwins *cuda_twins_new(const CudaProgram *program) {
     const char *wanted = getenv("MOEC_WGMMA");
     if (program->device->major != 9 || (wanted && strcmp(wanted, "off") == 0)) return NULL;
     CudaTwins *twins = memory_new(sizeof *twins);
     twins->device = program->device;
+    twins->forced = forced_form();
     twins->table = program->table;
     twins->named = memory_new(sizeof *twins->named * (size_t)(program->table->kernel_count + 1));
     twins->apart = find_function(program, "moec_apart");
