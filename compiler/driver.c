@@ -226,8 +226,8 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
 
 /* A program that is emitted twice is for a device already. */
 static void for_device(MoecCompiler *compiler, Program *program) {
-    if (program->device) return;
-    program->device = true;
+    if (program->target == &target_device) return;
+    program->target = &target_device;
     Work work = work_of(compiler, program);
     run_passes(&work, last_of_all, last_of_device, DEVICE);
 }
@@ -284,7 +284,7 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
     Machine machine = device ? DEVICE : passes[place].machine;
     bool early = place <= place_of(last_of_all);
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
-    work.program->device = machine == DEVICE;
+    work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
     return work.schedule ? print_plan(compiler->arena, work.schedule)
                          : print_program(compiler->arena, work.program);

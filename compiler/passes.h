@@ -121,10 +121,10 @@ const double *eval_margins(const Eval *eval, size_t *count);
 /* fuse and plan: see kernel.h. Programs with their schedules are emitted into one C text with one
  * exported table. */
 struct Schedule;
-typedef enum Target { TARGET_HOSTED, TARGET_STANDALONE } Target;
-char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Target target);
+typedef enum Hosting { TARGET_HOSTED, TARGET_STANDALONE } Hosting;
+char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting);
 /* The same of programs for a device; *device receives the text of the kernels. */
-char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Target target,
+char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,
                 char **device);
 
 /* The arena that a compiler of moec.h works in. */

@@ -37,6 +37,7 @@ if [ ! -e "$old/texts" ]; then
     make -s -C "$old" -j2 CC="$compiler" BUILD=build SAN= build/libmoec.a >/dev/null
     $compiler -O1 -I"$old/compiler" -o "$old/texts" tests/texts.c "$old/build/libmoec.a" -ljansson -lm
 fi
+make -s CC="$compiler" "$BUILD/libmoec.a" BUILD="$BUILD" >/dev/null
 $compiler -O1 -Icompiler -o "$work/texts" tests/texts.c "$BUILD/libmoec.a" -ljansson -lm
 
 key=$(cat "$work/specs" tests/texts.c tests/*.moe models/*.moe examples/*.moe generated/*.moe | cksum | tr ' ' _)

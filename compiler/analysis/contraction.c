@@ -237,9 +237,10 @@ static bool reads_inside(const Expr *access) {
 static bool is_row(const Program *program, const Contraction *contraction) {
     const Product *product = &contraction->product;
     bool along = product->b_k == 1;
-    return program->device && contraction->kind == CONTRACTION_PRODUCT && product->m == 1 &&
-           product->a_k == 1 && (along || product->b_n == 1) && !contraction->outer_count &&
-           product->batch[0] * product->batch[1] == 1 && product->a_type == product->b_type &&
+    return program->target->row_products && contraction->kind == CONTRACTION_PRODUCT &&
+           product->m == 1 && product->a_k == 1 && (along || product->b_n == 1) &&
+           !contraction->outer_count && product->batch[0] * product->batch[1] == 1 &&
+           product->a_type == product->b_type &&
            product->rounded == (product->a_type == TYPE_BF16) &&
            lines_begin_in_pieces(contraction->a, 0) &&
            lines_begin_in_pieces(contraction->b, along ? product->b_n : product->b_k);
@@ -248,10 +249,11 @@ static bool is_row(const Program *program, const Contraction *contraction) {
 Contraction *unit_product(Program *program, const Statement *statement) {
     Contraction *product = contraction(program, statement);
     bool inside =
-        product && product->kind == CONTRACTION_PRODUCT && program->device &&
+        product && product->kind == CONTRACTION_PRODUCT && program->target->launches &&
         (reads_inside(product->a) || reads_inside(product->b) || reads_inside(product->c));
     if (!product || inside) return NULL;
-    product->product.rounded = program->device && program->rounded && !statement->exact;
+    product->product.rounded =
+        program->target->rounded_products && program->rounded && !statement->exact;
     product->product.a_type = product->a->tensor->type;
     product->product.b_type = product->b->tensor->type;
     product->product.c_type = product->c->tensor->type;

@@ -22,6 +22,21 @@ typedef struct OwnProduct {
 typedef struct Emitter Emitter;
 typedef struct Lanes Lanes; /* see emit_cuda_lanes.c */
 
+typedef struct Module Module;
+
+/* How the loops of one kernel are shared out, and the text of them. */
+typedef struct Launch {
+    const char *grid; /* blocks, as C text; NULL: as many as there are pieces of parameters */
+    int block;        /* threads of a block */
+} Launch;
+
+/* The optimizer's step: its lines, what it is given. */
+typedef struct Update {
+    const char *head, *body;
+    Launch launch;
+    List scalars, states; /* Tensor * */
+} Update;
+
 /* What targets do differently with the units of a schedule. */
 typedef struct EmitTarget {
     /* Writes the function of a kernel into emitter->functions and the call of it at the current
@@ -34,6 +49,14 @@ typedef struct EmitTarget {
     void (*grouped)(Emitter *emitter, const Contraction *contraction, Kernel *epilogue);
     /* Units from a place on that share a launch; of devices. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
+    void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* memory of a run to 0 */
+    /* What stands above an innermost loop; or NULL. */
+    void (*innermost)(Emitter *emitter, const Nest *nest);
+    /* The loops of the optimizer's kernel; then the function or kernel that holds them. */
+    Launch (*nests)(Emitter *emitter, const Kernel *kernel);
+    void (*update)(Module *module, const Update *update);
+    const char *update_function; /* its entry of MoecUpdate */
+    bool apart;                  /* kernels stand in a text of their own */
     bool twins; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
 } EmitTarget;
 
@@ -165,6 +188,9 @@ void close_loop(Emitter *emitter, int bindings);
 void begin_sums(Emitter *emitter, const Nest *nest, bool apart);
 void end_sums(Emitter *emitter, const Nest *nest);
 void emit_rows(Emitter *emitter, const Nest *nest);
+/* For processors: that the turns of a loop may go into vectors. */
+void emit_vectors(Emitter *emitter, const Nest *nest);
+Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
 void emit_body(Emitter *emitter, Nest *nest, int level);
 void emit_loop(Emitter *emitter, Nest *nest, int level);
@@ -218,7 +244,7 @@ List tensors_with(Arena *arena, const Program *program, Role role);
 MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 
 /* All programs of one text, and what they add to. */
-typedef struct Module {
+struct Module {
     Arena *arena;
     const EmitTarget *target;
     Text functions;      /* of the text with the table */
@@ -230,7 +256,7 @@ typedef struct Module {
     List emitted; /* Emitted * */
     bool update;
     bool rounded; /* some program reads weights as bf16 */
-} Module;
+};
 
 /* Every program into the functions of a module. */
 Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target);
@@ -289,13 +315,9 @@ void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *argument
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
 /* Parameters and arguments of what a kernel turned out to use, after those that are there. */
 void device_parameters(Emitter *emitter, Text *parameters, Text *arguments);
-/* How the loops of one kernel are shared out, and the text of them. */
-typedef struct Launch {
-    const char *grid; /* blocks, as C text; NULL: as many as there are pieces of parameters */
-    int block;        /* threads of a block */
-} Launch;
-
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
+Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
+void emit_cuda_update(Module *module, const Update *update);
 /* Who takes turns of a loop that is shared out. */
 typedef enum Sharing {
     THREADS_ALONE,

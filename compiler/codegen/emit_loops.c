@@ -263,6 +263,10 @@ static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive)
         emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
 }
 
+void emit_vectors(Emitter *emitter, const Nest *nest) {
+    emit_simd(emitter, nest, "simd");
+}
+
 void emit_rows(Emitter *emitter, const Nest *nest) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
@@ -292,7 +296,7 @@ void emit_body(Emitter *emitter, Nest *nest, int level) {
 void emit_loop(Emitter *emitter, Nest *nest, int level) {
     begin_sums(emitter, nest, false);
     begin_parts(emitter, nest);
-    if (is_innermost(nest) && !emitter->program->device) emit_simd(emitter, nest, "simd");
+    if (is_innermost(nest) && emitter->target->innermost) emitter->target->innermost(emitter, nest);
     int bindings = emitter->binding_count;
     open_loop(emitter, nest);
     emit_body(emitter, nest, level);
@@ -449,8 +453,9 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
 /* ---- a whole kernel ---- */
 
 static void emit_outermost(Emitter *emitter, Nest *nest) {
-    int length = emitter->kernel->work < SMALL_WORK ? 0 : chain_length(emitter, nest);
-    if (emitter->kernel->work >= SMALL_WORK && length == 0 && only_sums(emitter, nest)) {
+    bool small = emitter->kernel->work < target_processor.small_work;
+    int length = small ? 0 : chain_length(emitter, nest);
+    if (!small && length == 0 && only_sums(emitter, nest)) {
         emit_chunks(emitter, nest);
     } else if (length == 0) {
         emit_loop(emitter, nest, 0);

@@ -201,7 +201,7 @@ void bind_scatter_names(Emitter *emitter) {
 /* Before anything else has a name. */
 void name_tensors(Emitter *emitter) {
     int bindings = emitter->binding_count;
-    if (emitter->program->device) bind_scatter_names(emitter);
+    if (emitter->target->apart) bind_scatter_names(emitter);
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Tensor *tensor = emitter->program->tensors.items[i];
         emitter->names[i] = free_name(emitter, tensor->name);

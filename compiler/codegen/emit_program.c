@@ -100,13 +100,6 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
                         emitter->schedule->places[tensor->id].offset);
 }
 
-static void emit_clear(Emitter *emitter, const char *name, size_t bytes) {
-    if (emitter->program->device)
-        emit_line(emitter, "run->host->zero(run->host->self, %s, %zu);", name, bytes);
-    else
-        emit_line(emitter, "memset(%s, 0, %zu);", name, bytes);
-}
-
 static void declare_tensors(Emitter *emitter, const Layout *weights, const Layout *states) {
     const Layout caches = layout_of(emitter->arena, &emitter->program, 1, ROLE_CACHE);
     for (int i = 0; i < emitter->program->tensors.count; i++) {
@@ -122,8 +115,7 @@ static void declare_tensors(Emitter *emitter, const Layout *weights, const Layou
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         const Place *place = &emitter->schedule->places[i];
-        if (place->cleared)
-            emit_clear(emitter, emitter->names[i], place->bytes);
+        if (place->cleared) emitter->target->clear(emitter, emitter->names[i], place->bytes);
     }
 }
 
@@ -133,7 +125,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     Emitter *emitter = emitter_new(module, schedule, prefix);
     Emitted *emitted = arena_alloc(arena, sizeof *emitted);
     Text body = {.arena = arena}, head = {.arena = arena};
-    Text *text = &module->functions, *kernels = program->device ? &module->device : text;
+    Text *text = &module->functions, *kernels = module->target->apart ? &module->device : text;
     emitted->first_product = module->products.count;
     emitter->used = emitter->declared;
     emitter->out = &body;

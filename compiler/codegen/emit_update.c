@@ -54,10 +54,11 @@ static Kernel *kernel_of(Emitter *emitter, const List *statements) {
     return kernel;
 }
 
-static Emitter *part_of(Arena *arena, Program *program, Text *body) {
+static Emitter *part_of(Arena *arena, Program *program, const EmitTarget *target, Text *body) {
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     emitter->arena = arena;
     emitter->program = program;
+    emitter->target = target;
     emitter->schedule = arena_alloc(arena, sizeof *emitter->schedule);
     emitter->schedule->places = arena_alloc(arena, ((size_t)program->tensors.count + 1) *
                                                        sizeof *emitter->schedule->places);
@@ -85,13 +86,13 @@ static bool is_schedule_step(const Tensor *tensor) {
 
 static void emit_rate(Arena *arena, Text *text, Program *program) {
     Text body = {.arena = arena}, out = {.arena = arena};
-    bool device = program->device;
-    program->device = false; /* the host calls it */
-    Emitter *emitter = part_of(arena, program, &body);
+    const Target *target = program->target;
+    program->target = &target_processor; /* the host calls it */
+    Emitter *emitter = part_of(arena, program, &target_c, &body);
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) emit_nests(emitter, kernel->root);
-    program->device = device;
+    program->target = target;
     emitter->out = &out;
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
@@ -111,23 +112,21 @@ static void emit_rate(Arena *arena, Text *text, Program *program) {
     text_add(text, "    return %s;\n}\n\n", result);
 }
 
-typedef struct Names {
-    List scalars, states;
-} Names;
-
-static void declare_arrays(Emitter *emitter, Names *names) {
+static void declare_arrays(Emitter *emitter, Update *update) {
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         Tensor *tensor = emitter->program->tensors.items[i];
         const char *name = emitter->names[i];
         bool used = emitter->used[i];
         if (is_scalar(tensor) && used) {
-            emit_line(emitter, "const float *const %s = scalars + %d;", name, names->scalars.count);
-            list_push(emitter->arena, &names->scalars, tensor);
+            emit_line(emitter, "const float *const %s = scalars + %d;", name,
+                      update->scalars.count);
+            list_push(emitter->arena, &update->scalars, tensor);
         } else if (tensor->role == ROLE_ROUNDED && used) {
             emit_line(emitter, "MoecBf16 *const %s = moec_rounded + moec_from;", name);
         } else if (tensor->role == ROLE_STATE) {
-            if (used) emit_line(emitter, "float *const %s = state[%d];", name, names->states.count);
-            list_push(emitter->arena, &names->states, tensor);
+            if (used)
+                emit_line(emitter, "float *const %s = state[%d];", name, update->states.count);
+            list_push(emitter->arena, &update->states, tensor);
         }
     }
 }
@@ -148,121 +147,9 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
     }
 }
 
-static void emit_run(Text *text, const char *head, const char *body) {
-    text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
-                   "*state, long elements,\n"
-                   "                       const float *scalars)\n{\n");
-    text_add(
-        text,
-        "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
-        head, body);
-}
-
-/* Elements that one block of a device takes. */
-enum { SHARE = 8192 };
-
-/* Where each parameter begins, as the table of the kernel; returns how many blocks there are. each:
- * elements of a block, 0: a parameter is not divided. */
-static long add_shares(Module *module, long each) {
-    const Layout *weights = &module->weights;
-    Text *text = &module->device;
-    long blocks = 0;
-    text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
-    for (int i = 0; i < weights->tensors.count; i++) {
-        const Tensor *tensor = weights->tensors.items[i];
-        long count = tensor_elements(tensor);
-        text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", blocks, weights->offsets[i] / 4,
-                 count, tensor_info(module->arena, tensor, 0).matrix, tensor->name);
-        blocks += each ? (count + each - 1) / each : 1;
-    }
-    if (!weights->tensors.count) text_add(text, "    {0, 0, 0, 0},\n");
-    text_add(text, "};\n\n");
-    return blocks ? blocks : 1;
-}
-
-/* What a block finds out before it begins: its piece of a parameter. */
-static void add_piece(Text *text, int shares, int states, int scalars, long each) {
-    int step = 1;
-    while (2 * step < shares) step *= 2;
-    text_add(
-        text,
-        "    int moec_at = 0; /* the last share that begins here or before */\n"
-        "    for (int step = %d; step > 0; step /= 2)\n"
-        "        if (moec_at + step < %d && update_shares[moec_at + step].block <= moec_block())\n"
-        "            moec_at += step;\n"
-        "    const MoecShare moec_share = update_shares[moec_at];\n",
-        step, shares);
-    if (each)
-        text_add(text,
-                 "    const long moec_before = (moec_block() - moec_share.block) * %ld;\n"
-                 "    const long moec_from = moec_share.first + moec_before;\n"
-                 "    const long elements = moec_least(moec_share.count - moec_before, %ld);\n",
-                 each, each);
-    else
-        text_add(text,
-                 "    const long moec_from = moec_share.first, elements = moec_share.count;\n");
-    text_add(text, "    float *const weight = moec_weights + moec_from;\n"
-                   "    const float *const gradient = moec_gradients + moec_from;\n");
-    text_add(text, "    const float *const scalars = moec_numbers + moec_share.matrix * %d;\n",
-             scalars);
-    if (!states) return;
-    text_add(text, "    float *const state[] = {");
-    for (int i = 0; i < states; i++)
-        text_add(text, "%smoec_state_%d + moec_from", i ? ", " : "", i);
-    text_add(text, "};\n");
-}
-
-/* The same as a kernel over all parameters, and the function that launches it. */
-static void emit_device(Module *module, const char *head, const char *body, Launch launch,
-                        const Names *names) {
-    Text list = {.arena = module->arena}, given = {.arena = module->arena};
-    long each = launch.grid ? 0 : SHARE; /* a grid of its own: one block does it all */
-    int shares = module->weights.tensors.count > 0 ? module->weights.tensors.count : 1;
-    text_add(&list, "%s", "");
-    text_add(&given, "%s", "");
-    for (int i = 0; i < names->states.count; i++) {
-        text_add(&list, ", float *__restrict__ moec_state_%d", i);
-        text_add(&given, ", &states[%d]", i);
-    }
-    long blocks = add_shares(module, each);
-    list_push(module->arena, &module->device_kernels, "update_step");
-    text_add(
-        &module->device,
-        "extern \"C\" __global__ void update_step(\n"
-        "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
-        "        const float *__restrict__ moec_numbers%s)\n{\n",
-        list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
-    text_add(&module->device, "    moec_begin();\n");
-    add_piece(&module->device, shares, names->states.count, names->scalars.count, each);
-    text_add(&module->device, "%s%s}\n\n", head, body);
-    text_add(
-        &module->functions,
-        "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"
-        "                          float *const *states, const float *scalars, void *rounded)\n"
-        "{\n    (void)states, (void)rounded;\n"
-        "    moec_launch_on(host, update_step, %ld, %d,\n"
-        "                   MOEC_ARGUMENTS(&weights, &gradients%s, &scalars%s));\n}\n\n",
-        blocks, launch.block, given.text, module->rounded ? ", &rounded" : "");
-}
-
-/* Statements without elements come first and every thread makes them for itself, unless what
- * follows is more than one loop over the elements. */
-static Launch emit_threads(Emitter *emitter, const Kernel *kernel) {
-    Nest *root = kernel->root;
-    Nest *last = root->children.items[root->children.count - 1];
-    bool plain = !last->member && is_innermost(last);
-    for (int i = 0; i + 1 < root->children.count; i++)
-        plain &= ((Nest *)root->children.items[i])->member != NULL;
-    for (int i = 0; i < kernel->locals.count; i++) {
-        const Local *local = kernel->locals.items[i];
-        plain &= !local->stored || local->scope != root;
-    }
-    for (int i = 0; i < kernel->members.count; i++)
-        plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
-    if (!plain) return emit_cuda_block(emitter, root);
-    for (int i = 0; i + 1 < root->children.count; i++)
-        emit_member(emitter, ((Nest *)root->children.items[i])->member);
-    return emit_cuda_nest(emitter, last);
+Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
+    emit_nests(emitter, kernel->root);
+    return (Launch){NULL, 0};
 }
 
 /* The new weights as bf16, stored with them: rounded[e] = weight[e]. */
@@ -273,8 +160,8 @@ static void add_rounded(Program *program) {
         if (tensor->role == ROLE_ROUNDED) return; /* emitted before */
         if (tensor->role == ROLE_PARAMETER) weight = tensor;
     }
-    Tensor *copy = tensor_new(program, "rounded", ROLE_ROUNDED, TYPE_BF16, 1, weight->axes,
-                              weight->span);
+    Tensor *copy =
+        tensor_new(program, "rounded", ROLE_ROUNDED, TYPE_BF16, 1, weight->axes, weight->span);
     copy->of = weight;
     Index *index = index_new(program, weight->axes[0]->name, weight->axes[0]);
     statement_loop(program, &program->body, expr_read_indices(program, copy, &index), false,
@@ -283,35 +170,31 @@ static void add_rounded(Program *program) {
 
 void emit_update(Module *module, Program *program) {
     Arena *arena = module->arena;
+    const EmitTarget *target = module->target;
     if (module->rounded) add_rounded(program);
     Text body = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
-    Emitter *emitter = part_of(arena, program, &body);
+    Emitter *emitter = part_of(arena, program, target, &body);
     List statements = statements_of(program, false);
     const Kernel *kernel = kernel_of(emitter, &statements);
-    Launch launch = {"1", 32};
-    if (kernel->root && program->device)
-        launch = emit_threads(emitter, kernel);
-    else if (kernel->root)
-        emit_nests(emitter, kernel->root);
+    Update update = {.launch = {"1", 32}};
+    if (kernel->root) update.launch = target->nests(emitter, kernel);
     emitter->out = &head;
-    Names names = {{0}, {0}};
-    declare_arrays(emitter, &names);
+    declare_arrays(emitter, &update);
     text_add(&head, "%s", "");
     text_add(&body, "%s", "");
+    update.head = head.text;
+    update.body = body.text;
 
     emit_rate(arena, text, program);
-    add_statements(arena, program->device ? &module->device : text, &statements);
-    if (program->device)
-        emit_device(module, head.text, body.text, launch, &names);
-    else
-        emit_run(text, head.text, body.text);
-    add_names(arena, text, "update_states", &names.states);
-    add_names(arena, text, "update_scalars", &names.scalars);
+    add_statements(arena, target->apart ? &module->device : text, &statements);
+    target->update(module, &update);
+    add_names(arena, text, "update_states", &update.states);
+    add_names(arena, text, "update_scalars", &update.scalars);
     text_add(text,
              "static const MoecUpdate update = {\n"
              "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
              "    .scalar_names = %s, .scalar_count = %d,\n};\n\n",
-             program->device ? "launch = launch_update" : "run = run_update",
-             names.states.count ? "update_states" : "NULL", names.states.count,
-             names.scalars.count ? "update_scalars" : "NULL", names.scalars.count);
+             target->update_function, update.states.count ? "update_states" : "NULL",
+             update.states.count, update.scalars.count ? "update_scalars" : "NULL",
+             update.scalars.count);
 }

@@ -15,6 +15,7 @@ Program *program_new(Arena *arena, Reports *reports, const char *name, Graph gra
     program->reports = reports;
     program->name = name;
     program->graph = graph;
+    program->target = &target_processor;
     return program;
 }
 

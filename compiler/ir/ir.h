@@ -18,6 +18,7 @@
 #define IR_H
 
 #include "base/report.h"
+#include "ir/target.h"
 #include "base/table.h"
 
 #include <stdbool.h>
@@ -343,8 +344,7 @@ typedef struct Program {
     long context;   /* decode: length of the caches */
     bool rounded;   /* products on a device round what they multiply to bf16, unless a statement is
                        exact */
-    bool device; /* its loops are shared out among the many threads of a device, not among vectors
-                    of a processor */
+    const Target *target; /* the machine: the processor until another is chosen */
 } Program;
 
 Program *program_new(Arena *arena, Reports *reports, const char *name, Graph graph);

@@ -127,7 +127,7 @@ static void add_kernel(Fusion *fusion, List *units, Statement *statement) {
     unit->statement = NULL;
     unit->kernel = arena_alloc(fusion->program->arena, sizeof *unit->kernel);
     nest_add(fusion->program, unit->kernel, statement, true);
-    if (fusion->program->device) fetch_sum(fusion, units);
+    if (fusion->program->target->launches) fetch_sum(fusion, units);
 }
 
 static void add_statement(Fusion *fusion, List *units, Statement *statement, Contraction *product,
@@ -234,7 +234,7 @@ static void add_statement(Fusion *fusion, List *units, Statement *statement, Con
         unit->epilogue = epilogue;
         if (product->row && join_rows(fusion, units)) return;
         bool plain = !epilogue || epilogue->members.count == 1;
-        if (fusion->program->device && plain) move_up(fusion, units);
+        if (fusion->program->target->launches && plain) move_up(fusion, units);
     } else {
         add_kernel(fusion, units, statement);
     }
@@ -276,7 +276,8 @@ static void choose_in(Fusion *fusion, const List *units) {
         Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
         if (!kernel) continue;
         choose_locals(fusion->program, kernel, fusion->users);
-        if (!unit->kernel || !fusion->program->device || !running(fusion->program, kernel))
+        if (!unit->kernel || !fusion->program->target->online_softmax ||
+            !running(fusion->program, kernel))
             continue;
         kernel->locals = (List){0};
         choose_locals(fusion->program, kernel, fusion->users);
@@ -300,7 +301,8 @@ Schedule *fuse(Program *program) {
     fusion.schedule->program = program;
     fusion.users = arena_alloc(program->arena, count * sizeof *fusion.users);
     fusion.shared = arena_alloc(program->arena, count * sizeof *fusion.shared);
-    if (program->device && program->graph != GRAPH_UPDATE) fusion.touched = touches_of(program);
+    if (program->target->epilogues && program->graph != GRAPH_UPDATE)
+        fusion.touched = touches_of(program);
 
     add_block(&fusion, &fusion.schedule->units, &program->body);
     note_units(&fusion, &fusion.schedule->units);

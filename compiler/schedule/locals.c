@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
-enum { MOST_ROW = 8192, MOST_ROWS = 16384, MOST_ROWS_OF_BLOCK = 8192 };
+enum { MOST_ROW = 8192 };
 
 typedef struct Use {
     Member *member;
@@ -135,8 +135,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     local.stored = !alone || !starts;
     if (!scalar) {
         long size = row_size(member, write->access, covered);
-        long room = program->device ? MOST_ROWS_OF_BLOCK : MOST_ROWS;
-        bool fits = size <= MOST_ROW && *rows + size <= room &&
+        bool fits = size <= MOST_ROW && *rows + size <= program->target->row_room &&
                     (covered || kernel->work < small_work(program));
         if (local.stored || !fits) return NULL;
         *rows += size;

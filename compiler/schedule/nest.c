@@ -114,15 +114,15 @@ static Nest *new_loop(Program *program, Nest *parent, const Member *added, int l
 /* On a device the nests of a large kernel are launched apart: numbers that one hands to the next
  * would keep all of it in one block. */
 static bool hands_over_numbers(const Program *program, const Kernel *kernel) {
-    if (!program->device || program->graph == GRAPH_UPDATE) return false;
+    if (!program->target->launches || program->graph == GRAPH_UPDATE) return false;
     for (int i = 0; i < kernel->members.count; i++)
         if (((const Member *)kernel->members.items[i])->kept == 0) return true;
     return false;
 }
 
 double small_work(const Program *program) {
-    bool block = program->device && program->graph != GRAPH_UPDATE;
-    return block ? SMALL_WORK_OF_BLOCK : SMALL_WORK;
+    const Target *target = program->graph == GRAPH_UPDATE ? &target_processor : program->target;
+    return target->small_work;
 }
 
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh) {

@@ -5,10 +5,6 @@
 #include "analysis/access.h"
 #include "schedule/kernel.h"
 
-/* Kernels with fewer operations than this run in one thread; on a device, in one block, sooner than
- * in the blocks of several launches. */
-enum { SMALL_WORK = 20000, SMALL_WORK_OF_BLOCK = 1 << 16 };
-
 /* ---- order.c ---- */
 
 /* A statement with its loops in the order in which they shall run. */
@@ -22,7 +18,7 @@ long loop_size(const Index *index);
 
 /* Adds a statement to the kernel when that is allowed and sensible; `fresh`: in a nest of its own,
  * always. */
-/* What is small, see SMALL_WORK. */
+/* Kernels with fewer operations are small: see Target. */
 double small_work(const Program *program);
 bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh);
 

@@ -129,7 +129,7 @@ Member *order_loops(Program *program, Statement *statement) {
     member->statement = statement;
     member->block = -1;
     member->across = wants_column(statement, &split);
-    member->column = member->across && !program->device;
+    member->column = member->across && program->target->column_sums;
 
     int kept = split.kept_count - (member->column ? 1 : 0);
     for (int i = 0; i < kept; i++) add_loop(member, split.kept[i]);

@@ -72,7 +72,8 @@ static void touch_statement(Planning *planning, const Statement *statement, cons
 static void touch_member(Planning *planning, const Kernel *kernel, const Member *member,
                          Touch base) {
     const Program *program = planning->schedule->program;
-    const Relation *relation = program->device ? listed_rows(program, member->statement) : NULL;
+    const Relation *relation =
+        program->target->listed_scatters ? listed_rows(program, member->statement) : NULL;
     touch_statement(planning, member->statement, kernel, base);
     if (!relation) return;
     touch_table(planning, relation->start, base);

@@ -374,7 +374,7 @@ static bool rounds_inside(Program *program) {
 static double limit_of(const Program *program, Eval *const *evals, const Tensor *tensor,
                        double scale) {
     if (!program->rounded) return tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
-    if (program->device) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
+    if (program->target->launches) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
     double reference = 0;
     for (int way = 1; way <= WAYS; way++)
         reference = fmax(reference, distance(eval_real(evals[way], tensor), eval_real(evals[0], tensor),
@@ -428,7 +428,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     for (int i = 0; i < graph->output_count; i++)
         loaded->outputs[i] = block(bytes_of(&graph->outputs[i]), 0xff);
     Eval *evals[WAYS + 1];
-    int ways = program->rounded && !program->device ? WAYS : 0;
+    int ways = program->rounded && !program->target->launches ? WAYS : 0;
     for (int way = 0; way <= ways; way++) {
         evals[way] = eval_new(program);
         fill(program, evals[way], loaded);

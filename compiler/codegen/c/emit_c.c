@@ -82,14 +82,36 @@ Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const E
     return module;
 }
 
-const EmitTarget target_c = {
-    .kernel = emit_kernel, .call = emit_call, .product = emit_dense, .grouped = emit_grouped};
+static void clear(Emitter *emitter, const char *name, size_t bytes) {
+    emit_line(emitter, "memset(%s, 0, %zu);", name, bytes);
+}
 
-char *emit_c(Arena *arena, Schedule *const *schedules, int count, Target target) {
+static void emit_run(Module *module, const Update *update) {
+    Text *text = &module->functions;
+    text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
+                   "*state, long elements,\n"
+                   "                       const float *scalars)\n{\n");
+    text_add(
+        text,
+        "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
+        update->head, update->body);
+}
+
+const EmitTarget target_c = {.kernel = emit_kernel,
+                             .call = emit_call,
+                             .product = emit_dense,
+                             .grouped = emit_grouped,
+                             .clear = clear,
+                             .innermost = emit_vectors,
+                             .nests = emit_update_nests,
+                             .update = emit_run,
+                             .update_function = "run = run_update"};
+
+char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
     Text text = {.arena = arena};
     Module *module = emit_module(arena, schedules, count, &target_c);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
-             target == TARGET_STANDALONE ? " to stand alone" : "");
+             hosting == TARGET_STANDALONE ? " to stand alone" : "");
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);

@@ -10,17 +10,18 @@
 
 #include <string.h>
 
-const EmitTarget target_cuda = {.kernel = emit_cuda_kernel,
-                                .call = emit_cuda_call,
-                                .product = emit_cuda_dense,
-                                .grouped = emit_cuda_grouped,
-                                .rows = emit_cuda_rows,
-                                .twins = true};
-const EmitTarget target_cuda_alone = {.kernel = emit_cuda_kernel,
-                                      .call = emit_cuda_call,
-                                      .product = emit_cuda_dense,
-                                      .grouped = emit_cuda_grouped,
-                                      .rows = emit_cuda_rows};
+static void clear(Emitter *emitter, const char *name, size_t bytes) {
+    emit_line(emitter, "run->host->zero(run->host->self, %s, %zu);", name, bytes);
+}
+
+#define CUDA                                                                                       \
+    .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense,                \
+    .grouped = emit_cuda_grouped, .rows = emit_cuda_rows, .clear = clear,                          \
+    .nests = emit_cuda_update_nests, .update = emit_cuda_update,                                   \
+    .update_function = "launch = launch_update", .apart = true
+
+const EmitTarget target_cuda = {CUDA, .twins = true};
+const EmitTarget target_cuda_alone = {CUDA};
 
 /* The numbers of the kernels, and their names by number. */
 static void add_kernels(Text *text, const List *kernels) {
@@ -63,11 +64,12 @@ static void add_rounding(Text *text, size_t weight_bytes) {
              (weight_bytes / 16 + 255) / 256, weight_bytes / 4);
 }
 
-char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Target target, char **device) {
+char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hosting,
+                char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
-    const char *alone = target == TARGET_STANDALONE ? " to stand alone" : "";
-    Module *module = emit_module(
-        arena, schedules, count, target == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
+    const char *alone = hosting == TARGET_STANDALONE ? " to stand alone" : "";
+    Module *module = emit_module(arena, schedules, count,
+                                 hosting == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              alone);
@@ -83,7 +85,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Target targ
              "/* Written by moec%s: the kernels that the program beside it launches. */\n", alone);
     text_add(&kernels, "#include \"kernels.cuh\"\n\n");
     if (module->device.length) text_add_bytes(&kernels, module->device.text, module->device.length);
-    if (target == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
+    if (hosting == TARGET_STANDALONE) add_functions(&kernels, &module->device_kernels);
     *device = kernels.text;
     return text.text;
 }

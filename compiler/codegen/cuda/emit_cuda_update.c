@@ -1,0 +1,109 @@
+/* emit_cuda_update: the optimizer's step as a kernel over all parameters. */
+#include "codegen/emit.h"
+
+/* Elements that one block of a device takes. */
+enum { SHARE = 8192 };
+
+/* Where each parameter begins, as the table of the kernel; returns how many blocks there are. each:
+ * elements of a block, 0: a parameter is not divided. */
+static long add_shares(Module *module, long each) {
+    const Layout *weights = &module->weights;
+    Text *text = &module->device;
+    long blocks = 0;
+    text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
+    for (int i = 0; i < weights->tensors.count; i++) {
+        const Tensor *tensor = weights->tensors.items[i];
+        long count = tensor_elements(tensor);
+        text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", blocks, weights->offsets[i] / 4,
+                 count, tensor_info(module->arena, tensor, 0).matrix, tensor->name);
+        blocks += each ? (count + each - 1) / each : 1;
+    }
+    if (!weights->tensors.count) text_add(text, "    {0, 0, 0, 0},\n");
+    text_add(text, "};\n\n");
+    return blocks ? blocks : 1;
+}
+
+/* What a block finds out before it begins: its piece of a parameter. */
+static void add_piece(Text *text, int shares, int states, int scalars, long each) {
+    int step = 1;
+    while (2 * step < shares) step *= 2;
+    text_add(
+        text,
+        "    int moec_at = 0; /* the last share that begins here or before */\n"
+        "    for (int step = %d; step > 0; step /= 2)\n"
+        "        if (moec_at + step < %d && update_shares[moec_at + step].block <= moec_block())\n"
+        "            moec_at += step;\n"
+        "    const MoecShare moec_share = update_shares[moec_at];\n",
+        step, shares);
+    if (each)
+        text_add(text,
+                 "    const long moec_before = (moec_block() - moec_share.block) * %ld;\n"
+                 "    const long moec_from = moec_share.first + moec_before;\n"
+                 "    const long elements = moec_least(moec_share.count - moec_before, %ld);\n",
+                 each, each);
+    else
+        text_add(text,
+                 "    const long moec_from = moec_share.first, elements = moec_share.count;\n");
+    text_add(text, "    float *const weight = moec_weights + moec_from;\n"
+                   "    const float *const gradient = moec_gradients + moec_from;\n");
+    text_add(text, "    const float *const scalars = moec_numbers + moec_share.matrix * %d;\n",
+             scalars);
+    if (!states) return;
+    text_add(text, "    float *const state[] = {");
+    for (int i = 0; i < states; i++)
+        text_add(text, "%smoec_state_%d + moec_from", i ? ", " : "", i);
+    text_add(text, "};\n");
+}
+
+/* The same as a kernel over all parameters, and the function that launches it. */
+void emit_cuda_update(Module *module, const Update *update) {
+    const Launch launch = update->launch;
+    Text list = {.arena = module->arena}, given = {.arena = module->arena};
+    long each = launch.grid ? 0 : SHARE; /* a grid of its own: one block does it all */
+    int shares = module->weights.tensors.count > 0 ? module->weights.tensors.count : 1;
+    text_add(&list, "%s", "");
+    text_add(&given, "%s", "");
+    for (int i = 0; i < update->states.count; i++) {
+        text_add(&list, ", float *__restrict__ moec_state_%d", i);
+        text_add(&given, ", &states[%d]", i);
+    }
+    long blocks = add_shares(module, each);
+    list_push(module->arena, &module->device_kernels, "update_step");
+    text_add(
+        &module->device,
+        "extern \"C\" __global__ void update_step(\n"
+        "        float *__restrict__ moec_weights, const float *__restrict__ moec_gradients%s,\n"
+        "        const float *__restrict__ moec_numbers%s)\n{\n",
+        list.text, module->rounded ? ", MoecBf16 *__restrict__ moec_rounded" : "");
+    text_add(&module->device, "    moec_begin();\n");
+    add_piece(&module->device, shares, update->states.count, update->scalars.count, each);
+    text_add(&module->device, "%s%s}\n\n", update->head, update->body);
+    text_add(
+        &module->functions,
+        "static void launch_update(const MoecHost *host, float *weights, const float *gradients,\n"
+        "                          float *const *states, const float *scalars, void *rounded)\n"
+        "{\n    (void)states, (void)rounded;\n"
+        "    moec_launch_on(host, update_step, %ld, %d,\n"
+        "                   MOEC_ARGUMENTS(&weights, &gradients%s, &scalars%s));\n}\n\n",
+        blocks, launch.block, given.text, module->rounded ? ", &rounded" : "");
+}
+
+/* Statements without elements come first and every thread makes them for itself, unless what
+ * follows is more than one loop over the elements. */
+Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel) {
+    Nest *root = kernel->root;
+    Nest *last = root->children.items[root->children.count - 1];
+    bool plain = !last->member && is_innermost(last);
+    for (int i = 0; i + 1 < root->children.count; i++)
+        plain &= ((Nest *)root->children.items[i])->member != NULL;
+    for (int i = 0; i < kernel->locals.count; i++) {
+        const Local *local = kernel->locals.items[i];
+        plain &= !local->stored || local->scope != root;
+    }
+    for (int i = 0; i < kernel->members.count; i++)
+        plain &= ((Member *)kernel->members.items[i])->statement->reduction == REDUCE_NONE;
+    if (!plain) return emit_cuda_block(emitter, root);
+    for (int i = 0; i + 1 < root->children.count; i++)
+        emit_member(emitter, ((Nest *)root->children.items[i])->member);
+    return emit_cuda_nest(emitter, last);
+}

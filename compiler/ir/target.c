@@ -1,0 +1,15 @@
+/* target: the machines there are. */
+#include "ir/target.h"
+
+const Target target_processor = {
+    .name = "processor", .small_work = 20000, .row_room = 16384, .column_sums = true};
+
+const Target target_device = {.name = "device",
+                              .launches = true,
+                              .small_work = 1 << 16,
+                              .row_room = 8192,
+                              .rounded_products = true,
+                              .row_products = true,
+                              .epilogues = true,
+                              .listed_scatters = true,
+                              .online_softmax = true};
