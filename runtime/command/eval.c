@@ -4,6 +4,7 @@
 #include "base/complain.h"
 #include "model/examples.h"
 #include "model/measure.h"
+#include "model/texts.h"
 #include "base/seconds.h"
 #include "base/json_number.h"
 
@@ -11,6 +12,11 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Of the text: as many tokens as it has bytes. */
+static double bits_per_byte(const Data *data, double bits) {
+    return bits * (double)data->count / (double)data->text_bytes;
+}
 
 static void tell(const Data *data, const Evaluation *found, double seconds, bool json, long step) {
     bool apart = data->record > 0; /* the loss of examples has no bits */
@@ -22,6 +28,8 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
                                 json_number(bits));
+        if (data->text_bytes)
+            json_object_set_new(object, "bits_per_byte", json_number(bits_per_byte(data, bits)));
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
         json_object_set_new(object, "step", json_integer((json_int_t)step));
@@ -30,15 +38,19 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
         json_decref(object);
         return;
     }
-    char unit[48] = "";
-    if (!apart)
+    char unit[80] = "";
+    if (data->text_bytes)
+        snprintf(unit, sizeof unit, "  %.4f bits/token, %.4f bits/byte", bits,
+                 bits_per_byte(data, bits));
+    else if (!apart)
         snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
     printf("loss %.4f%s  on %" PRIu64 " %s, weights of step %ld\n", found->nats, unit, count, what,
            step);
 }
 
-static bool measure(Call *call, const char *path, bool json, long step) {
-    Data *data = examples_open(path, call);
+static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bool json,
+                    long step) {
+    Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
     uint64_t context = (uint64_t)call_context(call);
     /* Windows of tokens share one token, examples nothing. */
@@ -81,7 +93,10 @@ int command_eval(int argc, char **argv) {
     moec_close(compiler);
     bool good = model && model_read(model, file, false);
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
-    good = call && measure(call, path, json, checkpoint_step(file));
+    Tokenizer *tokenizer = NULL;
+    good = call && checkpoint_tokenizer(file, &tokenizer) &&
+           measure(call, path, tokenizer, json, checkpoint_step(file));
+    tokenizer_close(tokenizer);
     call_close(call);
     model_close(model);
     device_close(device);

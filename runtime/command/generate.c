@@ -1,4 +1,4 @@
-/* generate: moec generate: a text goes on, token by token, as the decode graph of the trained model
+/* generate: moec generate: texts go on, token by token, as the decode graph of the trained model
  * gives it. */
 #include "model/checkpoint.h"
 #include "command/commands.h"
@@ -6,113 +6,261 @@
 #include "model/decoder.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "command/prompt.h"
 #include "model/sample.h"
 #include "base/seconds.h"
 #include "command/spec.h"
+#include "model/texts.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 typedef struct Options {
-    const char *operand, *prompt, *device;
-    long tokens;
-    bool speed;
+    const char *operand, *prompt, *prompts, *tokenizer, *device;
+    long tokens, samples, seed;
+    bool speed, numbers, json;
+    TextList stops, sets;
     Sampling sampling;
 } Options;
 
-/* Bytes of the prompt as tokens, the first place first. */
-static bool read_prompt(Decoder *decoder, const char *prompt, const float **logits) {
-    size_t length = strlen(prompt);
-    int32_t *tokens = memory_new(sizeof *tokens * (length + 1));
-    bool good = true;
-    for (size_t i = 0; i < length && good; i++) {
-        tokens[i] = (unsigned char)prompt[i];
-        good = tokens[i] < decoder_vocabulary(decoder) ||
-               complain("this model was not trained on bytes of text",
-                        "byte %zu of the prompt is outside the vocabulary", i);
-    }
-    *logits = good ? decoder_feed(decoder, tokens, (long)length) : NULL;
-    free(tokens);
-    return *logits != NULL;
+typedef struct Generation {
+    const Options *options;
+    Safetensors *file;
+    Tokenizer *tokenizer; /* NULL: tokens are bytes, or numbers */
+    Writing writing;
+    PromptList prompts;
+    Device *device;
+    Decoder *decoder;
+    Speech *speech;
+    float *logits; /* changed by penalties */
+    long made;     /* tokens of all texts */
+    double seconds;
+} Generation;
+
+/* Without a tokenizer a text can be given to models of bytes alone. */
+static bool check_vocabulary(const Generation *generation) {
+    long vocabulary = decoder_vocabulary(generation->decoder);
+    if (generation->tokenizer && generation->writing == WRITING_TEXT &&
+        !texts_fit(generation->tokenizer, vocabulary))
+        return false;
+    if (generation->writing == WRITING_BYTES && vocabulary > 256)
+        return complain("give its tokenizer with --tokenizer F, or a prompt of token numbers and "
+                        "--numbers",
+                        "this model has %ld tokens and no tokenizer: the bytes of a text are not "
+                        "its tokens",
+                        vocabulary);
+    return prompts_fit(&generation->prompts, generation->writing, vocabulary);
 }
 
-static bool write_text(const Options *options, Decoder *decoder) {
-    const float *logits;
-    fputs(options->prompt, stdout);
-    fflush(stdout);
-    if (!read_prompt(decoder, options->prompt, &logits)) return false;
+static int32_t choose(Generation *generation, const float *logits, const TokenList *text,
+                      uint64_t seed, long place) {
+    long vocabulary = decoder_vocabulary(generation->decoder);
+    Sampling sampling = generation->options->sampling;
+    sampling.seed = seed;
+    if (sampling.repetition != 1) {
+        memcpy(generation->logits, logits, sizeof *logits * (size_t)vocabulary);
+        sample_penalise(&sampling, generation->logits, vocabulary, text->items, text->count);
+        logits = generation->logits;
+    }
+    return sample_token(&sampling, logits, vocabulary, (uint64_t)place);
+}
+
+/* Text of which more comes is kept for an object, else written at once. */
+static void show(const Generation *generation, Text *text) {
+    if (generation->options->json) return;
+    fwrite(text->bytes ? text->bytes : "", 1, text->length, stdout);
+    text->length = 0;
+    if (isatty(1)) fflush(stdout);
+}
+
+/* One text, from its prompt on. text: the tokens so far. */
+static bool go_on(Generation *generation, TokenList *text, uint64_t seed, Text *out, long *made,
+                  bool *ended) {
+    Decoder *decoder = generation->decoder;
+    const Options *options = generation->options;
+    const float *logits = decoder_feed(decoder, text->items, (long)text->count);
     double began = seconds_now();
-    long made = 0;
-    interrupt_watch();
-    while (made < options->tokens && !interrupt_signal() && !ferror(stdout)) {
+    for (*made = 0; *made < options->tokens && !*ended && !interrupt_signal() && !ferror(stdout);) {
+        if (!logits) return false;
         if (!sample_possible(logits, decoder_vocabulary(decoder)))
             return model_tell_nonsense(decoder->model, "a logit is");
-        int32_t token =
-            sample_token(&options->sampling, logits, decoder_vocabulary(decoder), (uint64_t)made);
-        if (decoder_vocabulary(decoder) <= 256)
-            putchar(token);
-        else
-            printf(" %d", token);
-        if (isatty(1)) fflush(stdout);
-        if (++made < options->tokens) logits = decoder_feed(decoder, &token, 1);
-        if (!logits) return false;
+        int32_t token = choose(generation, logits, text, seed, *made);
+        tokens_add(text, token);
+        if (!speech_add(generation->speech, token, out, ended)) return false;
+        show(generation, out);
+        if (++*made < options->tokens && !*ended) logits = decoder_feed(decoder, &token, 1);
     }
-    if (isatty(1)) putchar('\n');
-    fflush(stdout);
-    if (options->speed)
-        fprintf(stderr, "%ld tokens, %.1f tok/s\n", made, (double)made / (seconds_now() - began));
-    return true;
+    generation->seconds += seconds_now() - began;
+    generation->made += *made;
+    bool good = *ended || speech_end(generation->speech, out);
+    show(generation, out);
+    return good && logits;
 }
 
-static bool generate(const Options *options, const TextList *sets) {
-    Safetensors *file = checkpoint_open(options->operand);
-    MoecCompiler *compiler = file ? checkpoint_spec(file, sets->items, sets->count) : NULL;
-    long length = (long)strlen(options->prompt);
-    bool talks = compiler && spec_generates(compiler);
-    Device *device = talks ? device_open(options->device) : NULL;
-    Decoder *decoder =
-        device ? decoder_open_on(device, compiler, length, length + options->tokens) : NULL;
-    moec_close(compiler);
-    bool good = decoder && model_read(decoder->model, file, false) && write_text(options, decoder);
-    decoder_close(decoder);
-    device_close(device);
-    safetensors_close(file);
+static json_t *text_of(const char *bytes, size_t length) {
+    Text valid = {0};
+    text_append_valid(&valid, bytes, length);
+    json_t *text = json_stringn(valid.bytes ? valid.bytes : "", valid.length);
+    text_free(&valid);
+    return text;
+}
+
+static void print_object(const Prompt *prompt, long sample, const Text *out, long made,
+                         bool ended) {
+    json_t *object = json_pack("{s:o, s:I, s:o, s:I, s:s}", "prompt",
+                               text_of(prompt->text, strlen(prompt->text)), "sample",
+                               (json_int_t)sample, "text", text_of(out->bytes, out->length),
+                               "tokens", (json_int_t)made, "end", ended ? "stop" : "length");
+    json_dumpf(object, stdout, JSON_COMPACT);
+    puts("");
+    json_decref(object);
+}
+
+static bool one_text(Generation *generation, const Prompt *prompt, long sample) {
+    const Options *options = generation->options;
+    TokenList text = {0};
+    Text out = {0};
+    long made = 0;
+    bool ended = false, good = decoder_reset(generation->decoder) &&
+                               speech_begin(generation->speech, &prompt->tokens);
+    tokens_append(&text, prompt->tokens.items, prompt->tokens.count);
+    if (!options->json) fputs(prompt->text, stdout);
+    fflush(stdout);
+    good =
+        good && go_on(generation, &text, (uint64_t)(options->seed + sample), &out, &made, &ended);
+    if (good && options->json) print_object(prompt, sample, &out, made, ended);
+    if (good && !options->json && isatty(1)) putchar('\n');
+    fflush(stdout);
+    tokens_free(&text);
+    text_free(&out);
     return good;
+}
+
+static bool all_texts(Generation *generation) {
+    const Options *options = generation->options;
+    generation->speech = speech_new(generation->writing, generation->tokenizer,
+                                    options->stops.items, options->stops.count);
+    generation->logits =
+        memory_new(sizeof(float) * (size_t)decoder_vocabulary(generation->decoder));
+    bool good = true;
+    interrupt_watch();
+    for (int i = 0; i < generation->prompts.count && good; i++)
+        for (long k = 0; k < options->samples && good && !interrupt_signal(); k++)
+            good = one_text(generation, &generation->prompts.items[i], k);
+    if (good && options->speed)
+        fprintf(stderr, "%ld tokens, %.1f tok/s\n", generation->made,
+                (double)generation->made / generation->seconds);
+    return good;
+}
+
+static bool open_tokenizer(Generation *generation) {
+    const Options *options = generation->options;
+    bool good = true;
+    if (options->tokenizer) {
+        generation->tokenizer = tokenizer_open(options->tokenizer);
+        good = generation->tokenizer != NULL;
+    } else {
+        good = checkpoint_tokenizer(generation->file, &generation->tokenizer);
+    }
+    generation->writing = options->numbers        ? WRITING_TOKENS
+                          : generation->tokenizer ? WRITING_TEXT
+                                                  : WRITING_BYTES;
+    return good && prompts_read(&generation->prompts, options->prompt, options->prompts) &&
+           prompts_encode(&generation->prompts, generation->writing, generation->tokenizer);
+}
+
+static bool open_decoder(Generation *generation) {
+    const Options *options = generation->options;
+    const TextList *sets = &options->sets;
+    MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
+    bool talks = compiler && spec_generates(compiler);
+    long length = prompts_length(&generation->prompts);
+    generation->device = talks ? device_open(options->device) : NULL;
+    if (generation->device)
+        generation->decoder =
+            decoder_open_on(generation->device, compiler, length, length + options->tokens);
+    moec_close(compiler);
+    return generation->decoder && check_vocabulary(generation) &&
+           model_read(generation->decoder->model, generation->file, false);
+}
+
+static bool generate(const Options *options) {
+    Generation generation = {.options = options, .file = checkpoint_open(options->operand)};
+    bool good = generation.file && open_tokenizer(&generation) && open_decoder(&generation) &&
+                all_texts(&generation);
+    speech_free(generation.speech);
+    prompts_free(&generation.prompts);
+    tokenizer_close(generation.tokenizer);
+    decoder_close(generation.decoder);
+    device_close(generation.device);
+    safetensors_close(generation.file);
+    free(generation.logits);
+    return good;
+}
+
+static int check_options(const Command *command, Options *options) {
+    const Sampling *sampling = &options->sampling;
+    if (!options->prompts && (!options->prompt || !*options->prompt))
+        return arguments_wrong(command, "the model goes on from at least one character",
+                               "moec generate needs --prompt or --prompts");
+    if (options->prompt && options->prompts)
+        return arguments_wrong(command, NULL, "--prompt and --prompts exclude each other");
+    if (sampling->temperature < 0 || sampling->top_p <= 0 || sampling->top_p > 1)
+        return arguments_wrong(command, NULL,
+                               "--temperature is 0 or more; --top-p is above 0 and at most 1");
+    if (sampling->min_p < 0 || sampling->min_p > 1 || sampling->repetition <= 0)
+        return arguments_wrong(command, NULL, "--min-p is from 0 to 1; --repetition is above 0");
+    for (int i = 0; i < options->stops.count; i++)
+        if (!*options->stops.items[i])
+            return arguments_wrong(command, NULL, "--stop needs at least one character");
+    if (!options->samples) return arguments_wrong(command, NULL, "--samples is at least 1");
+    options->json = options->json || options->prompts || options->samples > 1;
+    return -1;
 }
 
 int command_generate(int argc, char **argv) {
     const Command *command = command_row("generate");
-    Options options = {
-        .device = "cpu", .tokens = 256, .sampling = {.temperature = 0.8, .top_p = 1}};
-    long seed = 0;
-    TextList sets = {0};
+    Options options = {.device = "cpu",
+                       .tokens = 256,
+                       .samples = 1,
+                       .sampling = {.temperature = 0.8, .top_p = 1, .repetition = 1}};
+    Sampling *sampling = &options.sampling;
     const Option table[] = {
         {OPTION_TEXT, "--prompt", "TEXT", &options.prompt, "the beginning"},
+        {OPTION_TEXT, "--prompts", "FILE", &options.prompts,
+         "a beginning on each line; the texts come as JSON, an object a line"},
+        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
+         "a tokenizer.json; else the checkpoint's, else tokens are bytes"},
+        {OPTION_FLAG, "--numbers", NULL, &options.numbers,
+         "the prompt and the text are token numbers"},
         {OPTION_COUNT, "--tokens", "N", &options.tokens, "how many tokens to add (default 256)"},
-        {OPTION_NUMBER, "--temperature", "T", &options.sampling.temperature,
+        {OPTION_LIST, "--stop", "TEXT", &options.stops,
+         "ends the text where it comes, may be given again; the name of a token is that token"},
+        {OPTION_NUMBER, "--temperature", "T", &sampling->temperature,
          "0: always the most likely (default 0.8)"},
-        {OPTION_COUNT, "--top-k", "K", &options.sampling.top_k,
-         "choose among the K most likely; 0: all"},
-        {OPTION_NUMBER, "--top-p", "P", &options.sampling.top_p,
+        {OPTION_COUNT, "--top-k", "K", &sampling->top_k, "choose among the K most likely; 0: all"},
+        {OPTION_NUMBER, "--top-p", "P", &sampling->top_p,
          "choose among the most likely that reach P together"},
-        {OPTION_COUNT, "--seed", "N", &seed, "of the choices (default 0)"},
+        {OPTION_NUMBER, "--min-p", "P", &sampling->min_p,
+         "choose among those at least P times as likely as the most likely"},
+        {OPTION_NUMBER, "--repetition", "R", &sampling->repetition,
+         "above 1: tokens that were there become less likely (default 1)"},
+        {OPTION_COUNT, "--samples", "N", &options.samples,
+         "so many texts of each prompt, as JSON, an object a line"},
+        {OPTION_COUNT, "--seed", "N", &options.seed, "of the choices (default 0)"},
+        {OPTION_FLAG, "--json", NULL, &options.json, "prompt, text and what ended it as JSON"},
         {OPTION_FLAG, "--speed", NULL, &options.speed, "tell the speed on stderr"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
+         "an option of the model, as in the file"},
         {.kind = OPTION_END},
     };
     int code = arguments_read(command, table, argc, argv, &options.operand);
+    if (code < 0) code = check_options(command, &options);
     if (code >= 0) return code;
-    if (!options.prompt || !*options.prompt)
-        return arguments_wrong(command, "the model goes on from at least one character",
-                               "moec generate needs --prompt");
-    if (options.sampling.temperature < 0 || options.sampling.top_p <= 0 ||
-        options.sampling.top_p > 1)
-        return arguments_wrong(command, NULL,
-                               "--temperature is 0 or more; --top-p is above 0 and at most 1");
-    options.sampling.seed = (uint64_t)seed;
-    if (!generate(&options, &sets)) return EXIT_INPUT;
+    if (!generate(&options)) return EXIT_INPUT;
     return interrupt_signal() ? 128 + interrupt_signal() : 0;
 }

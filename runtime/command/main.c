@@ -34,13 +34,15 @@ static const Command commands[] = {
     {"tokenizer", command_tokenizer, "train TEXT... --vocab N --out tokenizer.json",
      "Makes a tokenizer (byte-level BPE) from texts."},
     {"train", command_train,
-     "FILE[:MODEL] --data PATH --out DIR [--val PATH] [--steps N] [--seed N] [--resume] [--set "
+     "FILE[:MODEL] --data PATH --out DIR [--tokenizer F] [--val PATH] [--steps N] [--seed N] "
+     "[--resume] [--set "
      "key=value]...",
      "Trains a model; DIR receives checkpoints and a log."},
     {"eval", command_eval, "DIR --data PATH [--json]",
      "Measures the loss of a trained model on data."},
     {"generate", command_generate,
-     "DIR --prompt TEXT [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed N]",
+     "DIR --prompt TEXT|--prompts FILE [--tokens N] [--stop TEXT] [--temperature T] [--top-k K] "
+     "[--top-p P] [--seed N]",
      "Continues a text with a trained model."},
     {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
      "Makes examples out of noise with a trained model of velocities."},

@@ -12,6 +12,7 @@
 #include "base/seconds.h"
 #include "command/spec.h"
 #include "model/step.h"
+#include "model/texts.h"
 #include "base/json_number.h"
 
 #include <inttypes.h>
@@ -20,7 +21,7 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *operand, *data, *validation, *out, *device;
+    const char *operand, *data, *validation, *out, *device, *tokenizer;
     long steps, seed; /* -1: as the spec says */
     bool resume, no_cache;
     TextList sets;
@@ -33,7 +34,8 @@ typedef struct Training {
     Device *device;
     Model *model;
     Call *train, *measure;
-    Data *data, *other; /* other: the data of --val */
+    Tokenizer *tokenizer; /* NULL: texts are bytes */
+    Data *data, *other;   /* other: the data of --val */
     uint64_t train_tokens, held_start, held_stride, held_windows;
     Place place;
     long saved; /* step of the checkpoint on the disk, -1: none */
@@ -99,13 +101,29 @@ static bool spread_out(Training *training, uint64_t window) {
     return true;
 }
 
+/* That of the command, or of the run that goes on. */
+static bool open_tokenizer(Training *training) {
+    const Options *options = training->options;
+    if (options->tokenizer) {
+        training->tokenizer = tokenizer_open(options->tokenizer);
+        return training->tokenizer != NULL;
+    }
+    char *last = path_join(options->out, "last.safetensors");
+    Safetensors *file = options->resume && file_exists(last) ? safetensors_open(last) : NULL;
+    bool good = !file || checkpoint_tokenizer(file, &training->tokenizer);
+    safetensors_close(file);
+    free(last);
+    return good;
+}
+
 static bool open_data(Training *training) {
     const Options *options = training->options;
     uint64_t window = (uint64_t)call_context(training->train) + 1;
-    training->data = examples_open(options->data, training->train);
+    if (!open_tokenizer(training)) return false;
+    training->data = texts_open(options->data, training->tokenizer, training->train);
     if (!training->data) return false;
     if (options->validation) {
-        training->other = examples_open(options->validation, training->train);
+        training->other = texts_open(options->validation, training->tokenizer, training->train);
         if (!training->other || !spread_out(training, window)) return false;
     } else {
         hold_out(training, window);
@@ -130,6 +148,10 @@ static bool go_on(Training *training, const char *path) {
     if (good && training->place.tokens != training->data->count)
         remark("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
                training->data->count, training->place.tokens);
+    const char *kept = safetensors_note(file, "tokenizer");
+    size_t length;
+    if (good && kept && strcmp(kept, tokenizer_json(training->tokenizer, &length)) != 0)
+        remark("the tokenizer is not the one that the run began with");
     training->place.tokens = training->data->count;
     training->saved = training->place.step;
     safetensors_close(file);
@@ -254,8 +276,11 @@ static bool log_step(Training *training, const StepResult *result, double second
 
 static bool save(Training *training, const char *name, bool optimizer) {
     char *path = path_join(training->options->out, name);
-    bool good =
-        checkpoint_write(path, training->model, training->bundle, &training->place, optimizer);
+    size_t length;
+    const char *tokenizer =
+        training->tokenizer ? tokenizer_json(training->tokenizer, &length) : NULL;
+    bool good = checkpoint_write(path, training->model, training->bundle, tokenizer,
+                                 &training->place, optimizer);
     free(path);
     if (good && optimizer) training->saved = training->place.step;
     return good;
@@ -357,6 +382,7 @@ static void release(Training *training) {
     record_close(&training->record);
     data_close(training->data);
     data_close(training->other);
+    tokenizer_close(training->tokenizer);
     call_close(training->train);
     call_close(training->measure);
     model_close(training->model);
@@ -369,7 +395,11 @@ int command_train(int argc, char **argv) {
     Options options = {.device = "cpu", .steps = -1, .seed = -1};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &options.data,
-         "text, llm.c tokens, a folder or a quoted pattern of them; examples (safetensors)"},
+         "text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a folder or a quoted "
+         "pattern "
+         "of them; examples (safetensors)"},
+        {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
+         "a tokenizer.json: texts become its tokens; kept in the checkpoints"},
         {OPTION_TEXT, "--out", "DIR", &options.out,
          "receives last.safetensors, best.safetensors, log.jsonl"},
         {OPTION_TEXT, "--val", "PATH", &options.validation,

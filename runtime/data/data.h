@@ -27,10 +27,11 @@ typedef struct Data {
     Shard *shards;
     int shard_count;
     uint64_t count;
-    long vocabulary; /* 0: any */
-    bool bytes;      /* every token is a byte of text */
-    int32_t *words;  /* of examples (examples.h), instead of shards */
-    size_t record;   /* words of an example; 0: windows may start at any token */
+    long vocabulary;     /* 0: any */
+    bool bytes;          /* every token is a byte of text */
+    uint64_t text_bytes; /* of the text that a tokenizer has made the tokens of; 0: unknown */
+    int32_t *words;      /* of examples (examples.h), instead of shards */
+    size_t record;       /* words of an example; 0: windows may start at any token */
 } Data;
 
 /* NULL after a message; tokens outside the vocabulary are found here for data of ordinary size. */

@@ -22,8 +22,8 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
     add_note(notes, name, text);
 }
 
-bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place,
-                      bool optimizer) {
+bool checkpoint_write(const char *path, const Model *model, const char *bundle,
+                      const char *tokenizer, const Place *place, bool optimizer) {
     json_t *notes = json_object();
     int count;
     Entry *entries = model_entries(model, optimizer, notes, &count);
@@ -39,6 +39,7 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle, 
     add_note(notes, "version", MOEC_VERSION);
     add_note(notes, "model", model->table->model);
     add_note(notes, "spec", bundle);
+    if (tokenizer) add_note(notes, "tokenizer", tokenizer);
     add_note(notes, "seed", seed);
     add_note(notes, "position", position);
     add_note(notes, "tokens", tokens);
@@ -195,6 +196,12 @@ MoecCompiler *checkpoint_spec_quietly(const Safetensors *file, const char *const
     complain("use a checkpoint that moec train has written", "%s does not hold its spec",
              file->path);
     return NULL;
+}
+
+bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer) {
+    const char *json = safetensors_note(file, "tokenizer");
+    *tokenizer = json ? tokenizer_read(file->path, json, strlen(json)) : NULL;
+    return !json || *tokenizer;
 }
 
 MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, int set_count) {

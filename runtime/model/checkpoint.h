@@ -1,11 +1,12 @@
 /* checkpoint: a training run as one safetensors file: weights by public name, states of layers,
- * "optimizer.STATE:NAME", and as notes the spec with everything it uses, the step, the position in
- * the data, the seed and the best loss. All random numbers are functions of seed and step, so these
- * are the state of the random numbers, too. */
+ * "optimizer.STATE:NAME", and as notes the spec with everything it uses, the tokenizer, the step,
+ * the position in the data, the seed and the best loss. All random numbers are functions of seed
+ * and step, so these are the state of the random numbers, too. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
 #include "model/model.h"
+#include "tokenizer/tokenizer.h"
 
 typedef struct Place {
     long step;         /* steps done */
@@ -15,10 +16,12 @@ typedef struct Place {
     double best;     /* lowest validation loss so far; infinite before the first */
 } Place;
 
-/* optimizer: with all that is needed to go on; without, weights and states only. False after a
- * message. */
-bool checkpoint_write(const char *path, const Model *model, const char *bundle, const Place *place,
-                      bool optimizer);
+/* optimizer: with all that is needed to go on; without, weights and states only. tokenizer: its
+ * tokenizer.json, or NULL. False after a message. */
+bool checkpoint_write(const char *path, const Model *model, const char *bundle,
+                      const char *tokenizer, const Place *place, bool optimizer);
+/* The tokenizer that a checkpoint holds. False after a message; *tokenizer NULL: it holds none. */
+bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 /* The notes as a place; false after a message when one is not there or not as it was written. */
 bool checkpoint_place(const Safetensors *file, Place *place);
 /* The step of a checkpoint; 0 of fresh weights, which have none. */

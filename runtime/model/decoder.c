@@ -66,6 +66,15 @@ long decoder_vocabulary(const Decoder *decoder) {
     return logits->shape[logits->rank - 1];
 }
 
+bool decoder_reset(Decoder *decoder) {
+    Call *step = decoder->step;
+    Device *device = decoder->model->device;
+    bool fresh = decoder->position == 0;
+    decoder->position = 0;
+    return fresh || !step->graph->cache_bytes ||
+           device->kind->zero(device, step->cache, step->graph->cache_bytes);
+}
+
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
     Call *last = decoder->step;
     while (count > 0) {

@@ -24,6 +24,8 @@ Decoder *decoder_open(MoecCompiler *compiler, long expected, long length);
 Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length);
 void decoder_close(Decoder *decoder);
 long decoder_vocabulary(const Decoder *decoder);
+/* Forgets what was fed: the next token is the first. False after a message of the device. */
+bool decoder_reset(Decoder *decoder);
 /* Feeds `count` >= 1 tokens; the logits after the last one, valid until the next call. */
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count);
 

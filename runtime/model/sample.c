@@ -27,6 +27,8 @@ static int32_t most_likely(const float *logits, long vocabulary) {
 /* How many of the sorted candidates stay, and the sum of their weights. */
 static long cut(const Sampling *sampling, const Candidate *candidates, long count, double *sum) {
     if (sampling->top_k > 0 && sampling->top_k < count) count = sampling->top_k;
+    while (count > 1 && candidates[count - 1].weight < sampling->min_p * candidates[0].weight)
+        count--;
     double total = 0, reached = 0;
     for (long i = 0; i < count; i++) total += candidates[i].weight;
     long kept = 0;
@@ -40,6 +42,19 @@ bool sample_possible(const float *logits, long vocabulary) {
     for (long i = 0; i < vocabulary; i++)
         if (isnan(logits[i])) return false;
     return isfinite(logits[most_likely(logits, vocabulary)]);
+}
+
+void sample_penalise(const Sampling *sampling, float *logits, long vocabulary,
+                     const int32_t *tokens, size_t count) {
+    bool *said = memory_new(sizeof *said * (size_t)vocabulary);
+    float penalty = (float)sampling->repetition;
+    for (size_t i = 0; i < count; i++) {
+        int32_t token = tokens[i];
+        if (token < 0 || token >= vocabulary || said[token]) continue;
+        said[token] = true;
+        logits[token] *= logits[token] > 0 ? 1 / penalty : penalty;
+    }
+    free(said);
 }
 
 int32_t sample_token(const Sampling *sampling, const float *logits, long vocabulary,

@@ -1,0 +1,114 @@
+#include "command/prompt.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_prompt(PromptList *prompts, const char *bytes, size_t length) {
+    prompts->items = memory_grow(prompts->items, sizeof(Prompt) * (size_t)(prompts->count + 1));
+    Prompt *prompt = &prompts->items[prompts->count++];
+    *prompt = (Prompt){.text = memory_new(length + 1)};
+    memcpy(prompt->text, bytes, length);
+}
+
+static bool read_lines(PromptList *prompts, const char *path) {
+    Mapping mapping;
+    if (!file_map(path, "give a file with a prompt on each line", &mapping)) return false;
+    const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
+    while (at < end) {
+        const char *line = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((line ? line : end) - at);
+        bool returns = length && at[length - 1] == '\r';
+        if (length > returns) add_prompt(prompts, at, length - returns);
+        at += length + 1;
+    }
+    file_unmap(&mapping);
+    return prompts->count || complain("give a prompt on each line", "%s holds no prompt", path);
+}
+
+bool prompts_read(PromptList *prompts, const char *text, const char *path) {
+    if (path) return read_lines(prompts, path);
+    add_prompt(prompts, text, strlen(text));
+    return true;
+}
+
+/* Numbers with spaces or commas between them. */
+static bool read_numbers(Prompt *prompt) {
+    const char *at = prompt->text;
+    for (;;) {
+        at += strspn(at, " ,\t");
+        if (!*at) break;
+        char *end;
+        errno = 0;
+        long number = strtol(at, &end, 10);
+        if (!isdigit((unsigned char)*at) || errno || number > INT32_MAX ||
+            (*end && !strchr(" ,\t", *end)))
+            return complain("numbers of tokens with spaces or commas between them",
+                            "'%.20s' in the prompt is no token number", at);
+        tokens_add(&prompt->tokens, (int32_t)number);
+        at = end;
+    }
+    return true;
+}
+
+static bool encode(Prompt *prompt, Writing writing, Encoder *encoder, const Tokenizer *tokenizer) {
+    size_t length = strlen(prompt->text);
+    if (writing == WRITING_TOKENS) return read_numbers(prompt);
+    if (writing == WRITING_TEXT) {
+        const TokenList *before = tokenizer_before(tokenizer);
+        tokens_append(&prompt->tokens, before->items, before->count);
+        return encoder_encode(encoder, prompt->text, length, 0, &prompt->tokens);
+    }
+    for (size_t i = 0; i < length; i++) tokens_add(&prompt->tokens, (unsigned char)prompt->text[i]);
+    return true;
+}
+
+bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *tokenizer) {
+    Encoder *encoder = tokenizer ? encoder_new(tokenizer) : NULL;
+    bool good = true;
+    for (int i = 0; i < prompts->count && good; i++) {
+        Prompt *prompt = &prompts->items[i];
+        good = encode(prompt, writing, encoder, tokenizer) &&
+               (prompt->tokens.count || complain("the model goes on from at least one token",
+                                                 "the prompt '%.20s' has no tokens", prompt->text));
+    }
+    encoder_free(encoder);
+    return good;
+}
+
+bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary) {
+    for (int i = 0; i < prompts->count; i++) {
+        const TokenList *tokens = &prompts->items[i].tokens;
+        for (size_t k = 0; k < tokens->count; k++) {
+            if (tokens->items[k] < vocabulary) continue;
+            if (writing == WRITING_BYTES)
+                return complain("this model was not trained on bytes of text",
+                                "byte %zu of the prompt is outside the vocabulary", k);
+            return complain("give the tokenizer, or the numbers, that belong to the model",
+                            "token %d of the prompt is outside the vocabulary of %ld",
+                            (int)tokens->items[k], vocabulary);
+        }
+    }
+    return true;
+}
+
+long prompts_length(const PromptList *prompts) {
+    size_t longest = 0;
+    for (int i = 0; i < prompts->count; i++)
+        if (prompts->items[i].tokens.count > longest) longest = prompts->items[i].tokens.count;
+    return (long)longest;
+}
+
+void prompts_free(PromptList *prompts) {
+    for (int i = 0; i < prompts->count; i++) {
+        free(prompts->items[i].text);
+        tokens_free(&prompts->items[i].tokens);
+    }
+    free(prompts->items);
+    *prompts = (PromptList){0};
+}

@@ -1,0 +1,124 @@
+#include "model/speech.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct Speech {
+    Writing writing;
+    const Tokenizer *tokenizer;
+    const char *const *stops;
+    int stop_count;
+    Stream *stream;
+    Text held; /* not written yet */
+};
+
+Speech *speech_new(Writing writing, const Tokenizer *tokenizer, const char *const *stops,
+                   int stop_count) {
+    Speech *speech = memory_new(sizeof *speech);
+    speech->writing = writing;
+    speech->tokenizer = tokenizer;
+    speech->stops = stops;
+    speech->stop_count = stop_count;
+    return speech;
+}
+
+void speech_free(Speech *speech) {
+    if (!speech) return;
+    stream_free(speech->stream);
+    text_free(&speech->held);
+    free(speech);
+}
+
+bool speech_begin(Speech *speech, const TokenList *prompt) {
+    stream_free(speech->stream);
+    speech->stream = speech->writing == WRITING_TEXT ? stream_new(speech->tokenizer, true) : NULL;
+    bool good = true;
+    for (size_t i = 0; i < prompt->count && speech->stream && good; i++)
+        good = stream_add(speech->stream, prompt->items[i], &speech->held);
+    good = good && (!speech->stream || stream_end(speech->stream, &speech->held));
+    speech->held.length = 0;
+    return good;
+}
+
+static bool take(Speech *speech, int32_t token) {
+    char number[16], byte = (char)token;
+    switch (speech->writing) {
+    case WRITING_BYTES:
+        text_append(&speech->held, &byte, 1);
+        return true;
+    case WRITING_TOKENS:
+        text_append(&speech->held, number,
+                    (size_t)snprintf(number, sizeof number, " %d", (int)token));
+        return true;
+    default:
+        return stream_add(speech->stream, token, &speech->held);
+    }
+}
+
+/* Where the first stop begins in the text that is held, or its length. */
+static size_t first_stop(const Speech *speech) {
+    const Text *held = &speech->held;
+    size_t first = held->length;
+    for (int i = 0; i < speech->stop_count && held->length; i++) {
+        const char *found =
+            memmem(held->bytes, held->length, speech->stops[i], strlen(speech->stops[i]));
+        if (found && (size_t)(found - held->bytes) < first) first = (size_t)(found - held->bytes);
+    }
+    return first;
+}
+
+/* How many bytes at the end may begin a stop. */
+static size_t maybe_stop(const Speech *speech) {
+    const Text *held = &speech->held;
+    size_t most = 0;
+    for (int i = 0; i < speech->stop_count; i++) {
+        size_t length = strlen(speech->stops[i]);
+        for (size_t n = length ? length - 1 : 0; n > most; n--)
+            if (n <= held->length &&
+                memcmp(held->bytes + held->length - n, speech->stops[i], n) == 0)
+                most = n;
+    }
+    return most;
+}
+
+static bool is_stop(const Speech *speech, int32_t token) {
+    for (int i = 0; i < speech->stop_count && speech->tokenizer; i++)
+        if (tokenizer_find(speech->tokenizer, speech->stops[i], strlen(speech->stops[i])) == token)
+            return true;
+    return false;
+}
+
+/* Writes the beginning of what is held. */
+static void write_held(Speech *speech, size_t length, Text *out) {
+    Text *held = &speech->held;
+    text_append(out, held->bytes, length);
+    if (length) memmove(held->bytes, held->bytes + length, held->length - length);
+    held->length -= length;
+}
+
+bool speech_add(Speech *speech, int32_t token, Text *out, bool *ended) {
+    *ended = is_stop(speech, token);
+    if (*ended) return true;
+    if (!take(speech, token)) return false;
+    size_t stop = first_stop(speech);
+    *ended = stop < speech->held.length;
+    if (*ended) {
+        write_held(speech, stop, out);
+        speech->held.length = 0;
+        return true;
+    }
+    size_t kept = maybe_stop(speech);
+    bool inside = speech->writing == WRITING_BYTES && text_ends_inside(&speech->held);
+    if (inside && kept < 3) kept = speech->held.length < 3 ? speech->held.length : 3;
+    write_held(speech, speech->held.length - kept, out);
+    return true;
+}
+
+bool speech_end(Speech *speech, Text *out) {
+    bool good = !speech->stream || stream_end(speech->stream, &speech->held);
+    write_held(speech, first_stop(speech), out);
+    return good;
+}

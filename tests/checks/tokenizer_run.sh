@@ -1,0 +1,69 @@
+#!/bin/sh
+# A tokenizer through a run: text trains as its tokens do, the checkpoint keeps the tokenizer, eval and generate use it.
+. "$(dirname "$0")/../begin.sh"
+set +e
+
+fail() {
+    echo "tokenizer_run.sh: $1" >&2
+    [ -f "$work/log" ] && tail -5 "$work/log" >&2
+    exit 1
+}
+
+cat > "$work/m.moe" <<'SPEC'
+use decoder
+model m = decoder { vocab = 400, dim = 16, layers = 1, attention = { heads = { q = 2 }, head_dim = 8 }, ffn = swiglu { hidden = 16 }
+  train = { lr = 1e-2, batch = 4, context = 32, steps = 60, checkpoint = 30 } }
+SPEC
+cat stdlib/*.moe > "$work/words"
+moec tokenizer train "$work/words" --vocab 400 --out "$work/t.json" > "$work/log" 2>&1 || fail "tokenizer train"
+moec tokenize "$work/words" --tokenizer "$work/t.json" --out "$work/text.bin" > "$work/log" 2>&1 || fail "tokenize"
+train() { # OUT ARGUMENTS...
+    out=$1
+    shift
+    moec train "$work/m.moe" --out "$work/$out" "$@" > "$work/log" 2>&1
+}
+train text --data "$work/words" --tokenizer "$work/t.json" || fail "text does not train"
+train tokens --data "$work/text.bin" --tokenizer "$work/t.json" || fail "tokens do not train"
+cmp -s "$work/text/last.safetensors" "$work/tokens/last.safetensors" || fail "text trains otherwise than its tokens"
+train plain --data "$work/text.bin" || fail "tokens without a tokenizer do not train"
+train again --data "$work/words" --tokenizer "$work/t.json" --steps 30 || fail "30 steps"
+train again --data "$work/words" --resume || fail "the tokenizer is not in the checkpoint"
+cmp -s "$work/text/last.safetensors" "$work/again/last.safetensors" || fail "a run that goes on differs"
+
+# The loss of the text is that of its tokens, and per byte.
+moec eval "$work/text" --data "$work/words" --json > "$work/a" 2> "$work/log" || fail "eval of text"
+moec eval "$work/plain" --data "$work/text.bin" --json > "$work/b" 2> "$work/log" || fail "eval of tokens"
+[ "$(grep '"loss"' "$work/a")" = "$(grep '"loss"' "$work/b")" ] || fail "eval gives another loss"
+grep -q '"bits_per_byte"' "$work/a" || fail "eval does not say bits per byte"
+
+# The same text from the checkpoint's tokenizer, from a given one, and from numbers; prompts do not leave traces.
+generate() { # RUN ARGUMENTS...
+    run=$1
+    shift
+    moec generate "$work/$run" --temperature 0 --tokens 12 "$@" 2> "$work/log"
+}
+generate text --prompt "use decoder" > "$work/own" || fail "generate"
+generate plain --prompt "use decoder" --tokenizer "$work/t.json" > "$work/given" || fail "generate with a given tokenizer"
+cmp -s "$work/own" "$work/given" || fail "a given tokenizer gives another text"
+printf 'layer\nuse decoder\n\n# \303\244\360\237\230\200\n' > "$work/prompts"
+generate text --prompts "$work/prompts" > "$work/all" || fail "prompts"
+[ "$(wc -l < "$work/all")" -eq 3 ] || fail "not an object for each prompt"
+generate text --prompt "use decoder" --json > "$work/one" || fail "json"
+[ "$(sed -n 2p "$work/all")" = "$(cat "$work/one")" ] || fail "a prompt before another changes its text"
+stop=$(sed 's/.*"text":"\(.*\)","tokens".*/\1/' "$work/one" | grep -o '[a-z]\{3,\}' | head -1 | cut -c 2-)
+generate text --prompt "use decoder" --json --stop "$stop" > "$work/stopped" || fail "stop"
+grep -q '"end":"stop"' "$work/stopped" || fail "--stop '$stop' does not stop: $(cat "$work/stopped")"
+! grep -q "\"text\":\".*$stop" "$work/stopped" || fail "the stop stands in the text"
+[ "$(generate text --prompt x --samples 3 --temperature 1 --min-p 0.01 | sort -u | wc -l)" -eq 3 ] || fail "samples are alike"
+generate text --prompt x --repetition 1000000 --tokens 30 --numbers > "$work/none"
+[ $? -eq 1 ] && grep -q "is no token number" "$work/log" || fail "letters are taken for numbers"
+generate text --prompt "5 6 7" --repetition 1000000 --tokens 30 --numbers | tr ' ' '\n' | sort > "$work/numbers" || fail "numbers"
+[ -z "$(uniq -d "$work/numbers")" ] || fail "what was said comes again"
+
+# Refusals.
+generate plain --prompt "use decoder" > "$work/out"
+[ $? -eq 1 ] && grep -q "no tokenizer: the bytes of a text are not its tokens" "$work/log" || fail "bytes are taken for tokens"
+sed 's/vocab = 400/vocab = 300/' "$work/m.moe" > "$work/small.moe"
+moec train "$work/small.moe" --data "$work/words" --tokenizer "$work/t.json" --out "$work/small" > "$work/log" 2>&1
+[ $? -eq 1 ] && grep -q "the tokenizer has 400 tokens, the model has vocab = 300" "$work/log" || fail "a vocabulary too small"
+exit 0
