@@ -52,12 +52,13 @@ STDLIB := $(sort $(wildcard stdlib/*.moe))
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh runtime/standalone/*))
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
+MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o
 # `make test` and `make quickstart` use every processor unless told otherwise.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
-UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%)
+UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 
 .DELETE_ON_ERROR:
 
@@ -129,7 +130,7 @@ $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/command/main.o,$(RUNTIME_OB
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libruntime.a $(BUILD)/libmoec.a
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_tests) $(CFLAGS) $(SANITIZE) -MMD -MP -o $@ $< $(filter %.a,$^) -lcmocka $(LIBS)
 

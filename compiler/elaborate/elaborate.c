@@ -160,6 +160,7 @@ static void check_output_name(Elaborator *e, const char *name, Span span) {
         if (strcmp(other->path, name) != 0) continue;
         report_error(e->reports, span, "two outputs are called '%s'", name);
         report_note(e->reports, other->span, "the other one");
+        return;
     }
 }
 

@@ -16,6 +16,7 @@
 #include "schedule/nest.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -300,9 +301,39 @@ void plan(Schedule *schedule) {
     assign(schedule, program->arena);
 }
 
+static void add_line(Text *text, int depth, const Statement *statement) {
+    char *line = print_statement(text->arena, statement);
+    size_t length = strlen(line);
+    while (length && line[length - 1] == '\n') length--;
+    text_add(text, "%*s%.*s\n", 2 * depth, "", (int)length, line);
+}
+
+static void add_units(Text *text, const List *units, int depth) {
+    static const char *const names[] = {[UNIT_KERNEL] = "kernel",
+                                        [UNIT_CONTRACTION] = "product",
+                                        [UNIT_CALL] = "call",
+                                        [UNIT_REPEAT] = "repeat"};
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        const Kernel *kernel = unit->kernel ? unit->kernel : unit->epilogue;
+        text_add(text, "%*s%s%s%s\n", 2 * depth, "", names[unit->kind],
+                 unit->beside ? ", beside the one before" : "", unit->once ? ", once" : "");
+        for (int j = 0; kernel && j < kernel->members.count; j++)
+            add_line(text, depth + 1, ((const Member *)kernel->members.items[j])->statement);
+        if (!kernel && unit->kind != UNIT_REPEAT) add_line(text, depth + 1, unit->statement);
+        add_units(text, &unit->body, depth + 1);
+    }
+}
+
+/* What is computed together; once there is a plan, where tensors lie. */
 char *print_plan(Arena *arena, const Schedule *schedule) {
     Text text = {.arena = arena};
     const Program *program = schedule->program;
+    text_add(&text, "%s", "");
+    if (!schedule->places) {
+        add_units(&text, &schedule->units, 0);
+        return text.text;
+    }
     text_add(&text, "%12s %12s %6s %6s  tensor\n", "offset", "bytes", "from", "to");
     for (int i = 0; i < program->tensors.count; i++) {
         const Place *place = &schedule->places[i];

@@ -1,0 +1,6 @@
+#!/bin/sh
+# A few mutated specs and hostile files of a fixed seed: no crash, no internal error, nothing that takes long. For more:
+# tests/fuzz/run specs, tests/fuzz/run files.
+. "$(dirname "$0")/../begin.sh"
+FOUND=$work/specs "$BUILD/tests/fuzz/mutate_specs" --texts few --seed 1 --count 60
+MOEC=$BUILD/moec "$BUILD/tests/fuzz/mutate_files" --seed 1 --count 12

@@ -1,0 +1,293 @@
+/* Hostile files: checkpoints, weights, logs, token files and saved specs are cut, turned over and
+ * filled with numbers nobody would write, then handed to the commands that read them. What is a
+ * finding stands in driver.h. MOEC is the command (default: the moec on the path); the model is
+ * compiled once, with MOEC_CFLAGS=-O0, into a cache of its own. See tests/README.md. */
+#include "driver.h"
+
+/* A token file, and what a run leaves. */
+static const char *const kinds[] = {
+    "run/last.safetensors", "run/best.safetensors", "run/log.jsonl", "tokens.bin", "text",
+    "weights.safetensors"};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+
+static Bytes originals[KIND_COUNT];
+static const char *moec = "moec";
+
+/* ---- commands ---- */
+
+enum { MOST_ARGUMENTS = 24 };
+
+static int run_moec(void *data) {
+    char **arguments = data;
+    if (chdir(work)) return 2;
+    execvp(arguments[0], arguments);
+    return 2;
+}
+
+/* What reads each kind of file; */
+static const char *const readers[KIND_COUNT][4] = {
+    {"train spec.moe --data text --out run --resume --steps 3",
+     "eval run/last.safetensors --data text",
+     "generate run/last.safetensors --prompt ab --tokens 2",
+     "emit run/last.safetensors --target c --graph decode --out folder"},
+    {"eval run --data text", "generate run --prompt ab --tokens 2", "eval run --data text --json",
+     "train spec.moe --data text --out run --resume --steps 3"},
+    {"train spec.moe --data text --out run --resume --steps 3",
+     "train spec.moe --data text --out run --resume --steps 4",
+     "train spec.moe --data text --out run --steps 3",
+     "train spec.moe --data text --out run --resume --steps 2"},
+    {"train spec.moe --data tokens.bin --out other --steps 1", "eval run --data tokens.bin",
+     "run spec.moe --weights weights.safetensors --tokens tokens.bin --want loss --out "
+     "out.safetensors",
+     "train spec.moe --data text --val tokens.bin --out other --steps 1"},
+    {"train spec.moe --data text --out other --steps 1", "eval run --data text",
+     "train spec.moe --data text --val text --out other --steps 1", "eval run --data text --json"},
+    {"run spec.moe --weights weights.safetensors --tokens tokens.bin --want loss,grads --out "
+     "out.safetensors",
+     "run spec.moe --device eval --weights weights.safetensors --tokens tokens.bin --want logits "
+     "--out out.safetensors",
+     "eval weights.safetensors --data text",
+     "train spec.moe --data weights.safetensors --out other --steps 1"},
+};
+
+static void split(char *line, char **arguments) {
+    int count = 0;
+    arguments[count++] = (char *)(uintptr_t)moec;
+    for (char *word = strtok(line, " "); word && count < MOST_ARGUMENTS - 1;
+         word = strtok(NULL, " "))
+        arguments[count++] = word;
+    arguments[count] = NULL;
+}
+
+static void run_line(const char *line, Outcome *outcome) {
+    char copy[512], *arguments[MOST_ARGUMENTS];
+    snprintf(copy, sizeof copy, "%s", line);
+    split(copy, arguments);
+    run_child(run_moec, arguments, outcome);
+}
+
+/* ---- mutations ---- */
+
+static const char *const hostile[] = {"0",
+                                      "-1",
+                                      "1",
+                                      "1e300",
+                                      "-1e300",
+                                      "nan",
+                                      "inf",
+                                      "-inf",
+                                      "9223372036854775807",
+                                      "-9223372036854775808",
+                                      "18446744073709551615",
+                                      "18446744073709551616",
+                                      "1e400",
+                                      "4294967296",
+                                      "2147483648",
+                                      "0.5",
+                                      "",
+                                      "null",
+                                      "true",
+                                      "[]",
+                                      "{}",
+                                      "\"\"",
+                                      "\"x\"",
+                                      "[[[[[[[[1]]]]]]]]",
+                                      "\"../../x\"",
+                                      "\"\\u0000\"",
+                                      "-0",
+                                      "1e-320"};
+static const char *const dtypes[] = {"F32", "F64", "F16",  "BF16", "I32",
+                                     "I64", "U8",  "BOOL", "",     "F8_E4M3"};
+
+/* The start and end of a JSON value in the text: digits, a word, or what stands in quotes. */
+static bool any_value(const Bytes *text, size_t from, size_t to, size_t *start, size_t *end) {
+    for (int tries = 0; tries < 100 && to > from; tries++) {
+        size_t at = from + pick(to - from);
+        while (at < to && !strchr(":[,", text->data[at])) at++;
+        if (++at >= to) continue;
+        *start = at;
+        *end = at;
+        bool quoted = text->data[at] == '"';
+        if (quoted) (*end)++;
+        while (*end < to && (quoted ? text->data[*end] != '"' : !strchr(",]}:", text->data[*end])))
+            *end += 1 + (quoted && text->data[*end] == '\\');
+        if (quoted) (*end)++;
+        if (*end <= to) return true;
+    }
+    return false;
+}
+
+static void hostile_value(Bytes *text, size_t from, size_t to) {
+    size_t start, end;
+    char made[80];
+    if (!any_value(text, from, to, &start, &end)) return;
+    const char *with = pick(5) ? PICK(hostile) : PICK(dtypes);
+    bool quoted = text->data[start] == '"';
+    snprintf(made, sizeof made, quoted ? "\"%.60s\"" : "%.60s", with);
+    replace_bytes(text, start, end, made, strlen(made));
+}
+
+static void set_header(Bytes *text, uint64_t length) {
+    for (int i = 0; i < 8 && (size_t)i < text->length; i++)
+        text->data[i] = (char)(length >> 8 * i & 255);
+}
+
+/* In the header: a value, a note, an entry gone or twice, brackets. Its length follows. The
+ * checksum goes, so that what is wrong is looked at. */
+static void mutate_header(Bytes *text) {
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--) length = length << 8 | (unsigned char)text->data[i];
+    if (text->length < 8 || length > text->length - 8) return;
+    size_t before = text->length, end = 8 + (size_t)length;
+    char *checksum = memmem(text->data + 8, (size_t)length, "\"checksum\"", 10);
+    if (checksum) checksum[1] = 'C';
+    static const char *const notes[] = {"\"step\"",   "\"seed\"",      "\"position\"",
+                                        "\"tokens\"", "\"best_loss\"", "\"version\"",
+                                        "\"format\"", "\"model\"",     "\"spec\"",
+                                        "\"shape\"",  "\"dtype\"",     "\"data_offsets\""};
+    const char *note = PICK(notes);
+    char *found = memmem(text->data + 8, (size_t)length, note, strlen(note));
+    size_t at = found ? (size_t)(found - text->data) + strlen(note) : 8;
+    size_t one = 8 + pick((size_t)length), other = one + pick(60);
+    switch (pick(6)) {
+    case 0:
+    case 1:
+        hostile_value(text, at, at + 40 < end ? at + 40 : end);
+        break;
+    case 2:
+        hostile_value(text, 8, end);
+        break;
+    case 3:
+        replace_bytes(text, one, other < end ? other : end, "", 0);
+        break;
+    case 4: {
+        Bytes copy = bytes_of(text->data + one, (other < end ? other : end) - one);
+        replace_bytes(text, one, one, copy.data, copy.length);
+        free(copy.data);
+        break;
+    }
+    default: {
+        static const char *const marks[] = {
+            "{", "}", "[", "]", ",", "\"", ":", "\\", "\x80", "\n", "{\"a\":{\"b\":"};
+        const char *mark = PICK(marks);
+        replace_bytes(text, one, one + 1, mark, strlen(mark));
+    }
+    }
+    set_header(text, length + text->length - before);
+}
+
+static void flip_bits(Bytes *text) {
+    for (size_t times = 1 + pick(8); times && text->length; times--)
+        text->data[pick(text->length)] ^= (char)(1 << pick(8));
+}
+
+static void hostile_word(Bytes *text) {
+    static const uint32_t words[] = {0,          1,          0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
+                                     0x7FC00000, 0x7F800000, 50256,      256};
+    if (text->length < 4) return;
+    size_t places = text->length / 4,
+           at = 4 * (pick(2) ? pick(places < 8 ? places : 8) : pick(places));
+    uint32_t word = PICK(words);
+    memcpy(text->data + at, &word, 4);
+}
+
+static void mutate(Bytes *text, bool tensors) {
+    for (size_t times = 1 + pick(2); times; times--) {
+        size_t way = pick(tensors ? 10 : 6), at = pick(text->length + 1);
+        if (way == 0) replace_bytes(text, at, text->length, "", 0);
+        if (way == 1) flip_bits(text);
+        if (way == 2) hostile_word(text);
+        if (way == 3) hostile_value(text, 0, text->length);
+        if (way == 4) replace_bytes(text, at, at + pick(text->length - at + 1), "", 0);
+        if (way == 5) replace_bytes(text, at, at, "\0\xFF{}[]\"\n", pick(9));
+        if (way > 5 && text->length > 8) mutate_header(text);
+    }
+}
+
+/* ---- the run ---- */
+
+static void path_of(char path[700], const char *name) {
+    snprintf(path, 700, "%s/%s", work, name);
+}
+
+static void put_back(void) {
+    char path[700];
+    if (chdir(work) || system("rm -rf run other folder && mkdir run")) exit(2);
+    for (int i = 0; i < KIND_COUNT; i++) {
+        path_of(path, kinds[i]);
+        write_file(path, originals[i].data, originals[i].length);
+    }
+}
+
+static void one_mutant(const Plan *plan, uint64_t number) {
+    size_t kind = pick(KIND_COUNT + 3); /* checkpoints more often */
+    if (kind >= KIND_COUNT) kind = 0;
+    const char *line = readers[kind][pick(4)];
+    char path[700], kept[700];
+    put_back();
+    Bytes text = bytes_of(originals[kind].data, originals[kind].length);
+    mutate(&text, strstr(kinds[kind], "safetensors") != NULL);
+    path_of(path, kinds[kind]);
+    write_file(path, text.data, text.length);
+    Outcome *outcome = taken(malloc(sizeof *outcome));
+    run_line(line, outcome);
+    const char *what = complaint(outcome);
+    if (what && tell(what, outcome, plan, number)) {
+        snprintf(kept, sizeof kept, "%.600s/found-%llu", work, (unsigned long long)number);
+        write_file(kept, text.data, text.length);
+        printf("    cd %s; cp %s %s; moec %s\n", work, kept, kinds[kind], line);
+    }
+    free(outcome);
+    free(text.data);
+}
+
+/* A small model, two steps of training, its weights, tokens. */
+static bool prepare(void) {
+    static const char spec[] =
+        "use decoder\n\nmodel m = decoder {\n  vocab = 256, dim = 8, layers = 1\n"
+        "  attention = { heads = { q = 1 }, head_dim = 8 }\n"
+        "  train = { batch = 2, context = 8, steps = 2, evaluate = 1 }\n}\n";
+    static const char *const lines[] = {"train spec.moe --data text --out run",
+                                        "init spec.moe --seed 1 --out weights.safetensors"};
+    char path[700], words[600], tokens[1024 + 2 * 600] = {0};
+    const uint32_t header[3] = {20240520, 1, 600};
+    Outcome outcome;
+    for (int i = 0; i < 600; i++) words[i] = (char)('a' + i * i % 23);
+    memcpy(tokens, header, sizeof header);
+    for (int i = 0; i < 600; i++) tokens[1024 + 2 * i] = words[i];
+    path_of(path, "spec.moe");
+    write_file(path, spec, sizeof spec - 1);
+    path_of(path, "text");
+    write_file(path, words, sizeof words);
+    path_of(path, "tokens.bin");
+    write_file(path, tokens, sizeof tokens);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        run_line(lines[i], &outcome);
+        if (outcome.code == 0) continue;
+        fprintf(stderr, "moec %s ended with %d: %s\n", lines[i], outcome.code, outcome.message);
+        return false;
+    }
+    for (int i = 0; i < KIND_COUNT; i++) {
+        path_of(path, kinds[i]);
+        if (!read_file(path, &originals[i])) return false;
+    }
+    return true;
+}
+
+int main(int argc, char **argv) {
+    Plan plan = read_plan(argc, argv);
+    char command[600];
+    snprintf(work, sizeof work, "/tmp/moec-files-XXXXXX");
+    if (getenv("MOEC")) moec = getenv("MOEC");
+    if (!mkdtemp(work)) return 2;
+    snprintf(command, sizeof command, "%s/cache", work);
+    setenv("XDG_CACHE_HOME", command, 1);
+    setenv("MOEC_CFLAGS", "-O0", 1);
+    setenv("OMP_NUM_THREADS", "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0:exitcode=99", 1);
+    setenv("UBSAN_OPTIONS", "halt_on_error=1:exitcode=99:print_stacktrace=1", 1);
+    if (!prepare()) return 2;
+    int code = run_plan(&plan, one_mutant);
+    snprintf(command, sizeof command, "rm -rf '%s'", work);
+    return code == 0 && system(command) ? 2 : code;
+}
