@@ -48,11 +48,21 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
                 entry->index->axis->name);
 }
 
+static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
+    if (!axis || axis == e->batch->axis) return e->batch;
+    report_error(e->reports, span,
+                 "'batch' stands for the sequences of a micro-batch (%ld), but this dimension is "
+                 "axis '%s' (size %ld)",
+                 e->batch->axis->size, axis->name, axis->size);
+    report_help(e->reports, "only a sum or a mean goes over it: mean[batch, ...] ...");
+    return NULL;
+}
+
 /* The index called `name`, over `axis` when that is not NULL. */
 Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     EquationIndex *entry = equation_find(e, name);
     Binding *binding = scope_find(e->scope, name);
-    if (!entry && !strcmp(name, "batch") && !binding) return e->batch;
+    if (!entry && !strcmp(name, "batch") && !binding) return batch_index(e, axis, span);
     if (!entry) {
         Axis *own = binding && binding->value->kind == KIND_AXIS ? binding->value->axis : NULL;
         if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
