@@ -152,16 +152,37 @@ const char *number_text(Arena *arena, double number) {
     return arena_format(arena, number < 0 ? "(%s%sf)" : "%s%sf", digits, whole ? ".0" : "");
 }
 
+/* The power of a text by small primes; NULL for larger ones. */
+static const char *whole_power_text(Emitter *emitter, const char *base, long power) {
+    static const struct {
+        long prime;
+        const char *function;
+    } primes[] = {{2, "square"}, {3, "cube"}, {5, "fifth"}, {7, "seventh"}};
+    if (power == 1) return base;
+    for (size_t i = 0; i < sizeof primes / sizeof *primes; i++) {
+        if (power % primes[i].prime != 0) continue;
+        const char *root = whole_power_text(emitter, base, power / primes[i].prime);
+        return root ? arena_format(emitter->arena, "moec_%s(%s)", primes[i].function,
+                                   bare(emitter->arena, root))
+                    : NULL;
+    }
+    return NULL;
+}
+
 /* Powers that need no logarithm. */
 static const char *power_text(Emitter *emitter, const Expr *expr) {
     const Expr *exponent = expr->args[1];
     const char *base = real_text(emitter, expr->args[0]);
+    if (exponent->kind != EXPR_NUMBER) return NULL;
+    double power = fabs(exponent->number);
     if (expr_is_number(exponent, 0.5)) return arena_format(emitter->arena, "moec_sqrt(%s)", base);
     if (expr_is_number(exponent, -0.5)) return arena_format(emitter->arena, "moec_rsqrt(%s)", base);
-    if (expr_is_number(exponent, -1)) return arena_format(emitter->arena, "(1.0f / %s)", base);
     if (expr_is_number(exponent, 2) && expr->args[0]->kind == EXPR_READ)
         return arena_format(emitter->arena, "(%s * %s)", base, base);
-    return NULL;
+    if (power != floor(power) || power < 1 || power > 16) return NULL;
+    const char *text = whole_power_text(emitter, base, (long)power);
+    if (!text || exponent->number > 0) return text;
+    return arena_format(emitter->arena, "(1.0f / %s)", text);
 }
 
 static const char *apply_text(Emitter *emitter, const Expr *expr) {

@@ -82,6 +82,10 @@ MOEC_DEVICE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f
 MOEC_DEVICE float moec_floor(float x) { return floorf(x); }
 MOEC_DEVICE float moec_sqrt(float x) { return sqrtf(x); }
 MOEC_DEVICE float moec_rsqrt(float x) { return rsqrtf(x); }
+MOEC_DEVICE float moec_square(float x) { return x * x; }
+MOEC_DEVICE float moec_cube(float x) { return x * x * x; }
+MOEC_DEVICE float moec_fifth(float x) { return (x * x) * (x * x) * x; }
+MOEC_DEVICE float moec_seventh(float x) { return (x * x) * (x * x) * (x * x) * x; }
 MOEC_DEVICE float moec_mod(float a, float b) { return a - b * floorf(a / b); }
 MOEC_DEVICE float moec_exp(float x) { return expf(x); }
 /* 2 to the power of x, a few units of the last place off. */

@@ -110,6 +110,19 @@ MOEC_INLINE float moec_rsqrt(float x) {
     return 1.0f / __builtin_sqrtf(x);
 }
 
+MOEC_INLINE float moec_square(float x) {
+    return x * x;
+}
+MOEC_INLINE float moec_cube(float x) {
+    return x * x * x;
+}
+MOEC_INLINE float moec_fifth(float x) {
+    return (x * x) * (x * x) * x;
+}
+MOEC_INLINE float moec_seventh(float x) {
+    return (x * x) * (x * x) * (x * x) * x;
+}
+
 /* The remainder has the sign of the divisor. */
 MOEC_INLINE float moec_mod(float a, float b) {
     return a - b * __builtin_floorf(a / b);
