@@ -37,11 +37,12 @@ typedef struct Record Record;
 typedef struct Value {
     Kind kind;
     Span span;
-    double number;     /* number, flag (0 or 1) */
-    const char *word;  /* word */
-    List list;         /* list: Value * */
-    Record *record;    /* record; word and layer: the options given */
-    const Node *layer; /* layer, optimizer or schedule */
+    double number;       /* number, flag (0 or 1) */
+    const char *word;    /* word */
+    const char *written; /* the bare name that it was read by, or NULL */
+    List list;           /* list: Value * */
+    Record *record;      /* record; word and layer: the options given */
+    const Node *layer;   /* layer, optimizer or schedule */
     Axis *axis;
     /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
      * bound further out. */

@@ -196,7 +196,12 @@ static Value *name(Elaborator *e, const Node *node) {
         }
         return value_tensor(e, expr_index(e->program, entry->index), &entry->index, 1, node->span);
     }
-    if (binding) return read_value(e, binding->value, node->span);
+    if (binding) {
+        Value *value = value_new(e, KIND_ERROR, node->span);
+        *value = *read_value(e, binding->value, node->span);
+        value->written = node->name;
+        return value;
+    }
     if (!strcmp(node->name, "true") || !strcmp(node->name, "false"))
         return flag(e, node->name[0] == 't', node->span);
     if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);

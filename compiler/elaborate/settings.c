@@ -189,6 +189,15 @@ static bool is_int(const Value *value) {
            fabs(value->number) <= 0x1p53;
 }
 
+/* A bare name is the word itself, whatever else has that name. */
+static Value *to_word(Elaborator *e, Value *value) {
+    if (value->kind == KIND_NONE || (value->kind == KIND_WORD && !value->record)) return value;
+    if (!value->written) return NULL;
+    Value *word = value_new(e, KIND_WORD, value->span);
+    word->word = value->written;
+    return word;
+}
+
 /* The value as the declared type, NULL when it does not fit, KIND_ERROR when that was reported. */
 static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fallback) {
     const char *type = option->kids[0]->name;
@@ -198,9 +207,7 @@ static Value *convert(Elaborator *e, const Node *option, Value *value, Value *fa
     if (!strcmp(type, "int")) return is_int(value) ? value : NULL;
     if (!strcmp(type, "real")) return value->kind == KIND_NUMBER ? value : NULL;
     if (!strcmp(type, "flag")) return value->kind == KIND_FLAG ? value : NULL;
-    if (!strcmp(type, "word"))
-        return (value->kind == KIND_WORD && !value->record) || value->kind == KIND_NONE ? value
-                                                                                        : NULL;
+    if (!strcmp(type, "word")) return to_word(e, value);
     if (!strcmp(type, "list")) return value->kind == KIND_LIST ? value : NULL;
     if (!strcmp(type, "record"))
         return value->kind == KIND_RECORD || value->kind == KIND_NONE ? value : NULL;
