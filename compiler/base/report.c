@@ -127,6 +127,29 @@ static void picture_add(Picture *picture, const char *bytes, int count, int widt
     picture->columns += width;
 }
 
+/* What a terminal must not be sent: it would move the cursor or colour the rest. */
+static bool is_hidden(int bytes, unsigned character) {
+    return bytes == 0 || character < 0x20 || character == 0x7F ||
+           (character < 0xA0 && character >= 0x80);
+}
+
+/* Names of files and texts of a spec may hold anything; lines of a message stay. */
+static const char *shown(Arena *arena, const char *text) {
+    Text out = {.arena = arena};
+    size_t length = strlen(text);
+    text_add(&out, "%s", "");
+    for (size_t at = 0; at < length;) {
+        unsigned character = 0;
+        int bytes = utf8_decode(text + at, length - at, &character);
+        if (is_hidden(bytes, character) && text[at] != '\n')
+            text_add(&out, "\xEF\xBF\xBD");
+        else
+            text_add_bytes(&out, text + at, (size_t)bytes);
+        at += bytes ? (size_t)bytes : 1;
+    }
+    return out.text;
+}
+
 static Picture draw_line(Arena *arena, Span span) {
     Picture picture = {.text = {.arena = arena}, .first = -1, .last = -1};
     const char *text = span.source->text;
@@ -139,9 +162,7 @@ static Picture draw_line(Arena *arena, Span span) {
         if (character == '\t') do
                 picture_add(&picture, " ", 1, 1);
             while (picture.columns % TAB_COLUMNS);
-        else if (bytes == 0 || character == 0x7F || (character < 0xA0 && character >= 0x80))
-            picture_add(&picture, "\xEF\xBF\xBD", 3, 1);
-        else if (character < 0x20)
+        else if (is_hidden(bytes, character))
             picture_add(&picture, "\xEF\xBF\xBD", character == '\r' ? 0 : 3, character != '\r');
         else
             picture_add(&picture, text + at, bytes, utf8_width(character));
@@ -195,13 +216,13 @@ char *reports_text(const Reports *reports, Arena *arena) {
     for (int i = 0; i < reports->list.count; i++) {
         const Report *report = reports->list.items[i];
         if (report->severity == SEVERITY_HELP) {
-            text_add(&out, "    help: %s\n", report->message);
+            text_add(&out, "    help: %s\n", shown(arena, report->message));
             continue;
         }
         if (report->span.source)
-            text_add(&out, "%s:%d:%d: ", report->span.source->path, span_line(report->span),
-                     span_column(report->span));
-        text_add(&out, "%s: %s\n", severity_names[report->severity], report->message);
+            text_add(&out, "%s:%d:%d: ", shown(arena, report->span.source->path),
+                     span_line(report->span), span_column(report->span));
+        text_add(&out, "%s: %s\n", severity_names[report->severity], shown(arena, report->message));
         if (report->span.source) add_picture(&out, arena, report->span);
     }
     if (reports->told > MAX_ERRORS)

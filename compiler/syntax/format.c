@@ -159,11 +159,34 @@ static bool fits(Format *format, const Node *value) {
            !is_spread(format, value);
 }
 
-/* Whether an option or entry takes one line: short enough, no comment in it, not meant to be
- * spread. */
-static bool is_row(Format *format, const Node *node) {
+/* Where comments inside a statement or an entry must stop being moved before it: at its block or
+ * its value, if it has one. */
+static int head_end(const Format *format, const Node *node) {
+    switch (node->kind) {
+    case NODE_REPEAT:
+        return node->kids[2]->span.start;
+    case NODE_IF:
+    case NODE_FOR:
+        return node->kids[1]->span.start;
+    case NODE_MATCH:
+        return node->kids[0]->span.end;
+    case NODE_ENTRY:
+        return node->kids[0]->span.start;
+    case NODE_OPTION:
+        return node->kids[2] && has_comment(format, node->kids[2]->span) ? node->kids[2]->span.start
+                                                                         : node->span.end;
+    default:
+        return node->span.end;
+    }
+}
+
+/* Whether an option or entry takes one line: short enough, not meant to be spread, no comment in it
+ * but, of the first of some rows, those that go before it. */
+static bool is_row(Format *format, const Node *node, bool first) {
+    Span span = node->span;
+    if (first) span.start = head_end(format, node);
     return line_is_row(&format->trial, node, LINE_COLUMNS - format->indent) &&
-           !has_comment(format, node->span) && !is_spread(format, node);
+           !has_comment(format, span) && !is_spread(format, node);
 }
 
 /* The rows from kid i on, up to a blank line, a comment between them, or what is no row. Returns
@@ -176,13 +199,13 @@ static int format_rows(Format *format, const Node *parent, int i) {
         if (end > i &&
             (has_comment(format, between) || newlines(format, between.start, between.end) > 1))
             break;
-        if (!is_row(format, parent->kids[end])) break;
+        if (!is_row(format, parent->kids[end], end == i)) break;
     }
     int most = LINE_COLUMNS - format->indent;
     Columns columns = line_row_columns(&format->trial, parent->kids + i, end - i, most);
     for (int k = i; k < end; k++) {
         const Node *node = parent->kids[k];
-        begin(format, node->span.start, node->span.start, false);
+        begin(format, node->span.start, head_end(format, node), false);
         line_row(&format->line, node, &columns);
         end_line(format, node->span.end);
     }
@@ -366,24 +389,6 @@ static void format_match(Format *format, const Node *node) {
     close_block(format, "}", span);
 }
 
-/* Where comments inside a statement must stop being moved before it: at its block, if it has one.
- */
-static int head_end(const Node *node) {
-    switch (node->kind) {
-    case NODE_REPEAT:
-        return node->kids[2]->span.start;
-    case NODE_IF:
-    case NODE_FOR:
-        return node->kids[1]->span.start;
-    case NODE_MATCH:
-        return node->kids[0]->span.end;
-    case NODE_OPTION:
-        return node->kids[2] ? node->kids[2]->span.start : node->span.end;
-    default:
-        return node->span.end;
-    }
-}
-
 static void statement(Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
@@ -473,7 +478,7 @@ static void format_block(Format *format, const Node *block) {
             i = parameters(format, block, i);
             continue;
         }
-        begin(format, node->span.start, head_end(node), false);
+        begin(format, node->span.start, head_end(format, node), false);
         statement(format, node);
         end_line(format, node->span.end);
     }
