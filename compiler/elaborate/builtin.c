@@ -278,8 +278,8 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     Index *index = along(e, subs, value, node->span, "top");
     if (!index) return value_error(e, node->span);
     if (k != floor(k) || k < 1 || k > (double)index->axis->size) {
-        report_error(e->reports, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld",
-                     k, index->axis->name, index->axis->size);
+        report_asked(e, args->kids[1]->span, "cannot choose %.9g of axis '%s' of size %ld", k,
+                     index->axis->name, index->axis->size);
         report_help(e->reports, "choose from 1 to %ld", index->axis->size);
         return value_error(e, node->span);
     }
@@ -412,13 +412,13 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
         values[i] = evaluate(e, args->kids[i]);
         if (values[i]->kind == KIND_ERROR) return false;
         if (values[i]->kind == KIND_TENSOR && values[i]->rank == 3) continue;
-        report_error(e->reports, args->kids[i]->span,
-                     "%s must have three dimensions: place, heads, width", names[i]);
+        report_asked(e, args->kids[i]->span, "%s must have three dimensions: place, heads, width",
+                     names[i]);
         return false;
     }
     Axis *q = values[0]->dims[2]->axis, *k = values[1]->dims[2]->axis;
     if (q->size != k->size) {
-        report_error(e->reports, args->kids[1]->span,
+        report_asked(e, args->kids[1]->span,
                      "the key is %ld wide (axis '%s'), the query %ld (axis '%s')", k->size, k->name,
                      q->size, q->name);
         report_help(e->reports, "queries and keys must have the same width");
@@ -427,7 +427,7 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     for (int i = 1; i < 3; i++) {
         Axis *heads = values[i]->dims[1]->axis, *queries = values[0]->dims[1]->axis;
         if (heads->size <= queries->size && queries->size % heads->size == 0) continue;
-        report_error(e->reports, args->kids[i]->span,
+        report_asked(e, args->kids[i]->span,
                      "%ld query heads (axis '%s') cannot share %ld heads of %s (axis '%s')",
                      queries->size, queries->name, heads->size, names[i] + 4, heads->name);
         long below = heads->size < queries->size ? heads->size : queries->size;
@@ -438,9 +438,8 @@ static bool check_attend(Elaborator *e, const Node *node, Value **values) {
     }
     for (int i = 1; i < 3; i++)
         if (values[i]->dims[0]->axis->size != values[0]->dims[0]->axis->size) {
-            report_error(e->reports, args->kids[i]->span,
-                         "%s runs over axis '%s', the query over axis '%s'", names[i],
-                         values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
+            report_asked(e, args->kids[i]->span, "%s runs over axis '%s', the query over axis '%s'",
+                         names[i], values[i]->dims[0]->axis->name, values[0]->dims[0]->axis->name);
             return false;
         }
     return true;

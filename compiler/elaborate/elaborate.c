@@ -247,7 +247,7 @@ static void check_sizes(Elaborator *e) {
     }
 }
 
-static void model_program(Elaborator *e, const Node *layer, Record *record) {
+static void model_program(Elaborator *e, const Node *model, const Node *layer, Record *record) {
     if (layer->kids[0] && layer->kids[0]->count) {
         report_error(e->reports, layer->name_span, "layer '%s' takes arguments: it is no model",
                      layer->name);
@@ -263,7 +263,7 @@ static void model_program(Elaborator *e, const Node *layer, Record *record) {
     e->batch = index_new(e->program, "b", e->program->batch);
     Frame frame = {.layer = layer,
                    .path = "",
-                   .call = layer->name_span,
+                   .call = model->kids[0]->span,
                    .ambient_count = 1,
                    .ambient = {e->batch}};
     Scope scope = {0};
@@ -463,7 +463,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     if (graph == GRAPH_UPDATE)
         update_program(e, layer, record);
     else
-        model_program(e, layer, record);
+        model_program(e, model, layer, record);
     unit->reports->at = model->name_span;
     return unit->reports->errors ? NULL : e->program;
 }

@@ -89,6 +89,9 @@ typedef struct Frame {
     const char *path; /* public path of what it defines, "block.{i}.attention"; "" at the root */
     struct Frame *caller;
     Span call;
+    Span given; /* where the layer was chosen, `ffn = swiglu { ... }`; no place when by its name */
+    bool
+        refused; /* one of its options or requirements: what its body says then is the wake of it */
     int depth;
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
@@ -259,6 +262,15 @@ Value *reduce_chosen(Elaborator *e, const char *kind, Index *const *indices, int
 Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled,
                    Index *const *under, int under_count, Value **arguments, int count,
                    Record *options, Span span);
+
+/* Where the user asked for what the layer at hand does: the nearest call, or choice of a layer,
+ * that is not the standard library's; else the nearest call. */
+Span asked_here(const Elaborator *e);
+/* A layer of the standard library that was refused: the rest of its body has no more to say. */
+bool is_abandoned(const Elaborator *e);
+/* An error there; what the standard library's line says is a note. */
+void report_asked(Elaborator *e, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- statement.c ---- */
 /* Is it a size that an axis can have? Reports when it is none. */

@@ -131,7 +131,7 @@ const List *axis_list(Elaborator *e, const Node *sub, bool *fine) {
 
 bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     if (rank <= MAX_DIMENSIONS) return true;
-    report_error(e->reports, span,
+    report_asked(e, span,
                  "%s would have %d dimensions, those it is mapped over included; at "
                  "most %d are possible",
                  strcmp(name, "hidden") ? arena_format(e->arena, "'%s'", name) : "this", rank,

@@ -46,6 +46,33 @@ static const char *instance_path(Elaborator *e, const Node *layer, const char *l
     return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
 }
 
+static bool is_written(Span span) {
+    return span.source && strncmp(span.source->path, "std/", 4) != 0;
+}
+
+Span asked_here(const Elaborator *e) {
+    const Frame *frame = e->frame;
+    for (; frame; frame = frame->caller) {
+        if (is_written(frame->call)) return frame->call;
+        if (is_written(frame->given)) return frame->given;
+    }
+    return e->frame->call;
+}
+
+bool is_abandoned(const Elaborator *e) {
+    return e->frame->caller && e->frame->refused && !is_written(e->frame->layer->span);
+}
+
+void report_asked(Elaborator *e, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    const char *message = arena_vformat(e->arena, format, arguments);
+    va_end(arguments);
+    bool own = is_written(span);
+    report_error(e->reports, own ? span : asked_here(e), "%s", message);
+    if (!own) report_note(e->reports, span, "in layer '%s', here", e->frame->layer->name);
+}
+
 static bool bind_axis(Elaborator *e, const Node *sub, Axis *axis) {
     Binding *before = scope_find(e->scope, sub->name);
     if (!before) {
@@ -287,6 +314,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .shared = e->frame->shared || shared,
                    .caller = e->frame,
                    .call = span,
+                   .given = layer->span,
                    .depth = e->frame->depth + 1};
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
         report_error(e->reports, span, "layer '%s' would be mapped over more than %d indices",
@@ -305,6 +333,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
     bool bound = true;
     for (int i = 0; i < count && bound; i++) bound = bind_formal(e, formals->kids[i], seen[i]);
     if (bound) block_statements(e, layer_body(node));
+    if (is_abandoned(e)) bound = false;
     Value *result = bound ? layer_result(e, node, span) : value_error(e, span);
     e->frame = caller;
     e->scope = outer;

@@ -343,6 +343,16 @@ static void record_group(Elaborator *e, const char *prefix, const char *name, Va
     }
 }
 
+/* Sizes that do not divide: the default is computed, and comes out as a fraction. */
+static void report_fraction(Elaborator *e, const Node *option, const Value *value) {
+    report_error(e->reports, asked_here(e),
+                 "option '%s' of layer '%s' would be %.9g, no whole number", option->name,
+                 e->frame->layer->name, value->number);
+    report_note(e->reports, option->kids[2]->span, "this is its default");
+    report_help(e->reports, "choose sizes that divide, or give %s", option->name);
+    e->frame->refused = true;
+}
+
 /* The value that an option takes: what is given, else its default. */
 static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     Value *value = given_value(e, given, option->name), *fallback = NULL;
@@ -356,6 +366,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
                                                                        : evaluate(e, node);
         if (fallback->kind == KIND_ERROR) return fallback;
         Value *converted = convert(e, option, fallback, NULL);
+        if (!converted && fallback->kind == KIND_NUMBER && node->kind != NODE_NUMBER && e->frame) {
+            report_fraction(e, option, fallback);
+            return value_error(e, option->span);
+        }
         if (!converted) {
             report_error(e->reports, option->kids[2]->span,
                          "the default of option '%s' is %s, but its type is %s", option->name,
@@ -365,7 +379,7 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
         fallback = converted;
     }
     if (!value && !fallback) {
-        report_error(e->reports, e->frame ? e->frame->call : option->span,
+        report_error(e->reports, e->frame ? asked_here(e) : option->span,
                      "option '%s' of layer '%s' must be given", option->name,
                      e->frame ? e->frame->layer->name : "?");
         report_note(e->reports, option->span, "declared here, without a default");

@@ -540,7 +540,8 @@ static void require_statement(Elaborator *e, const Node *node) {
     bool holds;
     if (!evaluate_flag(e, node->kids[0], &holds) || holds) return;
     bool called = e->frame->caller != NULL;
-    report_error(e->reports, called ? e->frame->call : node->span, "layer '%s': %s",
+    e->frame->refused = true;
+    report_error(e->reports, called ? asked_here(e) : node->span, "layer '%s': %s",
                  e->frame->layer->name, node->kids[1]->name);
     if (called) report_note(e->reports, node->span, "required here");
 }
@@ -628,5 +629,8 @@ static void statement(Elaborator *e, const Node *node) {
 }
 
 void block_statements(Elaborator *e, const Node *block) {
-    for (int i = 0; i < block->count; i++) statement(e, block->kids[i]);
+    for (int i = 0; i < block->count; i++) {
+        bool choice = block->kids[i]->kind == NODE_OPTION || block->kids[i]->kind == NODE_REQUIRE;
+        if (choice || !is_abandoned(e)) statement(e, block->kids[i]);
+    }
 }
