@@ -81,6 +81,9 @@ const char *moec_cost_json(MoecCompiler *compiler) {
         (json_int_t)summary.peak, "bytes", "weights", (json_int_t)summary.weights, "states",
         (json_int_t)summary.states, "temporaries", (json_int_t)summary.temporaries, "layers",
         layers_json(cost));
+    json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
+    if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
+    json_decref(warnings);
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     json_decref(root);
     return keep(arena, text);

@@ -380,6 +380,14 @@ const char *moec_reports_json(MoecCompiler *compiler) {
     return reports_json(&compiler->reports, compiler->arena);
 }
 
+const char *moec_warnings(MoecCompiler *compiler) {
+    return warnings_text(&compiler->reports, compiler->arena);
+}
+
+const char *moec_warnings_json(MoecCompiler *compiler) {
+    return warnings_json(&compiler->reports, compiler->arena);
+}
+
 Arena *moec_arena(MoecCompiler *compiler) {
     return compiler->arena;
 }

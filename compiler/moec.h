@@ -42,6 +42,10 @@ void moec_close(MoecCompiler *compiler);
 bool moec_failed(const MoecCompiler *compiler);
 const char *moec_reports(MoecCompiler *compiler);      /* as text with carets */
 const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
+/* What is likely not what was meant, and no error: text or a JSON array; "" and [] when nothing is.
+ */
+const char *moec_warnings(MoecCompiler *compiler);
+const char *moec_warnings_json(MoecCompiler *compiler);
 
 const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
@@ -72,8 +76,8 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device);
 /* The tensors that a program works with, for those who run it otherwise than from its text
- * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h; weights and
- * states are laid out as when this program is emitted alone. */
+ * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h; weights
+ * and states are laid out as when this program is emitted alone. */
 typedef enum MoecTensorList {
     MOEC_PARAMETERS,
     MOEC_LAYER_STATES,

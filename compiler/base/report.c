@@ -14,7 +14,7 @@ typedef struct Report {
     const char *message;
 } Report;
 
-static const char *const severity_names[] = {"error", "note", "help"};
+static const char *const severity_names[] = {"error", "warning", "note", "help"};
 
 Span span_join(Span first, Span last) {
     if (!first.source) return last;
@@ -46,11 +46,12 @@ int span_column(Span span) {
     return column;
 }
 
-/* The same place may be read more than once (a layer applied twice): its error is told once. */
-static bool is_known(const Reports *reports, Span span, const char *message) {
+/* The same place may be read more than once (a layer applied twice): what is said of it is told
+ * once. */
+static bool is_known(const Reports *reports, Severity severity, Span span, const char *message) {
     for (int i = 0; i < reports->list.count; i++) {
         const Report *report = reports->list.items[i];
-        if (report->severity != SEVERITY_ERROR || report->span.source != span.source) continue;
+        if (report->severity != severity || report->span.source != span.source) continue;
         if (report->span.start == span.start && !strcmp(report->message, message)) return true;
     }
     return false;
@@ -59,13 +60,12 @@ static bool is_known(const Reports *reports, Span span, const char *message) {
 static void add(Reports *reports, Severity severity, Span span, const char *format,
                 va_list arguments) {
     char *message = arena_vformat(reports->arena, format, arguments);
-    if (severity == SEVERITY_ERROR) {
-        reports->repeated = is_known(reports, span, message);
-        reports->errors++;
-    }
+    if (severity == SEVERITY_ERROR || severity == SEVERITY_WARNING)
+        reports->repeated = is_known(reports, severity, span, message);
+    reports->errors += severity == SEVERITY_ERROR;
     if (reports->repeated || reports->list.count >= MAX_REPORTS) return;
     if (severity == SEVERITY_ERROR && ++reports->told > MAX_ERRORS) reports->repeated = true;
-    if (reports->told > MAX_ERRORS) return;
+    if (reports->told > MAX_ERRORS && severity != SEVERITY_WARNING) return;
     Report *report = arena_alloc(reports->arena, sizeof *report);
     report->severity = severity;
     report->span = span;
@@ -77,6 +77,13 @@ void report_error(Reports *reports, Span span, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     add(reports, SEVERITY_ERROR, span, format, arguments);
+    va_end(arguments);
+}
+
+void report_warning(Reports *reports, Span span, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    add(reports, SEVERITY_WARNING, span, format, arguments);
     va_end(arguments);
 }
 
@@ -210,11 +217,23 @@ static void add_picture(Text *out, Arena *arena, Span span) {
     text_add(out, "\n");
 }
 
-char *reports_text(const Reports *reports, Arena *arena) {
-    Text out = {.arena = arena};
-    text_add(&out, "%s", "");
+/* The errors or the warnings, each with its notes. */
+static List reports_of(const Reports *reports, Arena *arena, Severity severity) {
+    List chosen = {0};
+    bool within = false;
     for (int i = 0; i < reports->list.count; i++) {
-        const Report *report = reports->list.items[i];
+        Report *report = reports->list.items[i];
+        if (report->severity == SEVERITY_ERROR || report->severity == SEVERITY_WARNING)
+            within = report->severity == severity;
+        if (within) list_push(arena, &chosen, report);
+    }
+    return chosen;
+}
+
+static void add_reports(Text *text, Arena *arena, const List *list) {
+    Text out = *text;
+    for (int i = 0; i < list->count; i++) {
+        const Report *report = list->items[i];
         if (report->severity == SEVERITY_HELP) {
             text_add(&out, "    help: %s\n", shown(arena, report->message));
             continue;
@@ -225,9 +244,25 @@ char *reports_text(const Reports *reports, Arena *arena) {
         text_add(&out, "%s: %s\n", severity_names[report->severity], shown(arena, report->message));
         if (report->span.source) add_picture(&out, arena, report->span);
     }
+    *text = out;
+}
+
+char *reports_text(const Reports *reports, Arena *arena) {
+    Text out = {.arena = arena};
+    text_add(&out, "%s", "");
+    List errors = reports_of(reports, arena, SEVERITY_ERROR);
+    add_reports(&out, arena, &errors);
     if (reports->told > MAX_ERRORS)
         text_add(&out, "%d more error%s not shown\n", reports->told - MAX_ERRORS,
                  reports->told == MAX_ERRORS + 1 ? "" : "s");
+    return out.text;
+}
+
+char *warnings_text(const Reports *reports, Arena *arena) {
+    Text out = {.arena = arena};
+    text_add(&out, "%s", "");
+    List warnings = reports_of(reports, arena, SEVERITY_WARNING);
+    add_reports(&out, arena, &warnings);
     return out.text;
 }
 
@@ -245,10 +280,10 @@ static json_t *json_text(Arena *arena, const char *text) {
     return json_string(clean.text);
 }
 
-char *reports_json(const Reports *reports, Arena *arena) {
+static char *list_json(Arena *arena, const List *list) {
     json_t *array = json_array();
-    for (int i = 0; i < reports->list.count; i++) {
-        const Report *report = reports->list.items[i];
+    for (int i = 0; i < list->count; i++) {
+        const Report *report = list->items[i];
         json_t *object = json_object();
         json_object_set_new(object, "severity", json_string(severity_names[report->severity]));
         if (report->span.source) {
@@ -264,6 +299,16 @@ char *reports_json(const Reports *reports, Arena *arena) {
     char *copy = arena_copy(arena, text, strlen(text));
     free(text);
     return copy;
+}
+
+char *reports_json(const Reports *reports, Arena *arena) {
+    List errors = reports_of(reports, arena, SEVERITY_ERROR);
+    return list_json(arena, &errors);
+}
+
+char *warnings_json(const Reports *reports, Arena *arena) {
+    List warnings = reports_of(reports, arena, SEVERITY_WARNING);
+    return list_json(arena, &warnings);
 }
 
 /* Optimal string alignment distance: insertions, deletions, changes and swaps of neighbours. */

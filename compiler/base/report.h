@@ -27,7 +27,7 @@ typedef struct Span {
     int start, end;       /* byte offsets, end exclusive */
 } Span;
 
-typedef enum Severity { SEVERITY_ERROR, SEVERITY_NOTE, SEVERITY_HELP } Severity;
+typedef enum Severity { SEVERITY_ERROR, SEVERITY_WARNING, SEVERITY_NOTE, SEVERITY_HELP } Severity;
 
 typedef struct Reports {
     Arena *arena;
@@ -46,7 +46,10 @@ int span_column(Span span); /* 1-based, counted in characters, a tab is one */
 
 void report_error(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A note or a remedy belongs to the error reported last. */
+/* What is likely not what was meant, and no error. */
+void report_warning(Reports *reports, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A note or a remedy belongs to the error or warning reported last. */
 void report_note(Reports *reports, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void report_help(Reports *reports, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -58,11 +61,14 @@ bool reports_guard(Reports *reports, void (*run)(void *data), void *data);
  * ends with the reports. */
 _Noreturn void report_give_up(Reports *reports);
 
-/* All reports as text, with source lines and carets; tabs and wide characters keep the carets in
+/* All errors as text, with source lines and carets; tabs and wide characters keep the carets in
  * place. */
 char *reports_text(const Reports *reports, Arena *arena);
 /* The same as a JSON array: severity, file, line, column, message. */
 char *reports_json(const Reports *reports, Arena *arena);
+/* The warnings, in the same way. */
+char *warnings_text(const Reports *reports, Arena *arena);
+char *warnings_json(const Reports *reports, Arena *arena);
 
 /* The candidate nearest to `name` by edit distance, or NULL when none is near. */
 const char *did_you_mean(const char *name, const char *const *candidates, int count);

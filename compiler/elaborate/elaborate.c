@@ -465,5 +465,6 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     else
         model_program(e, model, layer, record);
     unit->reports->at = model->name_span;
+    if (settings && !unit->reports->errors) warn_unused(unit);
     return unit->reports->errors ? NULL : e->program;
 }

@@ -10,6 +10,7 @@
  *     express.c    expressions to values
  *     value.c      values as text, compared; scopes
  *     subscript.c  tensors read at subscripts
+ *     unused.c     names that nothing reads
  *     call.c       functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
@@ -89,9 +90,8 @@ typedef struct Frame {
     const char *path; /* public path of what it defines, "block.{i}.attention"; "" at the root */
     struct Frame *caller;
     Span call;
-    Span given; /* where the layer was chosen, `ffn = swiglu { ... }`; no place when by its name */
-    bool
-        refused; /* one of its options or requirements: what its body says then is the wake of it */
+    Span given;   /* where the layer was chosen as an option; no place when by its name */
+    bool refused; /* by a requirement, or for sizes that do not divide */
     int depth;
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
@@ -280,6 +280,10 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
 /* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
  * after a report. */
 Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
+
+/* ---- unused.c ---- */
+/* Warns of names in the layers of the user's files that nothing reads. */
+void warn_unused(Unit *unit);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

@@ -51,6 +51,30 @@ static bool subscript_is_exact(Elaborator *e, const Expr *place, Span span) {
     return false;
 }
 
+static bool learns_next(const Elaborator *e) {
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        const Tensor *tensor = e->program->tensors.items[i];
+        if (tensor->role == ROLE_INPUT && tensor->input == INPUT_NEXT) return true;
+    }
+    return false;
+}
+
+/* x[s + 1,d] in a model that is to tell the token after s: it is looked at. */
+static void warn_ahead(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
+    if (axis->kind != AXIS_SEQUENCE || place->kind != EXPR_APPLY || place->op != OP_ADD) return;
+    const Expr *a = place->args[0], *b = place->args[1];
+    const Expr *index = a->kind == EXPR_INDEX ? a : b, *shift = a->kind == EXPR_INDEX ? b : a;
+    if (index->kind != EXPR_INDEX || index->index->axis != axis || shift->kind != EXPR_NUMBER ||
+        shift->number <= 0 || !learns_next(e))
+        return;
+    report_warning(
+        e->reports, sub->span,
+        "this looks %g place%s ahead: a model that learns the next token sees what it is "
+        "to tell, and cannot decode",
+        shift->number, shift->number == 1 ? "" : "s");
+    report_help(e->reports, "look back: %s - %g", index->index->name, shift->number);
+}
+
 /* Is a computed subscript a whole number, and not always outside? */
 static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const Expr *place) {
     const Span span = sub->span;
@@ -60,6 +84,7 @@ static bool picks_place(Elaborator *e, const Node *sub, const Axis *axis, const 
                      place->number, axis->name, axis->size);
         return false;
     }
+    warn_ahead(e, sub, axis, place);
     if (expr_is_whole(place)) return subscript_is_exact(e, place, span);
     report_error(e->reports, span, "a subscript is a whole number, and this may be a fraction");
     if (span.source)

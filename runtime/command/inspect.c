@@ -25,6 +25,8 @@ int command_check(int argc, char **argv) {
         const char *text = compiler ? moec_cost_text(compiler) : NULL;
         bool good = compiler && reports_good(compiler) && text;
         if (good) fputs(text, stdout);
+        fflush(stdout);
+        if (good) fputs(moec_warnings(compiler), stderr);
         moec_close(compiler);
         return good ? 0 : EXIT_INPUT;
     }
