@@ -192,6 +192,8 @@ static Value *name(Elaborator *e, const Node *node) {
         if (!entry->index->axis) {
             report_error(e->reports, node->span,
                          "index '%s' is used as a number before its axis is known", node->name);
+            report_help(e->reports,
+                        "let what it subscripts stand before it, or give it the name of an axis");
             return value_error(e, node->span);
         }
         return value_tensor(e, expr_index(e->program, entry->index), &entry->index, 1, node->span);

@@ -124,8 +124,29 @@ const Node *layer_body(const Node *layer) {
     return layer->kids[layer->count - 1];
 }
 
-static Value *unknown_layer(Elaborator *e, const Value *value) {
+/* Of the layer that has the option's name: an option that takes this word, or NULL. So norm = rms,
+ * where layer norm has `kind: word in [rms, mean]`, finds kind. */
+static const char *option_of_word(Elaborator *e, const Node *option, const char *word) {
+    const Node *layer = find_layer(e, option->name);
+    const Node *body = layer ? layer_body(layer) : NULL;
+    for (int i = 0; body && i < body->count; i++) {
+        const Node *own = body->kids[i];
+        if (own->kind != NODE_OPTION || !own->kids[1]) continue;
+        const Node *limits = own->kids[1]->kids[0];
+        for (int j = 0; limits->kind == NODE_LIST && j < limits->count; j++)
+            if (limits->kids[j]->kind == NODE_NAME && !strcmp(limits->kids[j]->name, word))
+                return own->name;
+    }
+    return NULL;
+}
+
+static Value *unknown_layer(Elaborator *e, const Node *option, const Value *value) {
     report_error(e->reports, value->span, "there is no layer '%s'", value->word);
+    const char *inner = option_of_word(e, option, value->word);
+    if (inner) {
+        report_help(e->reports, "did you mean %s = { %s = %s }?", option->name, inner, value->word);
+        return value_error(e, value->span);
+    }
     if (help_with_use(e->reports, value->word)) return value_error(e, value->span);
     List *lists[] = {&e->unit->layers, &e->unit->optimizers, &e->unit->schedules};
     const char *names[512];
@@ -147,7 +168,7 @@ static Value *to_layer(Elaborator *e, const Node *option, Value *value, Value *f
     if (value->kind == KIND_LAYER || value->kind == KIND_NONE) return value;
     if (value->kind == KIND_WORD) {
         layer->layer = find_layer(e, value->word);
-        if (!layer->layer) return unknown_layer(e, value);
+        if (!layer->layer) return unknown_layer(e, option, value);
         layer->record = value->record ? value->record : record_new(e);
         return layer;
     }
@@ -421,6 +442,22 @@ static void option_names(Elaborator *e, const Node *block, List *names) {
     }
 }
 
+/* heads = 4 where heads.q, heads.k are options. */
+static void report_help_inner(Elaborator *e, const char *path, const List *names,
+                              const Value *value) {
+    size_t length = strlen(path);
+    Text text = {.arena = e->arena};
+    const char *first = NULL;
+    for (int i = 0; i < names->count; i++) {
+        const char *name = names->items[i];
+        if (strncmp(name, path, length) != 0 || name[length] != '.') continue;
+        text_add(&text, "%s%s", first ? ", " : "", name);
+        if (!first) first = name;
+    }
+    report_help(e->reports, "its options are %s: write %s = %s", text.text, first,
+                value_text(e, value));
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -442,6 +479,7 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         if (inner) {
             report_error(e->reports, entry->value->span, "'%s' takes a record, not %s", path,
                          value_kind_text(entry->value));
+            report_help_inner(e, path, names, entry->value);
             continue;
         }
         report_error(e->reports, entry->span, "layer '%s' has no option '%s'", layer->name, path);

@@ -219,9 +219,11 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
         *init = (Init){INIT_CONSTANT, node->name[0] == 'o', 0};
     else if (node->kind != NODE_CALL || !init_call(e, node, init)) {
         double number = 0;
-        if (node->kind == NODE_CALL && node->kids[0]->kind == NODE_NAME &&
-            op_find(node->kids[0]->name, 1) < 0) {
-            report_error(e->reports, node->span, "'%s' is no initialisation", node->kids[0]->name);
+        const Node *name = node->kind == NODE_CALL ? node->kids[0] : node;
+        bool called = node->kind == NODE_CALL && name->kind == NODE_NAME;
+        if ((called && op_find(name->name, 1) < 0) ||
+            (name->kind == NODE_NAME && !called && !scope_find(e->scope, name->name))) {
+            report_error(e->reports, node->span, "'%s' is no initialisation", name->name);
             report_help(e->reports,
                         "use normal(deviation), uniform(limit), zeros, ones or a number");
             fine = false;
