@@ -199,9 +199,40 @@ static Node *take_name(Arena *arena, Names *names, Node *node) {
     return NULL;
 }
 
+static bool is_standard(const Node *node) {
+    return is_stdlib(node->span.source->path);
+}
+
+static void list_replace(List *list, const Node *from, Node *to) {
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i] == from) list->items[i] = to;
+}
+
+/* A name of the user's that the standard library has as well: the user's comes first, so that a
+ * new standard layer breaks no spec. A model and a standard layer of one name go side by side. */
+static void define_over(Resolver *resolver, Names *names, List *list, Node *node, Node *earlier) {
+    Unit *unit = resolver->unit;
+    Node *own = is_standard(node) ? earlier : node, *standard = own == node ? earlier : node;
+    *find_slot(names, node->name) = own;
+    if (own->kind != standard->kind)
+        list_push(unit->arena, list, node);
+    else if (own == node)
+        list_replace(list, earlier, node);
+    if (own->kind != standard->kind) return;
+    report_warning(unit->reports, own->name_span,
+                   "%s '%s' takes the place of the standard library's", node_kind_name(own->kind),
+                   own->name);
+    report_note(unit->reports, standard->name_span, "%s '%s' is not read",
+                node_kind_name(standard->kind), standard->name);
+}
+
 static void define(Resolver *resolver, Names *names, List *list, Node *node) {
     Unit *unit = resolver->unit;
     Node *earlier = take_name(unit->arena, names, node);
+    if (earlier && is_standard(earlier) != is_standard(node)) {
+        define_over(resolver, names, list, node, earlier);
+        return;
+    }
     if (earlier) {
         report_error(unit->reports, node->name_span, "'%s' is defined twice", node->name);
         report_note(unit->reports, earlier->name_span, "%s '%s' is defined here first",
