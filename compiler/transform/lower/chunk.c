@@ -23,6 +23,7 @@
 #include "passes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A part is large enough that its products are as fast as the whole's, and that adding a weight's
  * gradient up, which reads and writes all of it once a part, costs little beside them. */
@@ -45,9 +46,20 @@ typedef enum Cut {
     SUMMED  /* added to by every part, read by none */
 } Cut;
 
+/* Of one tensor: who among those that do not stand before the members touches it. Holds for one
+ * round of place_others. */
+typedef struct Mark {
+    int round;
+    bool touched, written;
+    int after_touched, after_written; /* the first of those behind the members, -1: none */
+} Mark;
+
 typedef struct Chunking {
     Program *program;
     Step *steps;
+    List *users; /* by tensor->id: Step * that touch it */
+    Mark *marks; /* by tensor->id */
+    int round;
     int count, first, last; /* of all members: the first and the last */
     Cut *cuts;              /* by tensor->id */
     bool *local;            /* by tensor->id: members alone touch it */
@@ -66,6 +78,14 @@ static void collect(Arena *arena, const Statement *statement, Step *step) {
         collect(arena, statement->body.statements.items[i], step);
 }
 
+static void note_users(Chunking *chunking, Step *step, const List *accesses) {
+    for (int i = 0; i < accesses->count; i++) {
+        List *users = &chunking->users[((const Expr *)accesses->items[i])->tensor->id];
+        if (!users->count || users->items[users->count - 1] != step)
+            list_push(chunking->program->arena, users, step);
+    }
+}
+
 static Chunking chunking_new(Program *program) {
     const List *body = &program->body.statements;
     size_t tensors = (size_t)program->tensors.count + 1;
@@ -74,11 +94,27 @@ static Chunking chunking_new(Program *program) {
         arena_alloc(program->arena, ((size_t)body->count + 1) * sizeof *chunking.steps);
     chunking.cuts = arena_alloc(program->arena, tensors * sizeof *chunking.cuts);
     chunking.local = arena_alloc(program->arena, tensors * sizeof *chunking.local);
+    chunking.users = arena_alloc(program->arena, tensors * sizeof *chunking.users);
+    chunking.marks = arena_alloc(program->arena, tensors * sizeof *chunking.marks);
     for (int i = 0; i < body->count; i++) {
-        chunking.steps[i].statement = body->items[i];
-        collect(program->arena, body->items[i], &chunking.steps[i]);
+        Step *step = &chunking.steps[i];
+        step->statement = body->items[i];
+        collect(program->arena, body->items[i], step);
+        note_users(&chunking, step, &step->reads);
+        note_users(&chunking, step, &step->writes);
     }
     return chunking;
+}
+
+/* As new, for another temporary of the same program. */
+static void start_again(Chunking *chunking) {
+    size_t tensors = (size_t)chunking->program->tensors.count;
+    memset(chunking->cuts, 0, tensors * sizeof *chunking->cuts);
+    memset(chunking->local, 0, tensors * sizeof *chunking->local);
+    for (int i = 0; i < chunking->count; i++) {
+        chunking->steps[i].member = false;
+        chunking->steps[i].where = BEFORE;
+    }
 }
 
 static bool names(const List *accesses, const Tensor *tensor) {
@@ -91,59 +127,97 @@ static bool touches(const Step *step, const Tensor *tensor) {
     return names(&step->reads, tensor) || names(&step->writes, tensor);
 }
 
-static bool writes_what(const Step *one, const Step *other) {
-    for (int i = 0; i < one->writes.count; i++)
-        if (touches(other, ((const Expr *)one->writes.items[i])->tensor)) return true;
-    return false;
-}
-
-static bool meet(const Step *one, const Step *other) {
-    return writes_what(one, other) || writes_what(other, one);
-}
-
 /* ---- the members ---- */
 
 static bool is_as_large(const Tensor *tensor, const Tensor *than) {
     return tensor->role == ROLE_TEMP && tensor_elements(tensor) >= tensor_elements(than);
 }
 
-/* Everyone who touches a temporary as large as `whole` that a member writes is a member. */
-static bool join_users(Chunking *chunking, const Tensor *whole) {
-    bool changed = false;
-    for (int i = 0; i < chunking->count; i++) {
-        if (!chunking->steps[i].member) continue;
-        const List *writes = &chunking->steps[i].writes;
-        for (int j = 0; j < writes->count; j++) {
-            const Tensor *tensor = ((const Expr *)writes->items[j])->tensor;
-            for (int k = 0; is_as_large(tensor, whole) && k < chunking->count; k++) {
-                bool joins = !chunking->steps[k].member && touches(&chunking->steps[k], tensor);
-                chunking->steps[k].member |= joins;
-                changed |= joins;
+/* Makes it a member, and with it everyone who touches a temporary as large as `whole` that a member
+ * writes. */
+static void join(Chunking *chunking, Step *first, const Tensor *whole) {
+    Arena *arena = chunking->program->arena;
+    List waiting = {0};
+    first->member = true;
+    list_push(arena, &waiting, first);
+    while (waiting.count) {
+        const Step *step = waiting.items[--waiting.count];
+        for (int i = 0; i < step->writes.count; i++) {
+            const Tensor *tensor = ((const Expr *)step->writes.items[i])->tensor;
+            const List *users = &chunking->users[tensor->id];
+            for (int j = 0; is_as_large(tensor, whole) && j < users->count; j++) {
+                Step *user = users->items[j];
+                if (user->member) continue;
+                user->member = true;
+                list_push(arena, &waiting, user);
             }
         }
     }
-    return changed;
 }
 
-/* Who stands between members goes before or after all of them; true when one cannot, and joined. */
-static bool place_others(Chunking *chunking) {
-    Step *steps = chunking->steps;
+static Mark *mark_of(Chunking *chunking, const Expr *access) {
+    Mark *mark = &chunking->marks[access->tensor->id];
+    if (mark->round != chunking->round) *mark = (Mark){chunking->round, false, false, -1, -1};
+    return mark;
+}
+
+static void take_first(int *first, int place) {
+    if (place >= 0 && (*first < 0 || place < *first)) *first = place;
+}
+
+/* Does the step meet one of those that do not stand before the members: does one of the two write
+ * what the other touches? *after: the first such step behind the members, or -1. */
+static bool meets(Chunking *chunking, const Step *step, int *after) {
+    bool met = false;
+    *after = -1;
+    for (int i = 0; i < step->reads.count; i++) {
+        const Mark *mark = mark_of(chunking, step->reads.items[i]);
+        met |= mark->written;
+        take_first(after, mark->after_written);
+    }
+    for (int i = 0; i < step->writes.count; i++) {
+        const Mark *mark = mark_of(chunking, step->writes.items[i]);
+        met |= mark->touched;
+        take_first(after, mark->after_touched);
+    }
+    return met;
+}
+
+static void mark_accesses(Chunking *chunking, const List *accesses, bool write, int after) {
+    for (int i = 0; i < accesses->count; i++) {
+        Mark *mark = mark_of(chunking, accesses->items[i]);
+        mark->touched = true;
+        mark->written |= write;
+        if (mark->after_touched < 0) mark->after_touched = after;
+        if (write && mark->after_written < 0) mark->after_written = after;
+    }
+}
+
+static void find_ends(Chunking *chunking) {
     chunking->first = chunking->count;
     for (int i = 0; i < chunking->count; i++) {
-        if (!steps[i].member) continue;
+        if (!chunking->steps[i].member) continue;
         if (i < chunking->first) chunking->first = i;
         chunking->last = i;
     }
+}
+
+/* Who stands between members goes before or after all of them; returns one that cannot, or NULL. */
+static Step *place_others(Chunking *chunking) {
+    Step *steps = chunking->steps;
+    find_ends(chunking);
+    chunking->round++;
     for (int i = chunking->first; i <= chunking->last; i++) {
-        steps[i].where = steps[i].member ? INSIDE : BEFORE;
-        for (int j = chunking->first; j < i; j++) {
-            if (steps[j].where == BEFORE || !meet(&steps[i], &steps[j])) continue;
-            if (!steps[i].member) steps[i].where = AFTER;
-            if (!steps[i].member || steps[j].where != AFTER) continue;
-            return steps[j].member = true;
-        }
+        int after;
+        bool met = meets(chunking, &steps[i], &after);
+        steps[i].where = steps[i].member ? INSIDE : met ? AFTER : BEFORE;
+        if (steps[i].member && after >= 0) return &steps[after];
+        if (steps[i].where == BEFORE) continue;
+        int behind = steps[i].where == AFTER ? i : -1;
+        mark_accesses(chunking, &steps[i].reads, false, behind);
+        mark_accesses(chunking, &steps[i].writes, true, behind);
     }
-    return false;
+    return NULL;
 }
 
 /* ---- whether they can be cut ---- */
@@ -481,14 +555,14 @@ static void rewrite_body(Chunking *chunking, const Tensor *whole) {
 
 /* ---- the pass ---- */
 
-static bool chunk_around(Program *program, const Tensor *whole, long rows) {
-    Chunking chunking = chunking_new(program);
-    for (int i = 0; i < chunking.count; i++)
-        chunking.steps[i].member = touches(&chunking.steps[i], whole);
-    if (!choose_sizes(&chunking, whole, rows)) return false;
-    while (join_users(&chunking, whole) || place_others(&chunking)) continue;
-    if (!cut_tensors(&chunking) || !chunking.local[whole->id]) return false;
-    rewrite_body(&chunking, whole);
+static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
+    const List *users = &chunking->users[whole->id];
+    if (!choose_sizes(chunking, whole, rows)) return false;
+    start_again(chunking);
+    for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
+    for (Step *other; (other = place_others(chunking));) join(chunking, other, whole);
+    if (!cut_tensors(chunking) || !chunking->local[whole->id]) return false;
+    rewrite_body(chunking, whole);
     return true;
 }
 
@@ -510,8 +584,11 @@ void chunk(Program *program, long rows) {
             tensors[count++] = tensor;
     }
     qsort(tensors, (size_t)count, sizeof *tensors, larger_first);
+    Chunking chunking = {0};
     for (int i = 0; i < count; i++) {
         long wanted = tensors[i]->rank > 1 ? rows_wanted(tensors[i], rows) : 0;
-        if (wanted) chunk_around(program, tensors[i], wanted);
+        if (!wanted) continue;
+        if (!chunking.program) chunking = chunking_new(program);
+        if (chunk_around(&chunking, tensors[i], wanted)) chunking = (Chunking){0};
     }
 }
