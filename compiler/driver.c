@@ -336,6 +336,18 @@ typedef struct Reading {
     List sets;    /* char * */
 } Reading;
 
+/* A spec that asks which graph it is: what is kept must not depend on that. What only training can
+ * do stands in the way of decoding, and is no error here. */
+static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
+    Reports *reports = &compiler->reports;
+    int errors = reports->errors, count = reports->list.count;
+    Program *other = elaborate(compiler->unit, compiler->model, graph, 0, 0, NULL);
+    if (other) same_tensors(forward, other);
+    if (other || graph != GRAPH_DECODE) return;
+    reports->errors = errors;
+    reports->list.count = count;
+}
+
 /* Reads the model once, so that its errors and settings are known before anything else is asked
  * for. */
 static void read_model(void *data) {
@@ -351,7 +363,10 @@ static void read_model(void *data) {
     if (compiler->reports.errors) return;
     Work work = {.compiler = compiler, .graph = GRAPH_FORWARD};
     pass_elaborate(&work);
-    if (work.program) compiler->model = work.program->name;
+    if (!work.program) return;
+    compiler->model = work.program->name;
+    if (work.program->by_training) check_graph(compiler, work.program, GRAPH_TRAIN);
+    if (work.program->by_decoding) check_graph(compiler, work.program, GRAPH_DECODE);
 }
 
 MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,

@@ -156,8 +156,8 @@ static void find_best(Statement *statement, void *data) {
         *(bool *)data = true;
 }
 
-bool moec_reads_best(MoecProgram *step) {
-    bool found = false;
+bool moec_step_differs(MoecProgram *step) {
+    bool found = step->by_decoding;
     block_walk(&step->body, find_best, &found);
     return found;
 }

@@ -120,8 +120,8 @@ void moec_eval_noise(MoecEval *eval, double share, uint64_t seed);
  * model asks for it; 2 and up: other numbers up and down, equally well. */
 void moec_eval_rounded(MoecEval *eval, int way);
 /* Whether a step of decoding means something else than that place of the whole: an attention reads
- * the best values alone. */
-bool moec_reads_best(MoecProgram *step);
+ * the best values alone, or the spec asks whether it is `decoding`. */
+bool moec_step_differs(MoecProgram *step);
 /* From now on it makes the choices that `other` made in its last run of the same graph. */
 void moec_eval_follow(MoecEval *eval, const MoecEval *other);
 /* How clear the choices of the last run were: of each, how far the least chosen value was above the

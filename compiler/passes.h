@@ -48,6 +48,9 @@ typedef struct Setting {
  * error. */
 Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long context,
                    List *settings);
+/* same_tensors: reports the first parameter or state of one graph's program that the other's has
+ * not, or with another shape. */
+void same_tensors(const Program *forward, const Program *other);
 
 /* ---- program to program ---- */
 /* Factors on what a product made go to what it is made of. */

@@ -550,19 +550,34 @@ static Value *size(Elaborator *e, const Node *node) {
     return value_number(e, product, node->span);
 }
 
-/* The row-major number of the element on the left: turn, mapped indices, then the left side. */
-static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
-    if (!e->equation || !e->equation->has_left) {
-        report_error(e->reports, node->span,
-                     "random numbers are drawn in an equation with subscripts on the left");
+/* Whose elements are numbered: those on the left, or those of the argument. */
+static Value *drawn_for(Elaborator *e, const Node *node) {
+    if (node->kids[1]->count) {
+        Value *like = evaluate(e, node->kids[1]->kids[0]);
+        if (like->kind == KIND_ERROR || (like->kind == KIND_TENSOR && e->equation)) return like;
+        report_error(e->reports, node->kids[1]->kids[0]->span,
+                     "'%s' draws for each element of a tensor, and this is none",
+                     node->kids[0]->name);
         return value_error(e, node->span);
     }
+    if (e->equation && e->equation->has_left)
+        return value_tensor(e, NULL, e->equation->left, e->equation->left_count, node->span);
+    report_error(e->reports, node->span,
+                 "random numbers are drawn in an equation with subscripts on the left");
+    report_help(e->reports, "or for each element of a tensor x: %s(x)", node->kids[0]->name);
+    return value_error(e, node->span);
+}
+
+/* The row-major number of the element: turn, mapped indices, then its own. */
+static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
+    Value *drawn = drawn_for(e, node);
+    if (drawn->kind == KIND_ERROR) return drawn;
     Expr *place = expr_number(e->program, 0);
-    Index *order[MAX_RANK * 2];
+    Index *order[MAX_RANK * 3];
     int count = 0;
     if (e->region && e->region->index) order[count++] = e->region->index;
     for (int i = 0; i < e->frame->ambient_count; i++) order[count++] = e->frame->ambient[i];
-    for (int i = 0; i < e->equation->left_count; i++) order[count++] = e->equation->left[i];
+    for (int i = 0; i < drawn->rank; i++) order[count++] = drawn->dims[i];
     for (int i = 0; i < count; i++) {
         if (!order[i]->axis) {
             report_error(e->reports, node->span, "nothing tells which axis index '%s' runs over",
@@ -574,8 +589,8 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
         place = expr_apply(e->program, OP_ADD, place, expr_index(e->program, order[i]), NULL);
     }
     Expr *number = expr_number(e->program, ++e->random_places);
-    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), e->equation->left,
-                        e->equation->left_count, node->span);
+    return value_tensor(e, expr_apply(e->program, op, number, place, NULL), drawn->dims,
+                        drawn->rank, node->span);
 }
 
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
@@ -588,9 +603,10 @@ Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Nod
     if (!strcmp(name, "softmax")) return softmax(e, node, subs);
     if (!strcmp(name, "top")) return top(e, node, subs);
     if (!strcmp(name, "attend")) return attend(e, node);
-    if (!strcmp(name, "uniform") && !node->kids[1]->count)
+    if (node->kids[1]->count <= 1 && !strcmp(name, "uniform"))
         return random_number(e, node, OP_UNIFORM);
-    if (!strcmp(name, "normal") && !node->kids[1]->count) return random_number(e, node, OP_NORMAL);
+    if (node->kids[1]->count <= 1 && !strcmp(name, "normal"))
+        return random_number(e, node, OP_NORMAL);
     const Node *args = node->kids[1];
     int op = args->count >= 1 && args->count <= 3 ? op_find(name, args->count) : -1;
     bool word = name[0] >= 'a' && name[0] <= 'z';

@@ -185,6 +185,18 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
+/* `training`, `decoding`: which graph this is, or NULL. An optimizer's step is part of training. */
+static Value *condition(Elaborator *e, const Node *node) {
+    Graph graph = e->program->graph;
+    if (!strcmp(node->name, "training")) {
+        e->program->by_training = true;
+        return flag(e, graph == GRAPH_TRAIN || graph == GRAPH_UPDATE, node->span);
+    }
+    if (strcmp(node->name, "decoding")) return NULL;
+    e->program->by_decoding = true;
+    return flag(e, graph == GRAPH_DECODE, node->span);
+}
+
 static Value *name(Elaborator *e, const Node *node) {
     EquationIndex *entry = equation_find(e, node->name);
     Binding *binding = scope_find(e->scope, node->name);
@@ -208,6 +220,8 @@ static Value *name(Elaborator *e, const Node *node) {
         return flag(e, node->name[0] == 't', node->span);
     if (!strcmp(node->name, "none")) return value_new(e, KIND_NONE, node->span);
     if (!strcmp(node->name, "pi")) return value_number(e, 3.14159265358979323846, node->span);
+    Value *known = condition(e, node);
+    if (known) return known;
     Value *word = value_new(e, KIND_WORD, node->span);
     word->word = node->name;
     return word;

@@ -341,6 +341,7 @@ typedef struct Program {
     List outputs; /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the
                      spec */
     List relations; /* Relation * (after route) */
+    bool by_training, by_decoding; /* the spec asked which graph this is */
     long context;   /* decode: length of the caches */
     bool rounded;   /* products on a device round what they multiply to bf16, unless a statement is
                        exact */

@@ -1,6 +1,6 @@
 /* compare: moec compare: what a device computes beside what the program means, tensor by tensor:
  * every output, every gradient, every state after the step, and decoding token by token against the
- * whole window (against the step's own meaning where that is another: see moec_reads_best).
+ * whole window (against the step's own meaning where that is another: see moec_step_differs).
  *
  * f32 is held to fixed limits. Where products round to bf16 the program is evaluated in double
  * precision with products that round, the choices held equal: its distance to the exact one is the
@@ -372,7 +372,7 @@ static bool judge_steps(Comparison *comparison, Call *call, const int32_t *token
 
 static bool reads_best(const Comparison *comparison) {
     MoecProgram *step = moec_compile(comparison->compiler, MOEC_DECODE, 1, comparison->context, 1);
-    return step && moec_reads_best(step);
+    return step && moec_step_differs(step);
 }
 
 /* The first sequence again, token by token. */

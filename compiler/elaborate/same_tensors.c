@@ -1,0 +1,55 @@
+/* same_tensors: `training` and `decoding` choose between equations; what is kept is the same in
+ * every graph, or a trained model could not be evaluated.
+ *
+ *     if training { y = dropout(x) }       fine
+ *     if training { param w[d,d] ... }     an error: nothing else has w
+ */
+#include "passes.h"
+
+#include <string.h>
+
+static bool is_kept(const Tensor *tensor) {
+    return tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE;
+}
+
+static const Tensor *find_kept(const Program *program, const char *path) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (is_kept(tensor) && !strcmp(tensor->path, path)) return tensor;
+    }
+    return NULL;
+}
+
+static bool is_same(const Tensor *a, const Tensor *b) {
+    if (a->role != b->role || a->rank != b->rank) return false;
+    for (int i = 0; i < a->rank; i++)
+        if (a->axes[i]->size != b->axes[i]->size) return false;
+    return true;
+}
+
+/* False after a report. */
+static bool is_matched(const Program *program, const Program *other, const char *condition,
+                       bool inside) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        const Tensor *match = is_kept(tensor) ? find_kept(other, tensor->path) : tensor;
+        if (match == tensor || (match && is_same(tensor, match))) continue;
+        if (match)
+            report_error(program->reports, tensor->span, "'%s' has another shape when '%s' holds",
+                         tensor->path, condition);
+        else
+            report_error(program->reports, tensor->span, "'%s' exists only where '%s' %s",
+                         tensor->path, condition, inside ? "holds" : "does not hold");
+        report_help(program->reports,
+                    "declare what is kept outside of the condition, and let '%s' choose between "
+                    "equations",
+                    condition);
+        return false;
+    }
+    return true;
+}
+
+void same_tensors(const Program *forward, const Program *other) {
+    const char *condition = other->graph == GRAPH_DECODE ? "decoding" : "training";
+    if (is_matched(other, forward, condition, true)) is_matched(forward, other, condition, false);
+}
