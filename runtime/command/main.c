@@ -24,7 +24,7 @@ static const Command commands[] = {
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},
     {"run", command_run,
-     "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,grads --out "
+     "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,total,aux,grads --out "
      "O.safetensors\n"
      "           [--device eval|cpu] [--context N] [--seed N] [--set key=value]...",
      "Runs a model once on given tokens and writes what it gives."},

@@ -1,5 +1,6 @@
 /* run: moec run: one batch of tokens through a model, and what comes out as tensors: "logits",
- * "loss", "gradient:NAME".
+ * "loss", "total" (the loss and the auxiliary terms, which is what gradients are of), each
+ * auxiliary term under its name, "gradient:NAME".
  *
  * The token file is text or llm.c format, windows one after the other: batch * (context + 1)
  * tokens. The context is
@@ -21,7 +22,7 @@ typedef struct Options {
     const char *operand, *weights, *tokens, *want, *out, *device;
     long context, seed;
     Device *on; /* NULL for the definition */
-    bool logits, loss, gradients;
+    bool logits, loss, total, aux, gradients;
     TextList sets;
 } Options;
 
@@ -80,18 +81,29 @@ static void release_results(Results *results) {
     json_decref(results->notes);
 }
 
+static void take_output(const Call *call, int slot, const char *name, Results *results) {
+    const MoecTensor *output = &call->graph->outputs[slot];
+    memcpy(
+        add_result(results, memory_format("%s", name), output->rank, output->shape, output->axes),
+        call->outputs[slot], sizeof(float) * tensor_count(output));
+}
+
+/* The slot of the loss with its auxiliary terms. Named outputs come first, then the loss, these
+ * terms and, where there are any, their total, then probes (abi.h). */
+static int total_slot(const Call *call) {
+    int loss = call_output(call, "loss"), total = call_output(call, "total");
+    return total > loss + 1 ? total : loss;
+}
+
 static void take_outputs(const Options *options, const Call *call, Results *results) {
     const Model *model = call->model;
-    for (int i = 0; i < call->graph->output_count; i++) {
-        const MoecTensor *output = &call->graph->outputs[i];
-        bool wanted = strcmp(output->name, "loss") == 0
-                          ? options->loss
-                          : strcmp(output->name, "logits") == 0 && options->logits;
-        if (wanted)
-            memcpy(add_result(results, memory_format("%s", output->name), output->rank,
-                              output->shape, output->axes),
-                   call->outputs[i], sizeof(float) * tensor_count(output));
-    }
+    const int loss = call_output(call, "loss"), total = total_slot(call),
+              logits = call_output(call, "logits");
+    if (options->logits && logits >= 0) take_output(call, logits, "logits", results);
+    if (options->loss && loss >= 0) take_output(call, loss, "loss", results);
+    for (int i = loss + 1; options->aux && i < total; i++)
+        take_output(call, i, call->graph->outputs[i].name, results);
+    if (options->total && total >= 0) take_output(call, total, "total", results);
     for (int i = 0;
          call->graph->kind == MOEC_GRAPH_TRAIN && options->gradients && i < model->parameter_count;
          i++) {
@@ -177,10 +189,12 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     bool good = !problem || complain(NULL, "%s", problem);
     int first = results->count;
     if (good) take_outputs(options, call, results);
-    for (int i = first; i < results->count && good; i++)
-        good =
-            get_values(eval, results->entries[i].name, (float *)(uintptr_t)results->entries[i].data,
-                       results->entries[i].bytes / sizeof(float));
+    for (int i = first; i < results->count && good; i++) {
+        const Entry *entry = &results->entries[i];
+        bool total = strcmp(entry->name, "total") == 0;
+        good = get_values(eval, total ? call->graph->outputs[total_slot(call)].name : entry->name,
+                          (float *)(uintptr_t)entry->data, entry->bytes / sizeof(float));
+    }
     moec_eval_free(eval);
     return good;
 }
@@ -236,12 +250,15 @@ static bool run(const Options *options) {
     Results results = {.notes = json_object()};
     Options forward = *options, training = *options;
     training.logits = false;
-    forward.loss = options->loss && !options->gradients;
+    if (options->gradients) forward.loss = forward.total = forward.aux = false;
     bool good = true;
-    if (forward.logits || forward.loss)
+    if (forward.logits || forward.loss || forward.total || forward.aux)
         good = run_graph(&forward, compiler, MOEC_FORWARD, context, &results);
     if (good && options->gradients)
         good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
+    if (good && !results.count)
+        good = complain("want another of logits, loss, total, aux, grads",
+                        "the model gives nothing of what --want names");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
     release_results(&results);
     moec_close(compiler);
@@ -250,18 +267,25 @@ static bool run(const Options *options) {
 
 /* "logits,loss,grads" */
 static bool read_wants(Options *options) {
+    const struct {
+        const char *word;
+        bool *wanted;
+    } words[] = {{"logits", &options->logits},
+                 {"loss", &options->loss},
+                 {"total", &options->total},
+                 {"aux", &options->aux},
+                 {"grads", &options->gradients}};
+    enum { COUNT = sizeof words / sizeof *words };
     char *copy = memory_format("%s", options->want), *rest = NULL;
-    bool good = true;
+    bool good = true, any = false;
     for (char *word = strtok_r(copy, ",", &rest); word && good; word = strtok_r(NULL, ",", &rest)) {
-        if (strcmp(word, "logits") == 0)
-            options->logits = true;
-        else if (strcmp(word, "loss") == 0)
-            options->loss = true;
-        else
-            good = strcmp(word, "grads") == 0 && (options->gradients = true);
+        int i = 0;
+        while (i < COUNT && strcmp(word, words[i].word) != 0) i++;
+        good = any = i < COUNT;
+        if (good) *words[i].wanted = true;
     }
     free(copy);
-    return good && (options->logits || options->loss || options->gradients);
+    return good && any;
 }
 
 int command_run(int argc, char **argv) {
@@ -273,9 +297,9 @@ int command_run(int argc, char **argv) {
         {OPTION_TEXT, "--tokens", "FILE", &options.tokens,
          "batch * (context + 1) tokens: llm.c format, or text"},
         {OPTION_TEXT, "--want", "LIST", &options.want,
-         "of logits, loss, grads, separated by commas"},
+         "of logits, loss, total (with the auxiliary terms, as grads are), aux (each), grads"},
         {OPTION_TEXT, "--out", "FILE", &options.out,
-         "the safetensors file to write: logits, loss, gradient:NAME"},
+         "the safetensors file to write: logits, loss, total, terms, gradient:NAME"},
         {OPTION_TEXT, "--device", "NAME", &options.device,
          "cpu (default), cuda, cuda:N, or eval: the definition, in double precision"},
         {OPTION_COUNT, "--context", "N", &options.context, "tokens of a sequence (train.context)"},
@@ -292,7 +316,8 @@ int command_run(int argc, char **argv) {
                                "moec run needs --weights, --tokens, --want and --out");
     if (!read_wants(&options))
         return arguments_wrong(command, "for example --want logits,loss",
-                               "--want takes logits, loss and grads, not '%s'", options.want);
+                               "--want takes logits, loss, total, aux and grads, not '%s'",
+                               options.want);
     bool defined = strcmp(options.device, "eval") == 0;
     if (!defined && strcmp(options.device, "cpu") != 0 && strncmp(options.device, "cuda", 4) != 0)
         return arguments_wrong(command, "cpu, cuda, cuda:N or eval", "there is no device '%s'",
