@@ -1,0 +1,46 @@
+#!/bin/sh
+# What `moec compare` says where a device and the definition differ by more than the limits: undecided when rounding alone
+# moves a tensor as far (gradients that hang on a tie, or whose terms cancel), with its name; wrong when something is wrong,
+# in the same models.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
+cat >"$work/cancels.moe" <<'END_OF_SPEC'
+use decoder
+
+model m = decoder { vocab = 64, dim = 6, layers = 5, attention = { heads = { q = 3, k = 3, v = 1 }, head_dim = 10, value_dim = 4, key_dim = 8, gate = [{ at = q, per = shared, act = identity, average = logits }, { at = sdpa, per = element, act = gelu_tanh }], mask = causal, best = 3 }, ffn = moe { experts = 1, top = 1, expert = swiglu { hidden = 1, act = relu }, weights = raw }, sandwich = true, tied = true, cap = 3, probes = true, train = { batch = 2, context = 12, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, chunk = 1 } }
+END_OF_SPEC
+cat >"$work/one_place.moe" <<'END_OF_SPEC'
+use decoder
+
+model m = decoder { vocab = 2, dim = 17, layers = 1, attention = { heads = { q = 3, k = 1, v = 3 }, head_dim = 10, value_dim = 3, gate = [{ at = sdpa, per = head, mode = add }], mask = window, window = 5 }, ffn = moe { experts = 2, top = 1, groups = 1, expert = lore_mlp { hidden = 8, lores = 1, top = 1, rank = 8, on = output, inner = gelu_tanh, act = gelu_tanh }, weights = raw, shared = swiglu { hidden = 3 } }, sandwich = true, tied = true, train = { batch = 2, context = 1, optimizer = sgd { nesterov = true, momentum = 0.5 }, schedule = cosine, precision = bf16 } }
+END_OF_SPEC
+cat >"$work/nothing.moe" <<'END_OF_SPEC'
+use decoder
+model m = decoder { vocab = 1, dim = 16, layers = 1, attention = { heads.q = 2 }, train = { batch = 1, context = 4 } }
+END_OF_SPEC
+
+# judged TEXT COMMAND...: agrees, and says TEXT.
+judged() {
+    text=$1
+    shift
+    "$@" >"$work/said" || { cat "$work/said"; wrong "$*: disagrees"; }
+    grep -q "$text" "$work/said" || { cat "$work/said"; wrong "$*: does not say '$text'"; }
+}
+# A gradient that is nothing on both sides, which is 0 beside 0.
+judged 'off by 0.0e+00' moec compare "$work/nothing.moe"
+judged 'off by 0.0e+00' moec compare tests/rows.moe:columns
+# Terms that cancel, and the share of one place, whose gradient is 0.
+judged 'undecided: .* of the gradients, the most block' moec compare "$work/cancels.moe" --seed 1 --batch 3
+(on_simulator && judged 'undecided: .* of the gradients, the most block.0.attention' \
+    moec compare "$work/one_place.moe" --device cuda --seed 1 --batch 1)
+
+# planted FLAG COMMAND...: a fault in the compiled program is seen.
+planted() {
+    flag=$1
+    shift
+    ! MOEC_CFLAGS=$flag "$@" >"$work/said" || { cat "$work/said"; wrong "$flag: $* agrees"; }
+    grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not say so"; }
+}
+planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
+planted '-D__builtin_sqrtf(x)=((x)-(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
+planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/nothing.moe"
