@@ -49,12 +49,12 @@ within "1,024 layers" moec check double.moe
 } >nested.moe
 within "100 times 100 turns" moec check nested.moe
 
-# 50 turns that all differ, over a long context: every temporary is one that could be computed part by part.
+# 120 turns that all differ, over a long context: every temporary is one that could be computed part by part.
 {
     echo "use decoder"
     echo "layer unrolled(x[s, d]) -> y[s, d] {"
     echo "  y = x"
-    echo "  repeat turn[i < 50] {"
+    echo "  repeat turn[i < 120] {"
     echo "    if floor(sqrt(i * i * i)) % 7 < 3 { y = y + swiglu(y; hidden = 16 + i) } else {"
     echo "      y = y + attention(y; heads.q = 2, heads.k = 1, heads.v = 1, head_dim = 8)"
     echo "    }"
@@ -62,4 +62,4 @@ within "100 times 100 turns" moec check nested.moe
     echo "}"
     echo "model m = decoder { dim = 64, layers = 1, ffn = unrolled, train = { batch = 4, context = 131072 } }"
 } >unrolled.moe
-within "50 turns over 131,072 places" moec dump unrolled.moe --after plan
+within "120 turns over 131,072 places" moec dump unrolled.moe --after plan

@@ -202,22 +202,26 @@ static void find_ends(Chunking *chunking) {
     }
 }
 
-/* Who stands between members goes before or after all of them; returns one that cannot, or NULL. */
-static Step *place_others(Chunking *chunking) {
+/* Who stands between members goes before or after all of them, or joins; false when nobody has to.
+ * With more members nobody who had to join is free again, so one round may find several. */
+static bool place_others(Chunking *chunking, const Tensor *whole) {
     Step *steps = chunking->steps;
+    List joining = {0};
     find_ends(chunking);
     chunking->round++;
     for (int i = chunking->first; i <= chunking->last; i++) {
         int after;
         bool met = meets(chunking, &steps[i], &after);
         steps[i].where = steps[i].member ? INSIDE : met ? AFTER : BEFORE;
-        if (steps[i].member && after >= 0) return &steps[after];
+        if (steps[i].member && after >= 0)
+            list_push(chunking->program->arena, &joining, &steps[after]);
         if (steps[i].where == BEFORE) continue;
         int behind = steps[i].where == AFTER ? i : -1;
         mark_accesses(chunking, &steps[i].reads, false, behind);
         mark_accesses(chunking, &steps[i].writes, true, behind);
     }
-    return NULL;
+    for (int i = 0; i < joining.count; i++) join(chunking, joining.items[i], whole);
+    return joining.count > 0;
 }
 
 /* ---- whether they can be cut ---- */
@@ -560,7 +564,7 @@ static bool chunk_around(Chunking *chunking, const Tensor *whole, long rows) {
     if (!choose_sizes(chunking, whole, rows)) return false;
     start_again(chunking);
     for (int i = 0; i < users->count; i++) join(chunking, users->items[i], whole);
-    for (Step *other; (other = place_others(chunking));) join(chunking, other, whole);
+    while (place_others(chunking, whole)) continue;
     if (!cut_tensors(chunking) || !chunking->local[whole->id]) return false;
     rewrite_body(chunking, whole);
     return true;
