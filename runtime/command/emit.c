@@ -8,6 +8,7 @@
 #include "model/settings.h"
 #include "command/spec.h"
 #include "model/weights.h"
+#include "tokenizer/portable.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,8 @@ static const struct {
     {"model.h", DECODE, NULL},
     {"model.c", DECODE, NULL},
     {"generate.c", DECODE, NULL},
+    {"lexicon.h", DECODE, NULL},
+    {"lexicon.c", DECODE, NULL},
     {"decode.md", DECODE, "c"},
     {"train.c", TRAIN, NULL},
     {"data.h", TRAIN, NULL},
@@ -164,6 +167,26 @@ static int wishes_of(const Options *options, const Settings *settings, Wish wish
     }
 }
 
+/* The tokenizer of the checkpoint, as a stand-alone program reads it. */
+static bool write_tokenizer(const Options *options, const Safetensors *file) {
+    Tokenizer *tokenizer = NULL;
+    if (!file || graph_of(options->graph) != DECODE) return true;
+    if (!checkpoint_tokenizer(file, &tokenizer)) return false;
+    if (!tokenizer) return true;
+    Text text = {0};
+    const char *why;
+    if (!portable_write(tokenizer, &text, &why))
+        remark("the folder writes the text of tokens but makes none of text, because %s: give "
+               "./generate token numbers, with --numbers 1",
+               why);
+    char *path = path_join(options->out, "tokenizer.bin");
+    bool good = file_write(path, text.bytes, text.length);
+    free(path);
+    text_free(&text);
+    tokenizer_close(tokenizer);
+    return good;
+}
+
 static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
@@ -173,7 +196,8 @@ static bool write_folder(const Options *options, MoecCompiler *compiler, const S
     bool good = model && folder_make(options->out) &&
                 write_program(options, compiler, wishes, count) && write_common(options) &&
                 (!trains || write_settings(options->out, &settings)) &&
-                write_weights(options, model, file, (uint64_t)settings.seed);
+                write_weights(options, model, file, (uint64_t)settings.seed) &&
+                write_tokenizer(options, file);
     model_close(model);
     return good;
 }

@@ -1,22 +1,27 @@
-/* generate: continues a text, whose bytes are the tokens.
+/* generate: continues a text, whose tokens are those of tokenizer.bin, or its bytes where there is
+ * no such file.
  *
- *     ./generate --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights weights.bin]
- *     [--speed 1]
+ *     ./generate --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N]
+ *     [--weights weights.bin] [--tokenizer tokenizer.bin] [--speed 1]
  *
+ * With --numbers 1 the prompt is token numbers with spaces between them.
  * A temperature of 0 takes the likeliest token each time. With --speed 1 it says at the end how
  * fast it was.
  */
+#include "lexicon.h"
 #include "model.h"
 #include "streams.h"
 #include "wishes.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 typedef struct Wishes {
-    const char *prompt, *weights;
-    long tokens, speed;
+    const char *prompt, *weights, *tokenizer;
+    long tokens, speed, numbers;
     double temperature;
     uint64_t seed;
 } Wishes;
@@ -59,31 +64,122 @@ static double seconds_now(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Bytes of a text that may not be a whole character yet. */
+typedef struct Held {
+    unsigned char bytes[4];
+    int count;
+} Held;
+
+/* How many of the bytes belong together: a character, the beginning of one (*whole 0), or of none
+ * (*whole -1). */
+static int belong(const Held *held, int *whole) {
+    unsigned char first = held->bytes[0], low = 0x80, high = 0xBF;
+    int needed = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    *whole = 1;
+    if (first < 0x80)
+        return 1;
+    *whole = -1;
+    if (first < 0xC2 || first > 0xF4)
+        return 1;
+    if (first == 0xE0 || first == 0xF0)
+        low = first == 0xE0 ? 0xA0 : 0x90;
+    if (first == 0xED || first == 0xF4)
+        high = first == 0xED ? 0x9F : 0x8F;
+    for (int i = 1; i < needed; i++, low = 0x80, high = 0xBF) {
+        if (i == held->count)
+            *whole = 0;
+        if (i == held->count || held->bytes[i] < low || held->bytes[i] > high)
+            return i;
+    }
+    *whole = 1;
+    return needed;
+}
+
+/* Writes whole characters, U+FFFD for what is none. end: nothing follows. */
+static void write_held(Held *held, int end) {
+    while (held->count) {
+        int whole, length = belong(held, &whole);
+        if (!whole && !end)
+            return;
+        if (whole == 1)
+            fwrite(held->bytes, 1, (size_t)length, stdout);
+        else
+            fputs("\xEF\xBF\xBD", stdout);
+        held->count -= length;
+        memmove(held->bytes, held->bytes + length, (size_t)held->count);
+    }
+}
+
+static void write_token(const Lexicon *lexicon, const Model *model, int32_t token, Held *held) {
+    if (!lexicon && model_vocabulary(model) <= 256) {
+        putchar(token);
+    } else if (!lexicon) {
+        printf(" %ld", (long)token);
+    } else {
+        size_t length;
+        const char *bytes = lexicon_text(lexicon, token, &length);
+        for (size_t i = 0; i < length; i++) {
+            held->bytes[held->count++] = (unsigned char)bytes[i];
+            write_held(held, 0);
+        }
+    }
+    fflush(stdout);
+}
+
+static int read_token(Model *model, long token, const float **logits) {
+    return token < 0 || token >= model_vocabulary(model)
+               ? MODEL_BAD_TOKEN
+               : model_step(model, (int32_t)token, logits);
+}
+
+/* The prompt as numbers, by the tokenizer, or as bytes. */
+static int read_prompt(Model *model, const Lexicon *lexicon, const Wishes *wishes,
+                       const float **logits) {
+    int error = MODEL_FINE;
+    int32_t *tokens = NULL;
+    if (wishes->numbers) {
+        char *end = NULL;
+        for (const char *at = wishes->prompt; *at && !error; at = end + strspn(end, " ,")) {
+            long token = strtol(at, &end, 10);
+            error = end == at ? MODEL_BAD_TOKEN : read_token(model, token, logits);
+        }
+    } else if (lexicon) {
+        long count = lexicon_encode(lexicon, wishes->prompt, &tokens);
+        error = count < 0 ? MODEL_NO_MEMORY : MODEL_FINE;
+        for (long i = 0; i < count && !error; i++)
+            error = read_token(model, tokens[i], logits);
+    } else {
+        for (const char *byte = wishes->prompt; *byte && !error; byte++)
+            error = read_token(model, (unsigned char)*byte, logits);
+    }
+    free(tokens);
+    return error;
+}
+
 /* Reads the prompt, then writes tokens until there are enough or the context is full. */
-static int generate(Model *model, const Wishes *wishes) {
+static int generate(Model *model, const Lexicon *lexicon, const Wishes *wishes) {
     const float *logits = NULL;
-    for (const unsigned char *byte = (const unsigned char *)wishes->prompt; *byte; byte++) {
-        int error = model_step(model, *byte, &logits);
-        if (error)
-            return error;
-    }
+    int error = read_prompt(model, lexicon, wishes, &logits);
+    if (error || !logits)
+        return error ? error : MODEL_BAD_TOKEN;
     uint64_t state = wishes->seed;
+    Held held = {.count = 0};
     fputs(wishes->prompt, stdout);
-    for (long i = 0; i < wishes->tokens && !ferror(stdout); i++) {
+    for (long i = 0; i < wishes->tokens && !error && !ferror(stdout); i++) {
         int32_t token = sample(logits, model_vocabulary(model), wishes->temperature, &state);
-        putchar(token < 256 ? token : '?');
-        fflush(stdout);
-        int error = i + 1 < wishes->tokens ? model_step(model, token, &logits) : MODEL_FINE;
-        if (error)
-            return error == MODEL_FULL ? MODEL_FINE : error;
+        write_token(lexicon, model, token, &held);
+        error = i + 1 < wishes->tokens ? model_step(model, token, &logits) : MODEL_FINE;
     }
-    return MODEL_FINE;
+    write_held(&held, 1);
+    return error == MODEL_FULL ? MODEL_FINE : error;
 }
 
 static int read_wishes(Wishes *wishes, int count, char **arguments) {
     const Wish known[] = {
         {.name = "--prompt", .text = &wishes->prompt},
         {.name = "--weights", .text = &wishes->weights},
+        {.name = "--tokenizer", .text = &wishes->tokenizer},
+        {.name = "--numbers", .whole = &wishes->numbers},
         {.name = "--tokens", .whole = &wishes->tokens},
         {.name = "--speed", .whole = &wishes->speed},
         {.name = "--temperature", .real = &wishes->temperature},
@@ -93,37 +189,52 @@ static int read_wishes(Wishes *wishes, int count, char **arguments) {
            wishes->prompt && *wishes->prompt;
 }
 
-static void finish(const char *name, const Model *model, const Wishes *wishes, double began) {
+static void finish(const Model *model, const Wishes *wishes, double began) {
     putchar('\n');
     if (wishes->speed)
         fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
-    if (model_vocabulary(model) > 256)
-        fprintf(stderr,
-                "%s: the model has %ld tokens and no texts for them: those of the prompt are its "
-                "bytes, and one above 255 is written as '?'\n",
-                name, model_vocabulary(model));
+}
+
+/* The tokenizer that lies in the folder, if there is one. What is wrong, or NULL. */
+static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Wishes *wishes) {
+    int error = lexicon_open(lexicon, wishes->tokenizer);
+    if (error && error != LEXICON_NO_FILE)
+        return error == LEXICON_DAMAGED ? "the tokenizer is damaged" : "not enough memory";
+    if (wishes->numbers || (*lexicon && lexicon_encodes(*lexicon)))
+        return NULL;
+    if (*lexicon)
+        return "the tokenizer of this model does not encode here, see README.md: give the prompt "
+               "as token numbers, with --numbers 1";
+    return model_vocabulary(model) <= 256
+               ? NULL
+               : "the tokens of this model are not bytes, and there is no tokenizer: give the "
+                 "prompt as token numbers, with --numbers 1";
 }
 
 int main(int count, char **arguments) {
     streams_hold();
-    Wishes wishes = {.weights = "weights.bin", .tokens = 100};
+    Wishes wishes = {.weights = "weights.bin", .tokenizer = "tokenizer.bin", .tokens = 100};
     if (!read_wishes(&wishes, count, arguments)) {
         fprintf(stderr,
-                "usage: %s --prompt TEXT [--tokens N] [--temperature T] [--seed N] [--weights "
-                "FILE] [--speed 1]\n",
+                "usage: %s --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N] "
+                "[--weights FILE] [--tokenizer FILE] [--speed 1]\n",
                 arguments[0]);
         return 2;
     }
     Model *model;
+    Lexicon *lexicon = NULL;
     int error = model_open(&model, wishes.weights);
+    const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &wishes);
     double began = seconds_now();
-    if (!error)
-        error = generate(model, &wishes);
-    if (!error)
-        finish(arguments[0], model, &wishes, began);
-    const char *problem = error ? model_error(error) : streams_end();
+    if (!problem) {
+        error = generate(model, lexicon, &wishes);
+        if (!error)
+            finish(model, &wishes, began);
+        problem = error ? model_error(error) : streams_end();
+    }
     if (problem)
         fprintf(stderr, "%s: %s\n", arguments[0], problem);
+    lexicon_free(lexicon);
     model_free(model);
     return problem ? 1 : 0;
 }

@@ -274,3 +274,30 @@ bool decode_waits(const DecoderList *list, const Strings *strings) {
     }
     return false;
 }
+
+bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, Text *out) {
+    int byte = byte_of_name(name->bytes, name->length);
+    for (int i = 0; i < list->count; i++) {
+        if (list->items[i].kind == DECODE_BYTE_LEVEL) {
+            add_bytes_of(name->bytes, name->length, out);
+            return true;
+        }
+        if (list->items[i].kind == DECODE_BYTE_FALLBACK && byte >= 0) {
+            char value = (char)byte;
+            text_append(out, &value, 1);
+            return true;
+        }
+    }
+    /* Behind a letter, whose text is then taken off again. */
+    Strings strings = {0};
+    Text before = {0};
+    text_append(&strings.text, "a", 1);
+    strings_end(&strings);
+    text_append(&strings.text, name->bytes, name->length);
+    strings_end(&strings);
+    bool good = decode_strings(list, matcher, &strings, &before);
+    if (good && before.length) text_append(out, before.bytes + 1, before.length - 1);
+    text_free(&before);
+    strings_free(&strings);
+    return good;
+}

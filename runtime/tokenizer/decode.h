@@ -3,6 +3,7 @@
 #define TOKENIZER_DECODE_H
 
 #include "tokenizer/pattern.h"
+#include "tokenizer/vocabulary.h"
 
 typedef enum DecoderKind {
     DECODE_BYTE_LEVEL,    /* letters back to bytes, all as one string */
@@ -44,6 +45,9 @@ void strings_end(Strings *strings); /* what was appended to text is a string */
 void strings_free(Strings *strings);
 /* Appends what the steps make of the strings. False after a message. */
 bool decode_strings(const DecoderList *list, Matcher *matcher, Strings *strings, Text *out);
+/* What a token adds to a text that has begun: bytes that may be a part of a character. False after
+ * a message. */
+bool decode_alone(const DecoderList *list, Matcher *matcher, const Name *name, Text *out);
 /* Whether what comes next may change the text of these strings: they end inside a character. */
 bool decode_waits(const DecoderList *list, const Strings *strings);
 

@@ -11,6 +11,7 @@
 
 struct Pattern {
     char *string; /* or NULL */
+    char *source; /* the expression, or NULL */
     size_t length;
     pcre2_code *code;
 };
@@ -66,6 +67,9 @@ static bool compile(Pattern *pattern, const char *file, const Text *text) {
 
 Pattern *pattern_of_expression(const char *file, const char *bytes, size_t length, WordClass word) {
     Pattern *pattern = memory_new(sizeof *pattern);
+    pattern->source = memory_new(length + 1);
+    memcpy(pattern->source, bytes, length);
+    pattern->length = length;
     Text text = {0}, fault = {0};
     bool good = pattern_translate(bytes, length, word, &text, &fault) ||
                 complain("this part of regular expressions is not done",
@@ -83,7 +87,13 @@ void pattern_free(Pattern *pattern) {
     if (!pattern) return;
     pcre2_code_free(pattern->code);
     free(pattern->string);
+    free(pattern->source);
     free(pattern);
+}
+
+const char *pattern_source(const Pattern *pattern, size_t *length) {
+    *length = pattern->length;
+    return pattern->source;
 }
 
 static Found find_expression(const Pattern *pattern, Matcher *matcher, const char *bytes,

@@ -19,6 +19,8 @@ Pattern *pattern_of_string(const char *bytes, size_t length);
 /* NULL after a message that names the file and what of the expression is not known. */
 Pattern *pattern_of_expression(const char *file, const char *bytes, size_t length, WordClass word);
 void pattern_free(Pattern *pattern);
+/* The expression as the file has it; NULL: it is a string. */
+const char *pattern_source(const Pattern *pattern, size_t *length);
 
 typedef enum Found { FOUND_FAILED = -1, FOUND_NONE, FOUND_MATCH } Found;
 /* The first match at or after `from` that is not empty. FOUND_FAILED after a message: the

@@ -60,6 +60,23 @@ generate text --prompt x --repetition 1000000 --tokens 30 --numbers > "$work/non
 generate text --prompt "5 6 7" --repetition 1000000 --tokens 30 --numbers | tr ' ' '\n' | sort > "$work/numbers" || fail "numbers"
 [ -z "$(uniq -d "$work/numbers")" ] || fail "what was said comes again"
 
+# The stand-alone folder encodes and writes the same, whole characters alone.
+moec emit "$work/text" --target c --context 100 --out "$work/c" > "$work/log" 2>&1 || fail "emit"
+make -s -C "$work/c" CFLAGS="-O1 -Werror -Wconversion -Wshadow" > "$work/log" 2>&1 || fail "the folder does not build"
+for prompt in "use decoder" "  The #!?
+		caf\303\251 don't 123" "<|endoftext|>x"; do
+    prompt=$(printf "$prompt")
+    generate text --prompt "$prompt" > "$work/hosted" || fail "generate"
+    (cd "$work/c" && ./generate --prompt "$prompt" --tokens 12 --temperature 0) > "$work/alone" 2> "$work/log" || fail "the folder does not run"
+    [ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || { cat "$work/hosted"; fail "the folder writes another text: $(cat "$work/alone")"; }
+done
+rm "$work/c/tokenizer.bin"
+(cd "$work/c" && ./generate --prompt x --tokens 3) > "$work/alone" 2> "$work/log" && fail "bytes are taken for tokens by the folder"
+grep -q -- "--numbers 1" "$work/log" || fail "the folder does not say what to do"
+(cd "$work/c" && ./generate --prompt "5 6 7" --numbers 1 --tokens 9 --temperature 0) > "$work/alone" 2> "$work/log" || fail "numbers"
+generate text --prompt "5 6 7" --numbers --tokens 9 > "$work/hosted"
+[ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || fail "numbers go on otherwise"
+
 # Refusals.
 generate plain --prompt "use decoder" > "$work/out"
 [ $? -eq 1 ] && grep -q "no tokenizer: the bytes of a text are not its tokens" "$work/log" || fail "bytes are taken for tokens"
