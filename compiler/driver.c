@@ -26,6 +26,7 @@ typedef struct Work {
     MoecCompiler *compiler;
     Program *program;
     Schedule *schedule; /* from fuse on */
+    const char *forms;  /* after loops */
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -103,6 +104,12 @@ static void pass_plan(Work *work) {
     plan(work->schedule);
 }
 
+static void pass_loops(Work *work) {
+    Schedule none = {.program = work->program}; /* the optimizer's program has no units */
+    Schedule *schedule = work->schedule ? work->schedule : &none;
+    work->forms = emit_forms(work->compiler->arena, schedule);
+}
+
 enum {
     FORWARD = 1 << GRAPH_FORWARD,
     TRAIN = 1 << GRAPH_TRAIN,
@@ -116,7 +123,8 @@ typedef enum Machine { ANY, DEVICE } Machine;
 
 /* The way of a program, from the tree of a file to what an emitter writes down. Before it resolve
  * reads the file and all that it uses; after it emit_c or emit_cuda write one text of several
- * programs. The optimizer's program is the same on all machines and a single kernel. */
+ * programs: they lower each kernel to loops as they come to it, so that `loops` is for moec_dump
+ * alone. The optimizer's program is the same on all machines and a single kernel. */
 static const struct Pass {
     const char *name;
     int graphs; /* that it is for */
@@ -138,12 +146,14 @@ static const struct Pass {
     {"pad", MODELS, DEVICE, pass_pad},
     {"fuse", MODELS, ANY, pass_fuse},
     {"plan", MODELS, ANY, pass_plan},
+    {"loops", MODELS | UPDATE, ANY, pass_loops},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
 /* What moec_compile leaves: everything up to the choice of a machine. */
-static const char *const last_of_all = "chunk", *const last_of_device = "pad";
+static const char *const last_of_all = "chunk", *const last_of_device = "pad",
+                         *const last_of_schedule = "plan";
 
 static int place_of(const char *pass) {
     int place = 0;
@@ -234,7 +244,7 @@ static void for_device(MoecCompiler *compiler, Program *program) {
 
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
     Work work = work_of(compiler, program);
-    bool good = run_passes(&work, last_of_device, passes[PASS_COUNT - 1].name, ANY);
+    bool good = run_passes(&work, last_of_device, last_of_schedule, ANY);
     if (!good || !work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
     work.schedule->program = program;
     return work.schedule;
@@ -286,6 +296,7 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
+    if (work.forms) return work.forms;
     return work.schedule ? print_plan(compiler->arena, work.schedule)
                          : print_program(compiler->arena, work.program);
 }

@@ -130,6 +130,9 @@ char *emit_c(Arena *arena, struct Schedule *const *schedules, int count, Hosting
 char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Hosting hosting,
                 char **device);
 
+/* The loops of its kernels, as an emitter writes them down. */
+char *emit_forms(Arena *arena, struct Schedule *schedule);
+
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);

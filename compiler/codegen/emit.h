@@ -4,12 +4,13 @@
 
 #include "schedule/kernel.h"
 #include "moec.h"
+#include "loop/form.h"
 #include "schedule/nest.h"
 
 /* A name given to an index or a hoisted value while the text that may use it is written. */
 typedef struct Binding {
-    const Index *index; /* NULL: a hoisted expression, known by its text */
-    const char *text;
+    const Index *index; /* NULL: a hoisted expression, known by its value */
+    const Term *value;
     const char *name;
 } Binding;
 
@@ -76,6 +77,8 @@ struct Emitter {
     Text functions; /* the kernels */
     Text *out;      /* what lines are added to */
     int indent;
+    FormBlock *block; /* what nodes of a kernel are added to */
+    Text *forms;      /* receives the form of all kernels for `moec dump`, or NULL */
 
     /* bindings in scope, innermost last */
     Binding *bindings;
@@ -94,7 +97,7 @@ struct Emitter {
     List *device_kernels; /* char *: the names of the kernels of all programs, by number */
     List *own_products;   /* OwnProduct *: by number of the product */
     size_t scratch_bytes; /* memory that calls need beyond the arena */
-    const char *owner;    /* several threads have the value at hand: the condition for the one that
+    const Term *owner;    /* several threads have the value at hand: the condition for the one that
                              stores it, or NULL */
     Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
     const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
@@ -107,15 +110,13 @@ void name_tensors(Emitter *emitter);
 void bind_scatter_names(Emitter *emitter);
 /* `wanted`, changed where C or something in scope has the name already; stays taken until the
  * bindings are dropped. */
-const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted);
+const char *bind_name(Emitter *emitter, const Index *index, const Term *value, const char *wanted);
 /* Another index with a name that is bound already. */
 void bind_alias(Emitter *emitter, const Index *index, const char *name);
 const char *bound_index(const Emitter *emitter, const Index *index);
-const char *bound_text(const Emitter *emitter, const char *text);
+const char *bound_term(const Emitter *emitter, const Term *value);
 /* One line (or several, where it is long) at the current indent. */
 void emit_line(Emitter *emitter, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Without the parentheses around all of it. */
-const char *bare(Arena *arena, const char *text);
 /* A C string literal, quoted. */
 const char *quoted(Arena *arena, const char *text);
 /* `file.moe:12` of a span, or an empty text. */
@@ -124,6 +125,32 @@ const char *line_of(Arena *arena, Span span);
 const char *type_name(const Tensor *tensor);
 /* The axes of a tensor: "[batch, s, d]". */
 const char *axes_of(Arena *arena, const Tensor *tensor);
+
+/* ---- emit_nodes.c ---- */
+
+/* Each adds to emitter->block. An array of `size` begins as `initial` says, or NULL. */
+void lower_let(Emitter *emitter, const char *type, const char *name, const Term *value);
+void lower_array(Emitter *emitter, const char *type, const char *name, long size,
+                 const char *initial);
+void lower_set(Emitter *emitter, const Term *target, const char *sign, const Term *value);
+void lower_do(Emitter *emitter, const Term *call);
+void lower_hint(Emitter *emitter, const char *text);
+/* Unless the node before is one. */
+void lower_barrier(Emitter *emitter);
+/* What follows goes into its body, up to lower_end. step: NULL for 1. */
+FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const Term *from,
+                    const Term *to, const Term *step);
+void lower_count(Emitter *emitter, const char *type, const char *name, long size,
+                 FormLayout layout);
+void lower_if(Emitter *emitter, const Term *condition, FormLayout layout);
+/* Names of its own. */
+void lower_scope(Emitter *emitter);
+void lower_end(Emitter *emitter);
+const Term *named(Emitter *emitter, const char *name);
+const Term *whole(Emitter *emitter, long number);
+
+/* A kernel is complete: its body goes into the text, and its form where it is asked for. */
+void finish_form(Emitter *emitter, const char *name, const FormBlock *body, Text *text, int indent);
 
 /* ---- emit_whole.c ---- */
 
@@ -135,17 +162,17 @@ typedef struct Range {
 Range range_of(const Program *program, const Expr *expr);
 /* Integers give what reals give: no value on the way to it is beyond what both hold. */
 bool counts_exactly(const Program *program, const Expr *expr);
-/* An index as C text; the value of an expression as an integer of 64 bits. */
-const char *index_text(Emitter *emitter, Index *index);
-const char *integer_text(Emitter *emitter, const Expr *expr);
+/* An index; the value of an expression as an integer of 64 bits. */
+const Term *index_term(Emitter *emitter, Index *index);
+const Term *integer_term(Emitter *emitter, const Expr *expr);
 
 /* ---- emit_expr.c ---- */
 
 /* The value of an expression as a float. */
-const char *real_text(Emitter *emitter, const Expr *expr);
+const Term *real_term(Emitter *emitter, const Expr *expr);
 /* The element that `access` names, in memory or in a local; `inside` receives the condition under
  * which it exists, or NULL. */
-const char *element_text(Emitter *emitter, const Expr *access, const char **inside);
+const Term *element_term(Emitter *emitter, const Expr *access, const Term **inside);
 /* `name + offset` of the element of a read where all loops are 0. */
 const char *pointer_text(Emitter *emitter, const Expr *access);
 /* Bytes of which its place is a multiple, whatever the loops around are: a power of two, at most
@@ -172,7 +199,7 @@ void keep_before(Emitter *emitter, Member *largest);
 /* Something else in the kernel that is being written touches the memory of a tensor as well. */
 bool is_touched_again(const Emitter *emitter, const Tensor *tensor);
 /* Stores `value` into the target of the member's statement. */
-void emit_store(Emitter *emitter, Member *member, const char *value);
+void emit_store(Emitter *emitter, Member *member, const Term *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */
 const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
 void add_equations(Emitter *emitter, const Kernel *kernel);
@@ -194,8 +221,6 @@ Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
 void emit_body(Emitter *emitter, Nest *nest, int level);
 void emit_loop(Emitter *emitter, Nest *nest, int level);
-const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost);
-bool occurs(const char *text, const char *name);
 
 /* ---- emit_calls.c, emit_units.c ---- */
 
@@ -247,6 +272,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 struct Module {
     Arena *arena;
     const EmitTarget *target;
+    Text *forms;         /* see Emitter */
     Text functions;      /* of the text with the table */
     Text device;         /* the kernels of a device */
     List products;       /* Product * */
@@ -259,7 +285,8 @@ struct Module {
 };
 
 /* Every program into the functions of a module. */
-Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target);
+Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
+                    Text *forms);
 void emit_products(Text *text, const List *products);
 Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);
@@ -335,7 +362,11 @@ bool shares_turns(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
 /* The loop variables of a chain from the number of the turn; those that the body names. */
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                 const Text *body);
+                 const FormBlock *body);
+/* What a thread begins with or moves by, times the width of lanes where there are any. */
+const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads);
+/* Two values of a reduction into one: "MoecSum::join($0, $1)". */
+const char *join_of(const Member *member);
 /* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by
  * one. The loop is bound. alone: no other loop is shared out with it, so that the last of them may
  * be fewer. */
@@ -354,7 +385,7 @@ void emit_lanes(Emitter *emitter, Lanes *lanes, Nest *nest, int level);
 void begin_lanes(Emitter *emitter, Lanes *lanes);
 void end_lanes(Emitter *emitter, Lanes *lanes);
 /* The variable of a lane for an element in memory, a float; NULL when it has none. */
-const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write);
+const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool write);
 /* A nest that is one large sum over everything: its parts, by many blocks, then the sum of
  * those. */
 bool sums_in_two(const Emitter *emitter, const Nest *nest);
@@ -368,8 +399,6 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest);
 /* A nest that is one scatter. */
 bool scatters_rows(const Emitter *emitter, const Nest *nest);
 Launch emit_scatter(Emitter *emitter, Nest *nest);
-/* A barrier, unless the line before is one. */
-void emit_barrier(Emitter *emitter);
 /* Everything below `root` in one block. */
 Launch emit_cuda_block(Emitter *emitter, Nest *root);
 /* Gives a kernel its number; the name is that of the number as well. */

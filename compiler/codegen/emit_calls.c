@@ -78,9 +78,10 @@ static void emit_attend(Emitter *emitter, const Statement *statement, const char
     const char *d = options->documents ? operand(emitter, in, attend_document(options)) : "NULL";
     const char *o = operand(emitter, out, 0), *lse = operand(emitter, out, 1);
     if (options->position)
-        emit_line(emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
-                  integer_text(emitter, in->items[attend_operands(options)]), q, k, v, s, d, o,
-                  lse);
+        emit_line(
+            emitter, "moec_attend_step(&%s, %s, %s, %s, %s, %s, %s, %s, %s);", name,
+            term_text(emitter->arena, integer_term(emitter, in->items[attend_operands(options)])),
+            q, k, v, s, d, o, lse);
     else
         emit_line(emitter, "moec_attend(&%s, %s, %s, %s, %s, %s, %s, %s);", name, q, k, v, s, d, o,
                   lse);

@@ -1,4 +1,4 @@
-/* emit_expr: expressions and addresses as C text.
+/* emit_expr: expressions and addresses as terms.
  *
  * Subscripts are computed in integers (emit_whole.c); whatever may fall outside its axis is guarded
  * and reads 0. What is known to be inside, because its smallest and largest value are, is not.
@@ -21,34 +21,22 @@ static bool stays_inside(Emitter *emitter, const Expr *sub, const Axis *axis) {
     return range.low >= 0 && range.high < axis->size;
 }
 
-static const char *add_guard(Emitter *emitter, const char *guard, const Expr *sub, const char *text,
-                             const Axis *axis) {
+static const Term *both(Emitter *emitter, const Term *a, const Term *b) {
+    return a ? term(emitter->arena, "$0 && $1", a, b) : b;
+}
+
+static const Term *add_guard(Emitter *emitter, const Term *guard, const Expr *sub,
+                             const Term *place, const Axis *axis) {
     Range range = range_of(emitter->program, sub);
-    Text result = {.arena = emitter->arena};
-    text_add(&result, "%s%s", guard ? guard : "", guard ? " && " : "");
-    if (range.low < 0) text_add(&result, "%s >= 0", text);
-    if (range.low < 0 && range.high >= axis->size) text_add(&result, " && ");
-    if (range.high >= axis->size) text_add(&result, "%s < %ld", text, axis->size);
-    return result.text;
+    if (range.low < 0) guard = both(emitter, guard, term(emitter->arena, "$0 >= 0", place));
+    if (range.high < axis->size) return guard;
+    return both(emitter, guard,
+                term(emitter->arena, "$0 < $1", place, term_whole(emitter->arena, axis->size)));
 }
 
-/* (offset) * size + sub, with what is 0 left out. */
-static const char *add_dimension(Emitter *emitter, const char *offset, long size, const char *sub) {
-    bool none = strcmp(sub, "0") == 0;
-    if (strcmp(offset, "0") == 0) return sub;
-    bool sum = strpbrk(offset, " ") != NULL && offset[0] != '(';
-    for (const char *c = offset + 1, *end = offset + strlen(offset) - 1; c < end && !sum; c++)
-        sum = *c == ')' &&
-              offset[0] == '('; /* "(a) * 2 + (b)" begins and ends with a parenthesis, too */
-    if (size == 1) return none ? offset : arena_format(emitter->arena, "%s + %s", offset, sub);
-    const char *scaled =
-        arena_format(emitter->arena, sum ? "(%s) * %ld" : "%s * %ld", offset, size);
-    return none ? scaled : arena_format(emitter->arena, "%s + %s", scaled, sub);
-}
-
-static const char *slot_text(Emitter *emitter, const Expr *sub) {
-    if (sub->kind == EXPR_NUMBER) return (long)sub->number & 1 ? "1" : "0";
-    return arena_format(emitter->arena, "(%s & 1)", integer_text(emitter, sub));
+static const Term *slot_term(Emitter *emitter, const Expr *sub) {
+    if (sub->kind == EXPR_NUMBER) return term_whole(emitter->arena, (long)sub->number & 1);
+    return term(emitter->arena, "($0 & 1)", integer_term(emitter, sub));
 }
 
 /* Dimensions of a row on the stack that its place in the nest fixes. */
@@ -60,37 +48,41 @@ static bool is_fixed(const Local *local, int dimension) {
     return false;
 }
 
-static const char *offset_text(Emitter *emitter, const Expr *access, const Local *row,
-                               const char **inside) {
+static const Term *offset_term(Emitter *emitter, const Expr *access, const Local *row,
+                               const Term **inside) {
     const Tensor *tensor = access->tensor;
-    const char *offset = "0";
+    const Term *offset = term_whole(emitter->arena, 0);
     bool slots = emitter->schedule->places[tensor->id].slots;
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
         if (row && is_fixed(row, i)) continue;
-        const char *text = i == 0 && slots ? slot_text(emitter, sub) : integer_text(emitter, sub);
+        const Term *place = i == 0 && slots ? slot_term(emitter, sub) : integer_term(emitter, sub);
         if (!stays_inside(emitter, sub, tensor->axes[i]) && !(i == 0 && slots))
-            *inside = add_guard(emitter, *inside, sub, text, tensor->axes[i]);
-        offset = add_dimension(emitter, offset, tensor->axes[i]->size, text);
+            *inside = add_guard(emitter, *inside, sub, place, tensor->axes[i]);
+        offset = term_offset(emitter->arena, offset, tensor->axes[i]->size, place);
     }
     return offset;
 }
 
-const char *element_text(Emitter *emitter, const Expr *access, const char **inside) {
+static const Term *element_of(Emitter *emitter, const char *array, const Term *offset) {
+    return term(emitter->arena, "$0[$1]", term_name(emitter->arena, array), offset);
+}
+
+const Term *element_term(Emitter *emitter, const Expr *access, const Term **inside) {
     const Tensor *tensor = access->tensor;
     *inside = NULL;
     for (int i = 0; emitter->kernel && i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->tensor != tensor || !emitter->known[i]) continue;
-        if (local->kind == LOCAL_SCALAR) return emitter->locals[i];
-        return arena_format(emitter->arena, "%s[%s]", emitter->locals[i],
-                            offset_text(emitter, access, local, inside));
+        if (local->kind == LOCAL_SCALAR) return term_name(emitter->arena, emitter->locals[i]);
+        return element_of(emitter, emitter->locals[i], offset_term(emitter, access, local, inside));
     }
-    const char *text = arena_format(emitter->arena, "%s[%s]", emitter->names[tensor->id],
-                                    offset_text(emitter, access, NULL, inside));
-    const char *bound = access->count ? NULL : bound_text(emitter, text);
-    if (!bound) emitter->used[tensor->id] = true;
-    return bound ? bound : text;
+    const Term *element =
+        element_of(emitter, emitter->names[tensor->id], offset_term(emitter, access, NULL, inside));
+    const char *bound = access->count ? NULL : bound_term(emitter, element);
+    if (bound) return term_name(emitter->arena, bound);
+    emitter->used[tensor->id] = true;
+    return element;
 }
 
 /* A subscript that moves with a loop that is not written out. */
@@ -131,14 +123,15 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
             sub_loop(access->args[i], access->tensor->axes[i]) != NULL; /* keeps its start */
         first.args[i] = !part && moves(emitter, access->args[i]) ? &zero : access->args[i];
     }
-    const char *inside = NULL, *offset = offset_text(emitter, &first, NULL, &inside);
+    const Term *inside = NULL, *offset = offset_term(emitter, &first, NULL, &inside);
     emitter->used[access->tensor->id] = true;
     const char *name = emitter->names[access->tensor->id];
-    return strcmp(offset, "0") == 0 ? name : arena_format(emitter->arena, "%s + %s", name, offset);
+    return term_is_zero(offset)
+               ? name
+               : arena_format(emitter->arena, "%s + %s", name, term_text(emitter->arena, offset));
 }
 
 /* ---- reals ---- */
-
 
 const char *number_text(Arena *arena, double number) {
     if (isnan(number)) return "NAN";
@@ -152,84 +145,79 @@ const char *number_text(Arena *arena, double number) {
     return arena_format(arena, number < 0 ? "(%s%sf)" : "%s%sf", digits, whole ? ".0" : "");
 }
 
-/* The power of a text by small primes; NULL for larger ones. */
-static const char *whole_power_text(Emitter *emitter, const char *base, long power) {
+/* The power of a term by small primes; NULL for larger ones. */
+static const Term *whole_power(Arena *arena, const Term *base, long power) {
     static const struct {
         long prime;
-        const char *function;
-    } primes[] = {{2, "square"}, {3, "cube"}, {5, "fifth"}, {7, "seventh"}};
+        const char *call;
+    } primes[] = {{2, "moec_square($0)"},
+                  {3, "moec_cube($0)"},
+                  {5, "moec_fifth($0)"},
+                  {7, "moec_seventh($0)"}};
     if (power == 1) return base;
     for (size_t i = 0; i < sizeof primes / sizeof *primes; i++) {
         if (power % primes[i].prime != 0) continue;
-        const char *root = whole_power_text(emitter, base, power / primes[i].prime);
-        return root ? arena_format(emitter->arena, "moec_%s(%s)", primes[i].function,
-                                   bare(emitter->arena, root))
-                    : NULL;
+        const Term *root = whole_power(arena, base, power / primes[i].prime);
+        return root ? term(arena, primes[i].call, term_bare(arena, root)) : NULL;
     }
     return NULL;
 }
 
 /* Powers that need no logarithm. */
-static const char *power_text(Emitter *emitter, const Expr *expr) {
+static const Term *power_term(Emitter *emitter, const Expr *expr) {
+    Arena *arena = emitter->arena;
     const Expr *exponent = expr->args[1];
-    const char *base = real_text(emitter, expr->args[0]);
+    const Term *base = real_term(emitter, expr->args[0]);
     if (exponent->kind != EXPR_NUMBER) return NULL;
     double power = fabs(exponent->number);
-    if (expr_is_number(exponent, 0.5)) return arena_format(emitter->arena, "moec_sqrt(%s)", base);
-    if (expr_is_number(exponent, -0.5)) return arena_format(emitter->arena, "moec_rsqrt(%s)", base);
+    if (expr_is_number(exponent, 0.5)) return term(arena, "moec_sqrt($0)", base);
+    if (expr_is_number(exponent, -0.5)) return term(arena, "moec_rsqrt($0)", base);
     if (expr_is_number(exponent, 2) && expr->args[0]->kind == EXPR_READ)
-        return arena_format(emitter->arena, "(%s * %s)", base, base);
+        return term(arena, "($0 * $0)", base);
     if (power != floor(power) || power < 1 || power > 16) return NULL;
-    const char *text = whole_power_text(emitter, base, (long)power);
-    if (!text || exponent->number > 0) return text;
-    return arena_format(emitter->arena, "(1.0f / %s)", text);
+    const Term *made = whole_power(arena, base, (long)power);
+    if (!made || exponent->number > 0) return made;
+    return term(arena, "(1.0f / $0)", made);
 }
 
-static const char *apply_text(Emitter *emitter, const Expr *expr) {
-    const char *args[3] = {"", "", ""};
+static const Term *apply(Emitter *emitter, const Expr *expr) {
+    const Term *args[3] = {NULL, NULL, NULL};
     bool random = op_is_random(expr->op);
     if (random) emitter->uses_seed = true;
-    for (int i = 0; i < expr->count; i++) {
-        const char *text =
-            random ? integer_text(emitter, expr->args[i]) : real_text(emitter, expr->args[i]);
-        args[i] = random ? arena_format(emitter->arena, "(uint64_t)(%s)", text) : text;
-    }
-    Text text = {.arena = emitter->arena};
-    for (const char *c = op_table[expr->op].c; *c; c++) {
-        if (*c == '$')
-            text_add(&text, "%s", args[*++c - '0']);
-        else
-            text_add(&text, "%c", *c);
-    }
-    return text.text;
+    for (int i = 0; i < expr->count; i++)
+        args[i] = random
+                      ? term(emitter->arena, "(uint64_t)($0)", integer_term(emitter, expr->args[i]))
+                      : real_term(emitter, expr->args[i]);
+    return term(emitter->arena, op_table[expr->op].c, args[0], args[1], args[2]);
 }
 
-const char *real_text(Emitter *emitter, const Expr *expr) {
-    const char *inside, *text;
-    switch (expr->kind) {
-    case EXPR_NUMBER:
-        return number_text(emitter->arena, expr->number);
-    case EXPR_INDEX:
-        return arena_format(emitter->arena, "(float)%s", index_text(emitter, expr->index));
-    case EXPR_READ:
-        text = lane_text(emitter, expr, true, false);
-        if (text) return bound_text(emitter, text) ? bound_text(emitter, text) : text;
-        text = element_text(emitter, expr, &inside);
-        if (expr->tensor->type == TYPE_INT) text = arena_format(emitter->arena, "(float)%s", text);
-        if (expr->tensor->type == TYPE_BF16)
-            text = arena_format(emitter->arena, "moec_load(%s)", text);
-        if (inside) text = arena_format(emitter->arena, "(%s ? %s : 0.0f)", inside, text);
-        return bound_text(emitter, text) ? bound_text(emitter, text) : text;
-    case EXPR_APPLY:
-        break;
-    }
+static const Term *real_read(Emitter *emitter, const Expr *expr) {
+    const Term *inside, *made = lane_term(emitter, expr, true, false);
+    if (made) return made;
+    made = element_term(emitter, expr, &inside);
+    if (expr->tensor->type == TYPE_INT) made = term(emitter->arena, "(float)$0", made);
+    if (expr->tensor->type == TYPE_BF16) made = term(emitter->arena, "moec_load($0)", made);
+    return inside ? term(emitter->arena, "($0 ? $1 : 0.0f)", inside, made) : made;
+}
+
+static const Term *real_apply(Emitter *emitter, const Expr *expr) {
     bool counted = counts_exactly(emitter->program, expr);
     if (counted && expr_is_truth(expr))
-        return arena_format(emitter->arena, "(%s ? 1.0f : 0.0f)", integer_text(emitter, expr));
+        return term(emitter->arena, "($0 ? 1.0f : 0.0f)", integer_term(emitter, expr));
     if (counted || expr_is_remainder(expr))
-        return arena_format(emitter->arena, "(float)%s", integer_text(emitter, expr));
-    text = expr->op == OP_POW ? power_text(emitter, expr) : NULL;
-    if (!text) text = apply_text(emitter, expr);
-    const char *bound = bound_text(emitter, text);
-    return bound ? bound : text;
+        return term(emitter->arena, "(float)$0", integer_term(emitter, expr));
+    const Term *made = expr->op == OP_POW ? power_term(emitter, expr) : NULL;
+    if (!made) made = apply(emitter, expr);
+    return made;
+}
+
+const Term *real_term(Emitter *emitter, const Expr *expr) {
+    if (expr->kind == EXPR_NUMBER)
+        return term_number(emitter->arena, number_text(emitter->arena, expr->number));
+    if (expr->kind == EXPR_INDEX)
+        return term(emitter->arena, "(float)$0", index_term(emitter, expr->index));
+    const Term *made =
+        expr->kind == EXPR_READ ? real_read(emitter, expr) : real_apply(emitter, expr);
+    const char *bound = bound_term(emitter, made);
+    return bound ? term_name(emitter->arena, bound) : made;
 }

@@ -45,53 +45,51 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
 
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
-static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const char *value) {
+static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const Term *value) {
     const Expr *target = statement->target;
-    const char *inside = NULL, *element = lane_text(emitter, target, adds, true), *line;
+    const Term *inside = NULL, *element = lane_term(emitter, target, adds, true);
     bool lane = element != NULL;
-    if (!lane) element = element_text(emitter, target, &inside);
+    if (!lane) element = element_term(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
-    if (target->tensor->type == TYPE_BF16 && !lane)
-        line = arena_format(emitter->arena, "moec_store(&%s, %s)", element, value);
-    else
-        line = arena_format(emitter->arena, "%s %s %s", element, adds ? "+=" : "=", value);
     bool apart = emitter->owner && is_touched_again(emitter, target->tensor);
-    if (apart) emit_barrier(emitter);
+    if (apart) lower_barrier(emitter);
     if (emitter->owner)
-        inside = inside ? arena_format(emitter->arena, "%s && %s", emitter->owner, inside)
-                        : emitter->owner;
-    if (inside)
-        emit_line(emitter, "if (%s) %s;", inside, line);
+        inside = inside ? term(emitter->arena, "$0 && $1", emitter->owner, inside) : emitter->owner;
+    if (inside) lower_if(emitter, inside, ON_SAME_LINE);
+    if (target->tensor->type == TYPE_BF16 && !lane)
+        lower_do(emitter, term(emitter->arena, "moec_store(&$0, $1)", element, value));
     else
-        emit_line(emitter, "%s;", line);
-    if (apart) emit_barrier(emitter);
+        lower_set(emitter, element, adds ? "+=" : "=", value);
+    if (inside) lower_end(emitter);
+    if (apart) lower_barrier(emitter);
 }
 
 /* What stands in memory, even when a variable holds the value as well. */
-static const char *memory_text(Emitter *emitter, const Expr *target) {
-    const char *inside, *lane = lane_text(emitter, target, true, false);
-    return lane ? lane : element_text(emitter, target, &inside);
+static const Term *memory_term(Emitter *emitter, const Expr *target) {
+    const Term *inside, *lane = lane_term(emitter, target, true, false);
+    return lane ? lane : element_term(emitter, target, &inside);
 }
 
 static void store_scalar(Emitter *emitter, Member *member, const Local *local, const char *name,
-                         const char *value) {
+                         const Term *value) {
     Statement *statement = member->statement;
     bool *known = known_local(emitter, local);
     if (*known) {
-        emit_line(emitter, "%s %s %s;", name, statement->accumulate ? "+=" : "=", value);
+        lower_set(emitter, named(emitter, name), statement->accumulate ? "+=" : "=", value);
     } else if (statement->accumulate) {
         /* A choice binds looser than the sum. */
-        emit_line(emitter, strchr(value, '?') ? "%s %s = %s + (%s);" : "%s %s = %s + %s;",
-                  type_name(local->tensor), name, memory_text(emitter, statement->target), value);
+        const Term *before = memory_term(emitter, statement->target);
+        value = term(emitter->arena, term_has(value, '?') ? "$0 + ($1)" : "$0 + $1", before, value);
+        lower_let(emitter, type_name(local->tensor), name, value);
     } else {
-        emit_line(emitter, "%s %s = %s;", type_name(local->tensor), name, value);
+        lower_let(emitter, type_name(local->tensor), name, value);
     }
     *known = false; /* while it is written to its memory */
-    if (local->stored) emit_write(emitter, statement, false, name);
+    if (local->stored) emit_write(emitter, statement, false, named(emitter, name));
     *known = true;
 }
 
-void emit_store(Emitter *emitter, Member *member, const char *value) {
+void emit_store(Emitter *emitter, Member *member, const Term *value) {
     Local *local;
     const char *name = scalar_of(emitter, member, &local);
     if (name)
@@ -103,52 +101,64 @@ void emit_store(Emitter *emitter, Member *member, const char *value) {
 /* Shorter than this is not worth a name. */
 enum { LEAST_PART = 24 };
 
-static int occurrences(const char *text, const char *part) {
-    int count = 0;
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part)) count++;
-    return count;
-}
-
 /* Names what occurs more than once in the value, from the inside out. */
 static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
     bool read = expr->kind == EXPR_READ;
     if (!read && expr->kind != EXPR_APPLY) return;
     for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
-    const char *part = real_text(emitter, expr);
-    if (strlen(part) < LEAST_PART || !strpbrk(part, "[(") ||
-        occurrences(real_text(emitter, value), part) < 2)
+    const Term *part = real_term(emitter, expr);
+    if (part->kind != TERM_APPLY || term_count(real_term(emitter, value), part) < 2 ||
+        strlen(term_text(emitter->arena, part)) < LEAST_PART)
         return;
     const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
     const char *name = bind_name(emitter, NULL, part, wanted);
-    emit_line(emitter, "const float %s = %s;", name, bare(emitter->arena, part));
+    lower_let(emitter, "const float", name, term_bare(emitter->arena, part));
 }
 
-static const char *value_text(Emitter *emitter, const Statement *statement) {
+static const Term *value_of(Emitter *emitter, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
-        return arena_format(emitter->arena, "(int32_t)%s", integer_text(emitter, statement->value));
+        return term(emitter->arena, "(int32_t)$0", integer_term(emitter, statement->value));
     int first = emitter->binding_count;
     name_parts(emitter, statement->value, statement->value);
-    const char *value = bare(emitter->arena, real_text(emitter, statement->value));
+    const Term *value = term_bare(emitter->arena, real_term(emitter, statement->value));
     /* The names stay taken, but what they stand for may change with the next statement. */
-    for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].text = NULL;
+    for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].value = NULL;
     return value;
 }
 
 void keep_before(Emitter *emitter, Member *largest) {
     const char *wanted = arena_format(emitter->arena, "%s_before", largest->sum);
     largest->before = bind_name(emitter, NULL, NULL, wanted);
-    emit_line(emitter, "const float %s = %s;", largest->before, largest->sum);
+    lower_let(emitter, "const float", largest->before, named(emitter, largest->sum));
 }
 
 /* The value of a sum that looks at the largest so far, which is in a variable already. */
-static const char *running_value(Emitter *emitter, const Member *member) {
+static const Term *running_value(Emitter *emitter, const Member *member) {
     Local *local = NULL;
     scalar_of(emitter, member->running, &local);
     bool *known = known_local(emitter, local);
     *known = true;
-    const char *value = value_text(emitter, member->statement);
+    const Term *value = value_of(emitter, member->statement);
     *known = false;
     return value;
+}
+
+/* Adds to what a reduction is kept in. */
+static void emit_reduction(Emitter *emitter, const Member *member, const Term *sum,
+                           const Term *value) {
+    Arena *arena = emitter->arena;
+    Reduction reduction = member->statement->reduction;
+    if (member->running)
+        lower_set(emitter, sum, "=",
+                  term(arena, "$0 * moec_fade($1, $2) + $3", sum,
+                       named(emitter, member->running->before),
+                       named(emitter, member->running->sum), value));
+    else if (reduction == REDUCE_SUM)
+        lower_set(emitter, sum, "+=", value);
+    else
+        lower_set(emitter, sum, "=",
+                  term(arena, reduction == REDUCE_MAX ? "moec_max($0, $1)" : "moec_min($0, $1)",
+                       sum, value));
 }
 
 void emit_member(Emitter *emitter, Member *member) {
@@ -158,27 +168,21 @@ void emit_member(Emitter *emitter, Member *member) {
         return;
     }
     if (member->is_run) keep_before(emitter, member);
-    const char *value = member->running ? running_value(emitter, member)
-                                        : value_text(emitter, statement);
+    const Term *value =
+        member->running ? running_value(emitter, member) : value_of(emitter, statement);
     if (statement->reduction == REDUCE_NONE || member->kept == member->depth) {
         emit_store(emitter, member, value);
         return;
     }
-    const char *sum = member->part ? member->part : member->sum;
+    const Term *sum = named(emitter, member->part ? member->part : member->sum);
     if (member->column) {
         const Nest *inner = member->path[member->depth - 1];
-        sum = inner->block ? arena_format(emitter->arena, "%s[%s - %s]", sum, inner->text,
-                                          inner->block->text)
-                           : arena_format(emitter->arena, "%s[%s]", sum, inner->text);
+        const Term *place = named(emitter, inner->text);
+        sum = inner->block ? term(emitter->arena, "$0[$1 - $2]", sum, place,
+                                  named(emitter, inner->block->text))
+                           : term(emitter->arena, "$0[$1]", sum, place);
     }
-    if (member->running)
-        emit_line(emitter, "%s = %s * moec_fade(%s, %s) + %s;", sum, sum, member->running->before,
-                  member->running->sum, value);
-    else if (statement->reduction == REDUCE_SUM)
-        emit_line(emitter, "%s += %s;", sum, value);
-    else
-        emit_line(emitter, "%s = %s(%s, %s);", sum,
-                  statement->reduction == REDUCE_MAX ? "moec_max" : "moec_min", sum, value);
+    emit_reduction(emitter, member, sum, value);
 }
 
 /* ---- the function ---- */
@@ -253,10 +257,10 @@ void begin_kernel(Emitter *emitter, Kernel *kernel) {
 
 void emit_kernel(Emitter *emitter, Kernel *kernel) {
     int outer = emitter->binding_count, indent = emitter->indent;
-    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    Text *run = emitter->out;
+    FormBlock body = {0};
     begin_kernel(emitter, kernel);
-    emitter->out = &body;
-    emitter->indent = 1;
+    emitter->block = &body;
     emit_nests(emitter, kernel->root);
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
@@ -268,7 +272,7 @@ void emit_kernel(Emitter *emitter, Kernel *kernel) {
     add_equations(emitter, kernel);
     emit_line(emitter, "static void %s(%s)", name, parameters.text);
     text_add(&emitter->functions, "{\n");
-    text_add_bytes(&emitter->functions, body.text, body.length);
+    finish_form(emitter, name, &body, &emitter->functions, 1);
     text_add(&emitter->functions, "}\n\n");
 
     emitter->kernel = NULL;

@@ -6,9 +6,6 @@
  */
 #include "codegen/emit.h"
 
-#include <ctype.h>
-#include <string.h>
-
 enum { CHUNKS = 64 };
 
 /* ---- who is in a nest ---- */
@@ -62,12 +59,12 @@ static bool contains_read(const Expr *expr) {
 
 /* A number that the kernel only reads, read once. */
 static void hoist_number(Emitter *emitter, const Expr *read) {
-    const char *inside, *text = element_text(emitter, read, &inside);
-    if (strchr(text, '[') == NULL) return; /* in a variable already */
-    const char *name =
-        bind_name(emitter, NULL, text, arena_format(emitter->arena, "%s_at", read->tensor->name));
-    emit_line(emitter, "const %s %s = %s;", read->tensor->type == TYPE_INT ? "int32_t" : "float",
-              name, text);
+    const Term *inside, *element = element_term(emitter, read, &inside);
+    if (element->kind == TERM_NAME) return; /* in a variable already */
+    const char *name = bind_name(emitter, NULL, element,
+                                 arena_format(emitter->arena, "%s_at", read->tensor->name));
+    lower_let(emitter, read->tensor->type == TYPE_INT ? "const int32_t" : "const float", name,
+              element);
 }
 
 static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub,
@@ -79,12 +76,11 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
     if (number || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
         reads_what_is_written(emitter, expr))
         return;
-    const char *text = integer_text(emitter, expr);
-    if (bound_text(emitter, text) || strpbrk(text, "[(") == NULL) return;
+    const Term *value = integer_term(emitter, expr);
+    if (value->kind != TERM_APPLY) return; /* has a name */
     const char *wanted =
         expr->kind == EXPR_READ ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "at";
-    const char *name = bind_name(emitter, NULL, text, wanted);
-    emit_line(emitter, "const long %s = %s;", name, text);
+    lower_let(emitter, "const long", bind_name(emitter, NULL, value, wanted), value);
 }
 
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
@@ -120,6 +116,26 @@ static bool is_direct(const Member *member, const Local *local) {
            !member->statement->accumulate;
 }
 
+/* The elements of a sum that is kept for each column. */
+static const Term *column_of(Emitter *emitter, const char *sum) {
+    return term(emitter->arena, "$0[j]", named(emitter, sum));
+}
+
+/* Declares what a sum is kept in. */
+static void declare_sum(Emitter *emitter, const Member *member) {
+    const Term *start = term_number(emitter->arena, start_of(member));
+    if (!member->column) {
+        lower_let(emitter, "float", member->sum, start);
+    } else if (member->statement->reduction == REDUCE_SUM) {
+        lower_array(emitter, "float", member->sum, column_size(member), "{0.0f}");
+    } else {
+        lower_array(emitter, "float", member->sum, column_size(member), NULL);
+        lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        lower_set(emitter, column_of(emitter, member->sum), "=", start);
+        lower_end(emitter);
+    }
+}
+
 /* Declares what the sums of a loop are kept in, before it. apart: in variables of their own. */
 void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     Member *member;
@@ -131,15 +147,7 @@ void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
             arena_format(emitter->arena, "%s_sum", member->statement->target->tensor->name);
         member->sum_is_local = !apart && is_direct(member, local);
         member->sum = member->sum_is_local ? scalar : bind_name(emitter, NULL, NULL, wanted);
-        if (!member->column) {
-            emit_line(emitter, "float %s = %s;", member->sum, start_of(member));
-        } else if (member->statement->reduction == REDUCE_SUM) {
-            emit_line(emitter, "float %s[%ld] = {0.0f};", member->sum, column_size(member));
-        } else {
-            emit_line(emitter, "float %s[%ld];", member->sum, column_size(member));
-            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] = %s;", column_size(member),
-                      member->sum, start_of(member));
-        }
+        declare_sum(emitter, member);
     }
 }
 
@@ -159,9 +167,9 @@ static void begin_parts(Emitter *emitter, const Nest *nest) {
         const char *wanted = arena_format(emitter->arena, "%s_part", tensor);
         member->part = bind_name(emitter, NULL, NULL, wanted);
         if (member->column)
-            emit_line(emitter, "float %s[%ld] = {0.0f};", member->part, column_size(member));
+            lower_array(emitter, "float", member->part, column_size(member), "{0.0f}");
         else
-            emit_line(emitter, "float %s = 0.0f;", member->part);
+            lower_let(emitter, "float", member->part, term_number(emitter->arena, "0.0f"));
     }
 }
 
@@ -169,18 +177,21 @@ static void end_parts(Emitter *emitter, const Nest *nest) {
     Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
-        if (member->column)
-            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[j] += %s[j];", column_size(member),
-                      member->sum, member->part);
-        else
-            emit_line(emitter, "%s += %s;", member->sum, member->part);
+        if (!member->column) {
+            lower_set(emitter, named(emitter, member->sum), "+=", named(emitter, member->part));
+            continue;
+        }
+        lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        lower_set(emitter, column_of(emitter, member->sum), "+=", column_of(emitter, member->part));
+        lower_end(emitter);
     }
 }
 
-static const char *last_of_block(Emitter *emitter, const Nest *block) {
+static const Term *last_of_block(Emitter *emitter, const Nest *block) {
     if (block->total % block->step == 0)
-        return arena_format(emitter->arena, "%s + %ld", block->text, block->step);
-    return arena_format(emitter->arena, "%s_to", block->text);
+        return term(emitter->arena, "$0 + $1", named(emitter, block->text),
+                    whole(emitter, block->step));
+    return named(emitter, arena_format(emitter->arena, "%s_to", block->text));
 }
 
 void bind_loop(Emitter *emitter, Nest *nest) {
@@ -194,23 +205,21 @@ void bind_loop(Emitter *emitter, Nest *nest) {
 
 static void open_loop(Emitter *emitter, Nest *nest) {
     bind_loop(emitter, nest);
-    const char *name = nest->text;
-    if (nest->block)
-        emit_line(emitter, "for (long %s = %s; %s < %s; %s++) {", name, nest->block->text, name,
-                  last_of_block(emitter, nest->block), name);
-    else if (nest->step > 1)
-        emit_line(emitter, "for (long %s = 0; %s < %ld; %s += %ld) {", name, name, nest->total,
-                  name, nest->step);
-    else if (nest->index->axis->kind == AXIS_ELEMENTS)
-        emit_line(emitter, "for (long %s = 0; %s < elements; %s++) {", name, name, name);
-    else
-        emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, nest->size, name);
-    emitter->indent++;
+    const Term *from = whole(emitter, 0), *to = whole(emitter, nest->size), *step = NULL;
+    if (nest->block) {
+        from = named(emitter, nest->block->text);
+        to = last_of_block(emitter, nest->block);
+    } else if (nest->step > 1) {
+        to = whole(emitter, nest->total);
+        step = whole(emitter, nest->step);
+    } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
+        to = named(emitter, "elements");
+    }
+    lower_for(emitter, "long", nest->text, from, to, step);
 }
 
 void close_loop(Emitter *emitter, int bindings) {
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_end(emitter);
     emitter->binding_count = bindings;
 }
 
@@ -224,16 +233,17 @@ void end_sums(Emitter *emitter, const Nest *nest) {
                 if (((Local *)emitter->kernel->locals.items[i])->first == member)
                     emitter->known[i] = true;
         } else if (!member->column) {
-            emit_store(emitter, member, member->sum);
+            emit_store(emitter, member, named(emitter, member->sum));
         } else {
             int bindings = emitter->binding_count;
             Nest inner = *column_nest(member);
             inner.index = member->order[member->depth - 1];
             open_loop(emitter, &inner);
-            const char *place =
-                inner.block ? arena_format(emitter->arena, "%s - %s", inner.text, inner.block->text)
-                            : inner.text;
-            emit_store(emitter, member, arena_format(emitter->arena, "%s[%s]", member->sum, place));
+            const Term *place = named(emitter, inner.text);
+            if (inner.block)
+                place = term(emitter->arena, "$0 - $1", place, named(emitter, inner.block->text));
+            emit_store(emitter, member,
+                       term(emitter->arena, "$0[$1]", named(emitter, member->sum), place));
             close_loop(emitter, bindings);
         }
     }
@@ -260,7 +270,8 @@ static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive)
         if (*comma) text_add(&clauses, ")");
     }
     if (nest->size > 1)
-        emit_line(emitter, "MOEC_OMP(%s%s)", directive, clauses.length ? clauses.text : "");
+        lower_hint(emitter, arena_format(emitter->arena, "MOEC_OMP(%s%s)", directive,
+                                         clauses.length ? clauses.text : ""));
 }
 
 void emit_vectors(Emitter *emitter, const Nest *nest) {
@@ -271,17 +282,18 @@ void emit_rows(Emitter *emitter, const Nest *nest) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
         if (local->kind != LOCAL_ROW || local->scope != nest) continue;
-        emit_line(emitter, "%s%s %s[%ld];", emitter->storage ? emitter->storage : "",
-                  local->tensor->type == TYPE_INT ? "int32_t" : "float", emitter->locals[i],
-                  local->size);
+        const char *type = local->tensor->type == TYPE_INT ? "int32_t" : "float";
+        if (emitter->storage) type = arena_format(emitter->arena, "%s%s", emitter->storage, type);
+        lower_array(emitter, type, emitter->locals[i], local->size, NULL);
         emitter->known[i] = true;
     }
 }
 
 void emit_body(Emitter *emitter, Nest *nest, int level) {
     if (nest->step > 1 && nest->total % nest->step != 0)
-        emit_line(emitter, "const long %s_to = %s + %ld < %ld ? %s + %ld : %ld;", nest->text,
-                  nest->text, nest->step, nest->total, nest->text, nest->step, nest->total);
+        lower_let(emitter, "const long", arena_format(emitter->arena, "%s_to", nest->text),
+                  term(emitter->arena, "$0 + $1 < $2 ? $0 + $1 : $2", named(emitter, nest->text),
+                       whole(emitter, nest->step), whole(emitter, nest->total)));
     emit_rows(emitter, nest);
     emit_hoisted(emitter, nest, level);
     for (int i = 0; i < nest->children.count; i++) {
@@ -320,24 +332,15 @@ static int chain_length(const Emitter *emitter, const Nest *nest) {
     return length;
 }
 
-bool occurs(const char *text, const char *name) {
-    size_t length = strlen(name);
-    for (const char *at = text; (at = strstr(at, name)) != NULL; at += length) {
-        bool before = at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_');
-        if (!before && !isalnum((unsigned char)at[length]) && at[length] != '_') return true;
-    }
-    return false;
-}
-
 /* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn %
  * h. */
-const char *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
-    Text text = {.arena = emitter->arena};
-    text_add(&text, "turn");
-    if (inner > 1) text_add(&text, " / %ld", inner);
-    if (!outermost) text_add(&text, " %% %ld", loop->size);
-    if (loop->step > 1) text_add(&text, " * %ld", loop->step);
-    return text.text;
+static const Term *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
+    Arena *arena = emitter->arena;
+    const Term *place = named(emitter, "turn");
+    if (inner > 1) place = term(arena, "$0 / $1", place, whole(emitter, inner));
+    if (!outermost) place = term(arena, "$0 % $1", place, whole(emitter, loop->size));
+    if (loop->step > 1) place = term(arena, "$0 * $1", place, whole(emitter, loop->step));
+    return place;
 }
 
 /* `length` loops as one that is shared out. */
@@ -350,21 +353,20 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
         turns *= loops[i]->size;
         bind_loop(emitter, loops[i]);
     }
-    emit_line(emitter, "MOEC_OMP(parallel for schedule(static))");
-    emit_line(emitter, "for (long turn = 0; turn < %ld; turn++) {", turns);
-    emitter->indent++;
+    lower_hint(emitter, "MOEC_OMP(parallel for schedule(static))");
+    lower_count(emitter, "long", "turn", turns, IN_BRACES);
 
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
-    emitter->out = &body;
+    FormBlock body = {0}, *outer = emitter->block;
+    emitter->block = &body;
     emit_body(emitter, loops[length - 1], length - 1);
-    emitter->out = out;
+    emitter->block = outer;
     for (int i = 0; i < length; i++) {
         turns /= loops[i]->size;
-        if (body.text && occurs(body.text, loops[i]->text))
-            emit_line(emitter, "const long %s = %s;", loops[i]->text,
+        if (form_uses(&body, loops[i]->text))
+            lower_let(emitter, "const long", loops[i]->text,
                       place_in_chain(emitter, loops[i], turns, i == 0));
     }
-    text_add_bytes(emitter->out, body.text, body.length);
+    form_append(outer, &body);
     close_loop(emitter, bindings);
 }
 
@@ -378,43 +380,50 @@ static bool only_sums(const Emitter *emitter, const Nest *nest) {
     return true;
 }
 
+/* The sum of a chunk, or of one of its columns. */
+static const Term *partial_of(Emitter *emitter, const Member *member) {
+    return term(emitter->arena, member->column ? "$0[chunk][j]" : "$0[chunk]",
+                named(emitter, member->partial));
+}
+
+static const Term *sum_of(Emitter *emitter, const Member *member) {
+    return member->column ? column_of(emitter, member->sum) : named(emitter, member->sum);
+}
+
 static void add_partial(Emitter *emitter, const Member *member) {
+    const Term *sum = sum_of(emitter, member), *part = partial_of(emitter, member);
     bool most = member->statement->reduction == REDUCE_MAX;
-    const char *at = member->column ? "[j]" : "";
-    const char *sum = arena_format(emitter->arena, "%s%s", member->sum, at);
-    const char *part = arena_format(emitter->arena, "%s[chunk]%s", member->partial, at);
-    if (member->column) emit_line(emitter, "for (int j = 0; j < %ld; j++)", column_size(member));
-    emitter->indent += member->column;
+    if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_NEXT_LINE);
     if (member->statement->reduction == REDUCE_SUM)
-        emit_line(emitter, "%s += %s;", sum, part);
+        lower_set(emitter, sum, "+=", part);
     else
-        emit_line(emitter, "%s = %s(%s, %s);", sum, most ? "moec_max" : "moec_min", sum, part);
-    emitter->indent -= member->column;
+        lower_set(emitter, sum, "=",
+                  term(emitter->arena, most ? "moec_max($0, $1)" : "moec_min($0, $1)", sum, part));
+    if (member->column) lower_end(emitter);
 }
 
 /* One chunk of the outermost loop, summed by itself. */
 static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
     Member *member;
+    Arena *arena = emitter->arena;
     int bindings = emitter->binding_count;
     begin_sums(emitter, nest, true);
     bind_loop(emitter, nest);
     const char *name = nest->text,
-               *to = bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_to", name));
-    emit_line(emitter, "const long %s = (chunk + 1) * %ld < %ld ? (chunk + 1) * %ld : %ld;", to,
-              each, nest->size, each, nest->size);
+               *to = bind_name(emitter, NULL, NULL, arena_format(arena, "%s_to", name));
+    lower_let(emitter, "const long", to,
+              term(arena, "(chunk + 1) * $0 < $1 ? (chunk + 1) * $0 : $1", whole(emitter, each),
+                   whole(emitter, nest->size)));
     if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
-    emit_line(emitter, "for (long %s = chunk * %ld; %s < %s; %s++) {", name, each, name, to, name);
-    emitter->indent++;
+    lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)),
+              named(emitter, to), NULL);
     emit_body(emitter, nest, 0);
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_end(emitter);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
-        if (member->column)
-            emit_line(emitter, "for (int j = 0; j < %ld; j++) %s[chunk][j] = %s[j];",
-                      column_size(member), member->partial, member->sum);
-        else
-            emit_line(emitter, "%s[chunk] = %s;", member->partial, member->sum);
+        if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
+        lower_set(emitter, partial_of(emitter, member), "=", sum_of(emitter, member));
+        if (member->column) lower_end(emitter);
     }
     emitter->binding_count = bindings;
 }
@@ -428,25 +437,22 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
         const char *wanted =
             arena_format(emitter->arena, "%s_parts", member->statement->target->tensor->name);
         member->partial = bind_name(emitter, NULL, NULL, wanted);
+        const char *rows = arena_format(emitter->arena, "%s[%ld]", member->partial, chunks);
         if (member->column)
-            emit_line(emitter, "float %s[%ld][%ld];", member->partial, chunks, column_size(member));
+            lower_array(emitter, "float", rows, column_size(member), NULL);
         else
-            emit_line(emitter, "float %s[%ld];", member->partial, chunks);
+            lower_let(emitter, "float", rows, NULL);
     }
-    emit_line(emitter, "MOEC_OMP(parallel for schedule(static))");
-    emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
-    emitter->indent++;
+    lower_hint(emitter, "MOEC_OMP(parallel for schedule(static))");
+    lower_count(emitter, "long", "chunk", chunks, IN_BRACES);
     emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_end(emitter);
     begin_sums(emitter, nest, false);
-    emit_line(emitter, "for (long chunk = 0; chunk < %ld; chunk++) {", chunks);
-    emitter->indent++;
+    lower_count(emitter, "long", "chunk", chunks, IN_BRACES);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (reduces_at(member, nest)) add_partial(emitter, member);
     }
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_end(emitter);
     end_sums(emitter, nest);
 }
 

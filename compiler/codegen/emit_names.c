@@ -6,8 +6,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { COLUMNS = 110 };
-
 /* Keywords of C and of C++, which CUDA is. */
 static const char *const keywords[] = {
     "alignas",
@@ -182,9 +180,9 @@ static void add_binding(Emitter *emitter, Binding binding) {
     emitter->bindings[emitter->binding_count++] = binding;
 }
 
-const char *bind_name(Emitter *emitter, const Index *index, const char *text, const char *wanted) {
+const char *bind_name(Emitter *emitter, const Index *index, const Term *value, const char *wanted) {
     const char *name = free_name(emitter, wanted);
-    add_binding(emitter, (Binding){index, text, name});
+    add_binding(emitter, (Binding){index, value, name});
     return name;
 }
 
@@ -220,25 +218,11 @@ const char *bound_index(const Emitter *emitter, const Index *index) {
     return NULL;
 }
 
-const char *bound_text(const Emitter *emitter, const char *text) {
+const char *bound_term(const Emitter *emitter, const Term *value) {
     for (int i = emitter->binding_count - 1; i >= 0; i--)
-        if (emitter->bindings[i].text && strcmp(emitter->bindings[i].text, text) == 0)
+        if (emitter->bindings[i].value && term_equal(emitter->bindings[i].value, value))
             return emitter->bindings[i].name;
     return NULL;
-}
-
-/* Where a long line may be broken: after the last comma that fits, else before the last operator.
- */
-static size_t break_at(const char *line, size_t room) {
-    size_t comma = 0, sign = 0;
-    bool quote = false;
-    for (size_t i = 1; line[i] && i < room; i++) {
-        if (line[i] == '"') quote = !quote;
-        if (quote || line[i] != ' ') continue;
-        if (line[i - 1] == ',') comma = i;
-        if (line[i + 1] && line[i + 2] == ' ') sign = i;
-    }
-    return comma > room / 2 || !sign ? comma : sign;
 }
 
 void emit_line(Emitter *emitter, const char *format, ...) {
@@ -246,26 +230,7 @@ void emit_line(Emitter *emitter, const char *format, ...) {
     va_start(arguments, format);
     const char *line = arena_vformat(emitter->arena, format, arguments);
     va_end(arguments);
-    int indent = *line ? 4 * emitter->indent : 0;
-    while (strlen(line) + (size_t)indent > COLUMNS) {
-        size_t at = break_at(line, (size_t)(COLUMNS - indent));
-        if (!at) break;
-        text_add(emitter->out, "%*s%.*s\n", indent, "", (int)at, line);
-        line += at + 1;
-        indent = 4 * emitter->indent + 8;
-    }
-    text_add(emitter->out, "%*s%s\n", indent, "", line);
-}
-
-const char *bare(Arena *arena, const char *text) {
-    size_t length = strlen(text);
-    int depth = 0;
-    if (length < 2 || text[0] != '(' || text[length - 1] != ')') return text;
-    for (size_t i = 0; i + 1 < length; i++) {
-        depth += (text[i] == '(') - (text[i] == ')');
-        if (depth == 0) return text;
-    }
-    return arena_copy(arena, text + 1, length - 2);
+    print_line(emitter->out, emitter->indent, line);
 }
 
 const char *quoted(Arena *arena, const char *text) {

@@ -54,7 +54,9 @@ static Kernel *kernel_of(Emitter *emitter, const List *statements) {
     return kernel;
 }
 
-static Emitter *part_of(Arena *arena, Program *program, const EmitTarget *target, Text *body) {
+static Emitter *part_of(const Module *module, Program *program, const EmitTarget *target,
+                        FormBlock *body) {
+    Arena *arena = module->arena;
     Emitter *emitter = arena_alloc(arena, sizeof *emitter);
     emitter->arena = arena;
     emitter->program = program;
@@ -64,7 +66,8 @@ static Emitter *part_of(Arena *arena, Program *program, const EmitTarget *target
                                                        sizeof *emitter->schedule->places);
     emitter->names =
         arena_alloc(arena, ((size_t)program->tensors.count + 1) * sizeof *emitter->names);
-    emitter->out = body;
+    emitter->block = body;
+    emitter->forms = module->forms;
     emitter->indent = 1;
     name_tensors(emitter);
     for (int i = 0; i < program->tensors.count; i++) {
@@ -84,16 +87,20 @@ static bool is_schedule_step(const Tensor *tensor) {
     return is_scalar(tensor) && strcmp(tensor->path, "schedule_step") == 0;
 }
 
-static void emit_rate(Arena *arena, Text *text, Program *program) {
-    Text body = {.arena = arena}, out = {.arena = arena};
+static void emit_rate(Module *module, Program *program) {
+    Arena *arena = module->arena;
+    Text *text = &module->functions;
+    Text lines = {.arena = arena}, out = {.arena = arena};
+    FormBlock body = {0};
     const Target *target = program->target;
     program->target = &target_processor; /* the host calls it */
-    Emitter *emitter = part_of(arena, program, &target_c, &body);
+    Emitter *emitter = part_of(module, program, &target_c, &body);
     List statements = statements_of(program, true);
     const Kernel *kernel = kernel_of(emitter, &statements);
     if (kernel->root) emit_nests(emitter, kernel->root);
     program->target = target;
     emitter->out = &out;
+    finish_form(emitter, "update_rate", &body, &lines, 1);
     const char *result = "1";
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -108,7 +115,7 @@ static void emit_rate(Arena *arena, Text *text, Program *program) {
     text_add(text,
              "static double update_rate(double step, double steps)\n{\n    (void)step, "
              "(void)steps;\n%s%s",
-             out.length ? out.text : "", body.length ? body.text : "");
+             out.length ? out.text : "", lines.length ? lines.text : "");
     text_add(text, "    return %s;\n}\n\n", result);
 }
 
@@ -172,8 +179,9 @@ void emit_update(Module *module, Program *program) {
     Arena *arena = module->arena;
     const EmitTarget *target = module->target;
     if (module->rounded) add_rounded(program);
-    Text body = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
-    Emitter *emitter = part_of(arena, program, target, &body);
+    Text lines = {.arena = arena}, head = {.arena = arena}, *text = &module->functions;
+    FormBlock body = {0};
+    Emitter *emitter = part_of(module, program, target, &body);
     List statements = statements_of(program, false);
     const Kernel *kernel = kernel_of(emitter, &statements);
     Update update = {.launch = {"1", 32}};
@@ -181,11 +189,12 @@ void emit_update(Module *module, Program *program) {
     emitter->out = &head;
     declare_arrays(emitter, &update);
     text_add(&head, "%s", "");
-    text_add(&body, "%s", "");
+    text_add(&lines, "%s", "");
+    finish_form(emitter, "update_step", &body, &lines, 1);
     update.head = head.text;
-    update.body = body.text;
+    update.body = lines.text;
 
-    emit_rate(arena, text, program);
+    emit_rate(module, program);
     add_statements(arena, target->apart ? &module->device : text, &statements);
     target->update(module, &update);
     add_names(arena, text, "update_states", &update.states);

@@ -1,4 +1,4 @@
-/* emit_whole: whole numbers as C text, and what is known of their values.
+/* emit_whole: whole numbers as terms, and what is known of their values.
  *
  * Plain C arithmetic stands where every value is known to fit; what may leave 64 bits goes through
  * functions of the prelude that wrap, as the definition does (whole.c). Only what has been derived
@@ -156,28 +156,28 @@ bool counts_exactly(const Program *program, const Expr *expr) {
     return true;
 }
 
-/* ---- text ---- */
+/* ---- terms ---- */
 
-static const char *called(Emitter *emitter, const char *function, const char *a, const char *b) {
-    return arena_format(emitter->arena, "moec_whole_%s(%s, %s)", function, bare(emitter->arena, a),
-                        bare(emitter->arena, b));
+static const Term *called(Emitter *emitter, const char *function, const Term *a, const Term *b) {
+    Arena *arena = emitter->arena;
+    return term(arena, arena_format(arena, "moec_whole_%s($0, $1)", function), term_bare(arena, a),
+                term_bare(arena, b));
 }
 
-static const char *quotient_text(Emitter *emitter, const Expr *a, const Expr *b) {
-    const char *first = integer_text(emitter, a), *second = integer_text(emitter, b);
+static const Term *quotient(Emitter *emitter, const Expr *a, const Expr *b) {
+    const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
     if (range_of(emitter->program, a).low >= 0 && range_of(emitter->program, b).low > 0)
-        return arena_format(emitter->arena, "(%s / %s)", first, second);
+        return term(emitter->arena, "($0 / $1)", first, second);
     return called(emitter, "quotient", first, second);
 }
 
-static const char *remainder_text(Emitter *emitter, const Expr *a, const Expr *b) {
-    const char *first = integer_text(emitter, a), *second = integer_text(emitter, b);
+static const Term *remainder_term(Emitter *emitter, const Expr *a, const Expr *b) {
+    const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
     Range range = range_of(emitter->program, b);
     if (range.low > 0 && range_of(emitter->program, a).low >= 0)
-        return arena_format(emitter->arena, "(%s %% %s)", first, second);
+        return term(emitter->arena, "($0 % $1)", first, second);
     if (range.low > 0 && range.high < INT64_MAX / 2)
-        return arena_format(emitter->arena, "((%s %% %s + %s) %% %s)", first, second, second,
-                            second);
+        return term(emitter->arena, "(($0 % $1 + $1) % $1)", first, second);
     return called(emitter, "remainder", first, second);
 }
 
@@ -185,115 +185,117 @@ static bool is_short(Range range) {
     return range.low >= INT32_MIN && range.high <= INT32_MAX;
 }
 
+static const Term *infix(Emitter *emitter, const char *sign, const Term *a, const Term *b) {
+    return term(emitter->arena, arena_format(emitter->arena, "($0 %s $1)", sign), a, b);
+}
+
 /* A sum, a difference or a product. Some variables have 32 bits only. */
-static const char *arithmetic_text(Emitter *emitter, const Expr *expr, const char *name) {
+static const Term *arithmetic(Emitter *emitter, const Expr *expr, const char *name) {
     Range a = range_of(emitter->program, expr->args[0]),
           b = range_of(emitter->program, expr->args[1]);
     Range range = range_of(emitter->program, expr);
-    const char *first = integer_text(emitter, expr->args[0]),
-               *second = integer_text(emitter, expr->args[1]);
-    if (expr->op == OP_ADD && strcmp(second, "0") == 0) return first;
+    const Term *first = integer_term(emitter, expr->args[0]),
+               *second = integer_term(emitter, expr->args[1]);
+    if (expr->op == OP_ADD && term_is_zero(second)) return first;
     if (range.low == unknown.low && range.high == unknown.high)
         return called(emitter, name, first, second);
-    const char *wider = is_short(a) && is_short(b) && !is_short(range) ? "(long)" : "";
-    return arena_format(emitter->arena, "(%s%s %s %s)", wider, first, op_table[expr->op].text,
-                        second);
+    if (is_short(a) && is_short(b) && !is_short(range))
+        first = term(emitter->arena, "(long)$0", first);
+    return infix(emitter, op_table[expr->op].text, first, second);
 }
 
 /* An operation on whole numbers whose result has no sign that could be lost. */
-static const char *choice_text(Emitter *emitter, const Expr *expr) {
-    const char *a = integer_text(emitter, expr->args[0]);
-    if (expr->op == OP_NOT) return arena_format(emitter->arena, "(%s == 0)", a);
-    if (expr->op == OP_SIGN) return arena_format(emitter->arena, "((%s > 0) - (%s < 0))", a, a);
-    const char *b = integer_text(emitter, expr->args[1]);
+static const Term *choice(Emitter *emitter, const Expr *expr) {
+    const Term *a = integer_term(emitter, expr->args[0]);
+    if (expr->op == OP_NOT) return term(emitter->arena, "($0 == 0)", a);
+    if (expr->op == OP_SIGN) return term(emitter->arena, "(($0 > 0) - ($0 < 0))", a);
+    const Term *b = integer_term(emitter, expr->args[1]);
     switch (expr->op) {
     case OP_MIN:
+        return term(emitter->arena, "($0 < $1 ? $0 : $1)", a, b);
     case OP_MAX:
-        return arena_format(emitter->arena, "(%s %s %s ? %s : %s)", a,
-                            expr->op == OP_MIN ? "<" : ">", b, a, b);
+        return term(emitter->arena, "($0 > $1 ? $0 : $1)", a, b);
     case OP_AND:
+        return term(emitter->arena, "($0 != 0 && $1 != 0)", a, b);
     case OP_OR:
-        return arena_format(emitter->arena, "(%s != 0 %s %s != 0)", a,
-                            expr->op == OP_AND ? "&&" : "||", b);
+        return term(emitter->arena, "($0 != 0 || $1 != 0)", a, b);
     case OP_WHERE:
-        return arena_format(emitter->arena, "(%s ? %s : %s)", a, b,
-                            integer_text(emitter, expr->args[2]));
+        return term(emitter->arena, "($0 ? $1 : $2)", a, b, integer_term(emitter, expr->args[2]));
     default:
-        return arena_format(emitter->arena, "(%s %s %s)", a, op_table[expr->op].text, b);
+        return infix(emitter, op_table[expr->op].text, a, b);
     }
 }
 
 /* Whole numbers made of reals. */
-static const char *text_from_real(Emitter *emitter, const Expr *expr) {
+static const Term *whole_of_real(Emitter *emitter, const Expr *expr) {
     if (expr->op == OP_WHERE)
-        return arena_format(emitter->arena, "(%s != 0.0f ? %s : %s)",
-                            real_text(emitter, expr->args[0]), integer_text(emitter, expr->args[1]),
-                            integer_text(emitter, expr->args[2]));
-    const char *text = real_text(emitter, expr->op == OP_SIGN ? expr->args[0] : expr);
+        return term(emitter->arena, "($0 != 0.0f ? $1 : $2)", real_term(emitter, expr->args[0]),
+                    integer_term(emitter, expr->args[1]), integer_term(emitter, expr->args[2]));
+    const Term *real = real_term(emitter, expr->op == OP_SIGN ? expr->args[0] : expr);
     if (expr->op == OP_SIGN) /* of what is no number: 0 */
-        return arena_format(emitter->arena, "((%s > 0.0f) - (%s < 0.0f))", text, text);
-    return arena_format(emitter->arena, "%s(%s)", expr->op == OP_FLOOR ? "moec_whole" : "(long)",
-                        text);
+        return term(emitter->arena, "(($0 > 0.0f) - ($0 < 0.0f))", real);
+    return term(emitter->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)($0)", real);
 }
 
-static const char *integer_apply(Emitter *emitter, const Expr *expr) {
+static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
     if (expr_is_quotient(expr))
-        return quotient_text(emitter, expr->args[0]->args[0], expr->args[0]->args[1]);
+        return quotient(emitter, expr->args[0]->args[0], expr->args[0]->args[1]);
     for (int i = 0; i < expr->count; i++)
-        if (!expr_is_whole(expr->args[i])) return text_from_real(emitter, expr);
+        if (!expr_is_whole(expr->args[i])) return whole_of_real(emitter, expr);
     switch (expr->op) {
     case OP_FLOOR:
     case OP_STOP:
-        return integer_text(emitter, expr->args[0]);
+        return integer_term(emitter, expr->args[0]);
     case OP_MOD:
-        return remainder_text(emitter, expr->args[0], expr->args[1]);
+        return remainder_term(emitter, expr->args[0], expr->args[1]);
     case OP_ADD:
-        return arithmetic_text(emitter, expr, "sum");
+        return arithmetic(emitter, expr, "sum");
     case OP_SUB:
-        return arithmetic_text(emitter, expr, "difference");
+        return arithmetic(emitter, expr, "difference");
     case OP_MUL:
-        return arithmetic_text(emitter, expr, "product");
+        return arithmetic(emitter, expr, "product");
     case OP_ABS:
-        return arena_format(emitter->arena, "moec_whole_size(%s)",
-                            bare(emitter->arena, integer_text(emitter, expr->args[0])));
+        return term(emitter->arena, "moec_whole_size($0)",
+                    term_bare(emitter->arena, integer_term(emitter, expr->args[0])));
     case OP_NEG: {
-        const char *text = integer_text(emitter, expr->args[0]);
+        const Term *inner = integer_term(emitter, expr->args[0]);
         if (range_of(emitter->program, expr->args[0]).low == INT64_MIN)
-            return called(emitter, "difference", "0", text);
-        return arena_format(emitter->arena, "(-%s)", text);
+            return called(emitter, "difference", term_whole(emitter->arena, 0), inner);
+        return term(emitter->arena, "(-$0)", inner);
     }
     default:
-        return choice_text(emitter, expr);
+        return choice(emitter, expr);
     }
 }
 
-const char *index_text(Emitter *emitter, Index *index) {
+const Term *index_term(Emitter *emitter, Index *index) {
     const char *name = bound_index(emitter, index);
-    if (!name) return "0"; /* a loop of one turn is not written */
-    if (!index->turn) return name;
-    for (int i = 0; i < emitter->turns_used.count; i++)
-        if (emitter->turns_used.items[i] == index) return name;
-    list_push(emitter->arena, &emitter->turns_used, index);
-    return name;
+    if (!name) return term_whole(emitter->arena, 0); /* a loop of one turn is not written */
+    if (index->turn) {
+        bool known = false;
+        for (int i = 0; i < emitter->turns_used.count; i++)
+            known |= emitter->turns_used.items[i] == index;
+        if (!known) list_push(emitter->arena, &emitter->turns_used, index);
+    }
+    return term_name(emitter->arena, name);
 }
 
-const char *integer_text(Emitter *emitter, const Expr *expr) {
-    const char *text = "0", *inside = NULL;
+const Term *integer_term(Emitter *emitter, const Expr *expr) {
+    const Term *made = NULL, *inside = NULL;
     switch (expr->kind) {
     case EXPR_NUMBER:
-        return arena_format(emitter->arena, expr->number < 0 ? "(%ld)" : "%ld",
-                            (long)whole_of(expr->number));
+        return term_whole(emitter->arena, (long)whole_of(expr->number));
     case EXPR_INDEX:
-        return index_text(emitter, expr->index);
+        return index_term(emitter, expr->index);
     case EXPR_READ:
-        text = element_text(emitter, expr, &inside);
-        text = inside ? arena_format(emitter->arena, "(%s ? (long)%s : 0)", inside, text)
-                      : arena_format(emitter->arena, "(long)%s", text);
+        made = element_term(emitter, expr, &inside);
+        made = inside ? term(emitter->arena, "($0 ? (long)$1 : 0)", inside, made)
+                      : term(emitter->arena, "(long)$0", made);
         break;
     case EXPR_APPLY:
-        text = integer_apply(emitter, expr);
+        made = integer_apply(emitter, expr);
         break;
     }
-    const char *bound = bound_text(emitter, text);
-    return bound ? bound : text;
+    const char *name = bound_term(emitter, made);
+    return name ? term_name(emitter->arena, name) : made;
 }

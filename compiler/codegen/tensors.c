@@ -43,9 +43,9 @@ const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *pr
     Program *only = (Program *)(uintptr_t)program;
     bool slots = list == MOEC_INPUT_SLOTS || list == MOEC_OUTPUT_SLOTS;
     Layout layout = slots ? (Layout){0} : layout_of(arena, &only, 1, roles[list]);
-    List tensors = !slots                       ? layout.tensors
+    List tensors = !slots                      ? layout.tensors
                    : list == MOEC_OUTPUT_SLOTS ? program->outputs
-                                                : tensors_with(arena, program, ROLE_INPUT);
+                                               : tensors_with(arena, program, ROLE_INPUT);
     MoecTensorInfo *infos = arena_alloc(arena, ((size_t)tensors.count + 1) * sizeof *infos);
     for (int i = 0; i < tensors.count; i++)
         infos[i] = tensor_info(arena, tensors.items[i], slots ? (size_t)i : layout.offsets[i]);

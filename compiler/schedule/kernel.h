@@ -31,8 +31,8 @@ struct Member {
     Member *running; /* sums exponentials less this largest of the same loop: see running.c */
     bool is_run;     /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
-    const char *before; /* what the largest was before this turn, or this thread's own */
-    const char *given;  /* the value, where it is at hand and not computed; or NULL */
+    const char *before;       /* what the largest was before this turn, or this thread's own */
+    const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
     bool sum_is_local;
 };
 

@@ -62,12 +62,14 @@ static bool has_rounded(Program *const *programs, int count) {
     return false;
 }
 
-Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target) {
+Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
+                    Text *forms) {
     Module *module = arena_alloc(arena, sizeof *module);
     Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
     for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
     module->arena = module->functions.arena = module->device.arena = arena;
     module->target = target;
+    module->forms = forms;
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
     module->rounded = has_rounded(programs, count);
@@ -109,7 +111,7 @@ const EmitTarget target_c = {.kernel = emit_kernel,
 
 char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hosting) {
     Text text = {.arena = arena};
-    Module *module = emit_module(arena, schedules, count, &target_c);
+    Module *module = emit_module(arena, schedules, count, &target_c, NULL);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              hosting == TARGET_STANDALONE ? " to stand alone" : "");
     text_add(&text, "#include \"kernels.h\"\n\n");

@@ -68,8 +68,9 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
                 char **device) {
     Text text = {.arena = arena}, kernels = {.arena = arena};
     const char *alone = hosting == TARGET_STANDALONE ? " to stand alone" : "";
-    Module *module = emit_module(arena, schedules, count,
-                                 hosting == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda);
+    Module *module =
+        emit_module(arena, schedules, count,
+                    hosting == TARGET_STANDALONE ? &target_cuda_alone : &target_cuda, NULL);
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              alone);

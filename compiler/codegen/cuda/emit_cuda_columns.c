@@ -70,44 +70,62 @@ static void bind_columns(Emitter *emitter, const Columns *columns) {
 }
 
 /* The loop variables of the columns, before what was written of them. */
-static void end_columns(Emitter *emitter, const Columns *columns, Text *out, const Text *body,
+static void end_columns(Emitter *emitter, const Columns *columns, FormBlock *outer, FormBlock *body,
                         int bindings) {
-    emitter->out = out;
+    emitter->block = outer;
     emit_places(emitter, columns->loops, columns->length, "turn", body);
-    text_add_bytes(emitter->out, body->text, body->length);
+    form_append(outer, body);
     close_loop(emitter, bindings);
+}
+
+/* Where the launch before leaves the sum of a slice, and the next one finds it. */
+static const Term *slice_term(Emitter *emitter, const Columns *columns, int number) {
+    return term(emitter->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
+                whole(emitter, columns->slices * number), whole(emitter, columns->turns),
+                named(emitter, "turn"));
+}
+
+/* The slice of a task, and the column of a thread in it. */
+static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, long each) {
+    Arena *arena = emitter->arena;
+    lower_for(emitter, "long", "moec_task", term(arena, "moec_block()"),
+              whole(emitter, pieces * columns->slices), term(arena, "moec_blocks()"));
+    lower_let(emitter, "const long", "moec_from",
+              term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
+                   whole(emitter, pieces), whole(emitter, COLUMNS)));
+    lower_let(emitter, "const long", "turn",
+              term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->turns)));
+    lower_let(emitter, "const long", "moec_slice_from",
+              term(arena, "moec_slice * $0", whole(emitter, each)));
+    lower_let(emitter, "const long", "moec_slice_to",
+              term(arena, "moec_least(moec_slice_from + $0, $1)", whole(emitter, each),
+                   whole(emitter, columns->terms)));
 }
 
 Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     Columns columns;
     find_columns(emitter, nest, &columns);
     const Member *member;
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    FormBlock body = {0};
     int bindings = emitter->binding_count;
     long pieces = (columns.turns + COLUMNS - 1) / COLUMNS;
-    long each = (columns.terms + columns.slices - 1) / columns.slices;
     bind_columns(emitter, &columns);
-    emit_line(emitter,
-              "for (long moec_task = moec_block(); moec_task < %ld; moec_task += moec_blocks()) {",
-              pieces * columns.slices);
-    emitter->indent++;
-    emit_line(emitter,
-              "const long moec_from = moec_task %% %ld * %d, moec_slice = moec_task / %ld;", pieces,
-              COLUMNS, pieces);
-    emit_line(emitter, "const long turn = moec_column(moec_from, %ld);", columns.turns);
-    emit_line(emitter, "const long moec_slice_from = moec_slice * %ld;", each);
-    emit_line(emitter, "const long moec_slice_to = moec_least(moec_slice_from + %ld, %ld);", each,
-              columns.terms);
-    emitter->out = &body;
+    begin_slice(emitter, &columns, pieces, (columns.terms + columns.slices - 1) / columns.slices);
+    FormBlock *outer = emitter->block;
+    emitter->block = &body;
     emit_hoisted(emitter, columns.last, columns.length - 1);
     emit_shared_loop(emitter, columns.sum, columns.length, COLUMNS_IN_SLICES);
-    for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (reduces_at(member, columns.sum))
-            emit_line(emitter,
-                      "if (moec_thread() < %d && moec_from + moec_thread() == turn) "
-                      "moec_parts[(%ld + moec_slice) * %ld + turn] = %s;",
-                      COLUMNS, columns.slices * number++, columns.turns, member->sum);
-    end_columns(emitter, &columns, out, &body, bindings);
+    for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
+        if (!reduces_at(member, columns.sum)) continue;
+        lower_if(emitter,
+                 term(emitter->arena, "moec_thread() < $0 && moec_from + moec_thread() == turn",
+                      whole(emitter, COLUMNS)),
+                 ON_SAME_LINE);
+        lower_set(emitter, slice_term(emitter, &columns, number++), "=",
+                  named(emitter, member->sum));
+        lower_end(emitter);
+    }
+    end_columns(emitter, &columns, outer, &body, bindings);
     const size_t floats =
         (size_t)(columns.slices * columns.turns) * (size_t)emitter->kernel->members.count;
     if (4 * floats > emitter->scratch_bytes) emitter->scratch_bytes = 4 * floats;
@@ -115,31 +133,27 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
 }
 
 Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
-    static const char *const joins[] = {"", "MoecSum", "MoecMax", "MoecMin"};
     Columns columns;
     find_columns(emitter, nest, &columns);
     const Member *member;
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    Arena *arena = emitter->arena;
+    FormBlock body = {0};
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
-    emit_line(emitter, "for (long turn = moec_first(); turn < %ld; turn += moec_step()) {",
-              columns.turns);
-    emitter->indent++;
-    emitter->out = &body;
+    lower_for(emitter, "long", "turn", term(arena, "moec_first()"), whole(emitter, columns.turns),
+              term(arena, "moec_step()"));
+    FormBlock *outer = emitter->block;
+    emitter->block = &body;
     emit_hoisted(emitter, columns.last, columns.length - 1);
     begin_sums(emitter, columns.sum, false);
-    emit_line(emitter, "for (long moec_slice = 0; moec_slice < %ld; moec_slice++) {",
-              columns.slices);
-    emitter->indent++;
+    lower_count(emitter, "long", "moec_slice", columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
-            emit_line(emitter, "%s = %s::join(%s, moec_parts[(%ld + moec_slice) * %ld + turn]);",
-                      member->sum, joins[member->statement->reduction], member->sum,
-                      columns.slices * number++, columns.turns);
-    emitter->indent--;
-    emit_line(emitter, "}");
+            lower_set(emitter, named(emitter, member->sum), "=",
+                      term(arena, join_of(member), named(emitter, member->sum),
+                           slice_term(emitter, &columns, number++)));
+    lower_end(emitter);
     end_sums(emitter, columns.sum);
-    end_columns(emitter, &columns, out, &body, bindings);
-    return (Launch){arena_format(emitter->arena, "%ld", (columns.turns + THREADS - 1) / THREADS),
-                    THREADS};
+    end_columns(emitter, &columns, outer, &body, bindings);
+    return (Launch){arena_format(arena, "%ld", (columns.turns + THREADS - 1) / THREADS), THREADS};
 }

@@ -85,10 +85,10 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
 
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     int outer = emitter->binding_count, indent = emitter->indent;
-    Text body = {.arena = emitter->arena}, *run = emitter->out;
+    Text *run = emitter->out;
+    FormBlock body = {0};
     begin_kernel(emitter, kernel);
-    emitter->out = &body;
-    emitter->indent = 1;
+    emitter->block = &body;
     Launch launch = emit_nest(emitter, part, nest);
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
@@ -107,7 +107,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     text_add(&emitter->functions, "{\n    moec_begin();\n");
     if (emitter->uses_seed)
         text_add(&emitter->functions, "    const uint64_t moec_seed = *moec_seed_at;\n");
-    text_add_bytes(&emitter->functions, body.text, body.length);
+    finish_form(emitter, name, &body, &emitter->functions, 1);
     text_add(&emitter->functions, "}\n\n");
 
     emitter->kernel = NULL;

@@ -28,7 +28,8 @@ enum { LANES = 4, MOST_LANES = 8 };
 /* One address that is read or written by lanes. */
 typedef struct LaneAccess {
     const Tensor *tensor;
-    const char *address, *name;
+    const Term *address;
+    const char *name;
     bool read, written;
 } LaneAccess;
 
@@ -39,7 +40,7 @@ struct Lanes {
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
     bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
-    Text body, *out;         /* of one turn, while it is written; where it goes */
+    FormBlock body, *outer;  /* of one turn, while it is written; where it goes */
 };
 
 /* ---- which accesses ---- */
@@ -93,12 +94,12 @@ static bool is_in_variable(const Emitter *emitter, const Tensor *tensor, bool kn
 }
 
 /* Where the first of the lanes has it, NULL when that is not certain to be there. */
-static const char *address_of(Emitter *emitter, const Nest *nest, const char *from,
+static const Term *address_of(Emitter *emitter, const Nest *nest, const char *from,
                               const Expr *access) {
     int bindings = emitter->binding_count;
-    const char *inside, *address;
+    const Term *inside, *address;
     bind_alias(emitter, index_in(emitter, nest, access->args[access->count - 1]), from);
-    address = element_text(emitter, access, &inside);
+    address = element_term(emitter, access, &inside);
     emitter->binding_count = bindings;
     return inside ? NULL : address;
 }
@@ -109,7 +110,7 @@ typedef struct Survey {
     Emitter *emitter;
     const Lanes *lanes;
     const Tensor *tensor;
-    const char *address; /* of all accesses so far */
+    const Term *address; /* of all accesses so far */
     int count;
     bool written, apart;
 } Survey;
@@ -117,13 +118,13 @@ typedef struct Survey {
 static void survey_access(Survey *survey, const Expr *access, bool write) {
     if (access->tensor != survey->tensor) return;
     const Lanes *lanes = survey->lanes;
-    const char *address = NULL;
+    const Term *address = NULL;
     bool *used = &survey->emitter->used[access->tensor->id], was = *used;
     if (is_along(survey->emitter, lanes->nest, access, lanes->width))
         address = address_of(survey->emitter, lanes->nest, lanes->from, access);
     *used = was; /* looking is no use */
     bool same = address &&
-                (survey->count == 0 || (survey->address && strcmp(address, survey->address) == 0));
+                (survey->count == 0 || (survey->address && term_equal(address, survey->address)));
     survey->apart |= !same;
     survey->written |= write;
     survey->address = address;
@@ -236,18 +237,18 @@ const char *lanes_number(const Lanes *lanes) {
 
 /* ---- inside ---- */
 
-const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool write) {
+const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool write) {
     Lanes *lanes = emitter->lanes;
     if (!lanes || lanes->apart[access->tensor->id] ||
         is_in_variable(emitter, access->tensor, true) ||
         !is_along(emitter, lanes->nest, access, lanes->width))
         return NULL;
-    const char *address = address_of(emitter, lanes->nest, lanes->from, access);
+    const Term *address = address_of(emitter, lanes->nest, lanes->from, access);
     if (!address) return NULL;
     LaneAccess *found = NULL;
     for (int i = 0; i < lanes->accesses.count && !found; i++) {
         LaneAccess *one = lanes->accesses.items[i];
-        if (strcmp(one->address, address) == 0) found = one;
+        if (term_equal(one->address, address)) found = one;
     }
     if (!found) {
         found = arena_alloc(emitter->arena, sizeof *found);
@@ -258,22 +259,26 @@ const char *lane_text(Emitter *emitter, const Expr *access, bool read, bool writ
     }
     if (read && !found->written) found->read = true;
     if (write) found->written = true;
-    return arena_format(emitter->arena, "%s[%s]", found->name, lanes->lane);
+    return term(emitter->arena, "$0[$1]", named(emitter, found->name), named(emitter, lanes->lane));
 }
 
-/* ---- the text ---- */
+/* ---- reads, a turn, writes ---- */
 
-/* What reads and writes are told of the elements that are left. */
-static const char *left_text(const Emitter *emitter, const Lanes *lanes) {
-    return lanes->ends_early ? arena_format(emitter->arena, ", elements - %s", lanes->from) : "";
+/* Moves all lanes of an access; of a parameter only as many elements as are left. */
+static void lower_move(Emitter *emitter, const Lanes *lanes, const LaneAccess *access,
+                       const char *whole_move, const char *part_move) {
+    lower_do(emitter,
+             term(emitter->arena, lanes->ends_early ? part_move : whole_move,
+                  named(emitter, access->name), access->address, named(emitter, lanes->from)));
 }
 
 static void emit_reads(Emitter *emitter, const Lanes *lanes) {
-    const char *left = left_text(emitter, lanes);
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
-        emit_line(emitter, "float %s[%d];", one->name, lanes->width);
-        if (one->read) emit_line(emitter, "moec_read(%s, &%s%s);", one->name, one->address, left);
+        lower_array(emitter, "float", one->name, lanes->width, NULL);
+        if (one->read)
+            lower_move(emitter, lanes, one, "moec_read($0, &$1)",
+                       "moec_read($0, &$1, elements - $2)");
     }
 }
 
@@ -281,38 +286,37 @@ static void emit_writes(Emitter *emitter, const Lanes *lanes) {
     for (int i = 0; i < lanes->accesses.count; i++) {
         const LaneAccess *one = lanes->accesses.items[i];
         if (one->written)
-            emit_line(emitter, "moec_write(&%s, %s%s);", one->address, one->name,
-                      left_text(emitter, lanes));
+            lower_move(emitter, lanes, one, "moec_write(&$1, $0)",
+                       "moec_write(&$1, $0, elements - $2)");
     }
 }
 
 void begin_lanes(Emitter *emitter, Lanes *lanes) {
-    lanes->body = (Text){.arena = emitter->arena};
+    lanes->body = (FormBlock){0};
     lanes->accesses = (List){0};
-    lanes->out = emitter->out;
+    lanes->outer = emitter->block;
     emitter->lanes = lanes;
-    emitter->out = &lanes->body;
-    emitter->indent++;
+    emitter->block = &lanes->body;
 }
 
 void end_lanes(Emitter *emitter, Lanes *lanes) {
     const Nest *nest = lanes->nest;
-    const Text *body = &lanes->body;
-    emitter->indent--;
-    emitter->out = lanes->out;
+    Arena *arena = emitter->arena;
+    emitter->block = lanes->outer;
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
-    text_add(emitter->out, "#pragma unroll\n");
-    emit_line(emitter, "for (int %s = 0; %s < %d; %s++) {", lanes->lane, lanes->lane, lanes->width,
-              lanes->lane);
-    emitter->indent++;
-    if (nest->size % lanes->width && !lanes->ends_early)
-        emit_line(emitter, "if (%s + %s >= %ld) break;", lanes->from, lanes->lane, nest->size);
-    if (body->text && occurs(body->text, nest->text))
-        emit_line(emitter, "const long %s = %s + %s;", nest->text, lanes->from, lanes->lane);
-    if (body->text) text_add_bytes(emitter->out, body->text, body->length);
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_hint(emitter, "#pragma unroll");
+    lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES);
+    const Term *turn =
+        term(arena, "$0 + $1", named(emitter, lanes->from), named(emitter, lanes->lane));
+    if (nest->size % lanes->width && !lanes->ends_early) {
+        lower_if(emitter, term(arena, "$0 >= $1", turn, whole(emitter, nest->size)), ON_SAME_LINE);
+        lower_do(emitter, term(arena, "break"));
+        lower_end(emitter);
+    }
+    if (form_uses(&lanes->body, nest->text)) lower_let(emitter, "const long", nest->text, turn);
+    form_append(emitter->block, &lanes->body);
+    lower_end(emitter);
     emit_writes(emitter, lanes);
 }
 

@@ -4,10 +4,9 @@
  * columns or to blocks.
  *
  *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn, alone with what is inside
- *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the other
- *                                                threads of a block share the sum of each
- *     blocks    y[b,s,d] = x[b,s,d] / sum ...    a block for each turn; its threads share the loops
- *                                                inside, rows lie in their common memory
+ *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the
+ * other threads of a block share the sum of each blocks    y[b,s,d] = x[b,s,d] / sum ...    a block
+ * for each turn; its threads share the loops inside, rows lie in their common memory
  *
  * A sum is kept by each thread for its turns, then the threads' sums are added in a fixed order. A
  * small kernel runs in one block.
@@ -138,50 +137,49 @@ bool shares_turns(const Emitter *emitter, const Nest *nest) {
 
 /* ---- loops inside a block ---- */
 
-void emit_barrier(Emitter *emitter) {
-    static const char barrier[] = "moec_barrier();\n";
-    const Text *out = emitter->out;
-    size_t length = sizeof barrier - 1;
-    bool there =
-        out->length >= length && !memcmp(out->text + out->length - length, barrier, length);
-    if (!there) emit_line(emitter, "moec_barrier();");
-}
-
 static bool by_column(Sharing sharing) {
     return sharing == COLUMNS_OF_THREADS || sharing == COLUMNS_IN_SLICES;
 }
 
 /* The threads' sums into one that all of them know. */
 static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
-    static const char *const names[] = {"", "sum", "max", "min"};
+    static const char *const joins[][2] = {{"", ""},
+                                           {"moec_block_sum($0)", "moec_column_sum($0)"},
+                                           {"moec_block_max($0)", "moec_column_max($0)"},
+                                           {"moec_block_min($0)", "moec_column_min($0)"}};
     Member *member;
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        const char *own = member->sum;
+        const Term *sum = named(emitter, member->sum), *own = sum;
         if (member->is_run) keep_before(emitter, member);
         if (member->running)
-            own = arena_format(emitter->arena, "%s * moec_fade(%s, %s)", own,
-                               member->running->before, member->running->sum);
-        emit_line(emitter, "%s = moec_%s_%s(%s);", member->sum,
-                  by_column(sharing) ? "column" : "block",
-                  names[member->statement->reduction], own);
+            own =
+                term(emitter->arena, "$0 * moec_fade($1, $2)", own,
+                     named(emitter, member->running->before), named(emitter, member->running->sum));
+        const char *join = joins[member->statement->reduction][by_column(sharing)];
+        lower_set(emitter, sum, "=", term(emitter->arena, join, own));
     }
 }
 
 void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                        const Text *body) {
+                 const FormBlock *body) {
+    Arena *arena = emitter->arena;
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
     bool small = inner < 1L << 31;
+    const char *number = small ? "%ldu" : "%ld";
     for (int i = 0; i < length; i++) {
         inner /= loops[i]->size;
-        if (!body->text || !occurs(body->text, loops[i]->text)) continue;
-        Text place = {.arena = emitter->arena};
-        const char *number = small ? "u" : "";
-        text_add(&place, small && length > 1 ? "(unsigned)%s" : "%s", turn);
-        if (inner > 1) text_add(&place, " / %ld%s", inner, number);
-        if (i > 0) text_add(&place, " %% %ld%s", loops[i]->size, number);
-        emit_line(emitter, "const long %s = %s;", loops[i]->text, place.text);
+        if (!form_uses(body, loops[i]->text)) continue;
+        const Term *place = named(emitter, turn);
+        if (small && length > 1) place = term(arena, "(unsigned)$0", place);
+        if (inner > 1)
+            place = term(arena, "$0 / $1", place,
+                         term_number(arena, arena_format(arena, number, inner)));
+        if (i > 0)
+            place = term(arena, "$0 % $1", place,
+                         term_number(arena, arena_format(arena, number, loops[i]->size)));
+        lower_let(emitter, "const long", loops[i]->text, place);
     }
 }
 
@@ -196,14 +194,14 @@ static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, lo
     return bindings;
 }
 
-static const char *turns_text(const Emitter *emitter, const Nest *nest, long turns) {
+static const Term *turns_of(Emitter *emitter, const Nest *nest, long turns) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? "elements" : arena_format(emitter->arena, "%ld", turns);
+    return elements ? named(emitter, "elements") : whole(emitter, turns);
 }
 
-/* "4 * " where a thread takes four turns together. */
-static const char *times_text(const Emitter *emitter, const Lanes *lanes) {
-    return lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
+const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads) {
+    const Term *one = term(emitter->arena, threads);
+    return lanes ? term(emitter->arena, "$0 * $1", whole(emitter, lanes_width(lanes)), one) : one;
 }
 
 static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
@@ -215,7 +213,7 @@ static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
 
 /* The place of the innermost loop is that of the first lane. */
 static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                           const Lanes *lanes, const Text *body) {
+                           const Lanes *lanes, const FormBlock *body) {
     Nest *last = loops[length - 1];
     const char *text = last->text;
     if (lanes) last->text = lanes_from(lanes);
@@ -229,7 +227,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     bool shows = shows_inside(emitter, nest);
     int length = shared_chain(emitter, nest, level);
     begin_sums(emitter, nest, false);
-    if (shows) emit_barrier(emitter);
+    if (shows) lower_barrier(emitter);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
     Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
@@ -241,27 +239,27 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
                                          "moec_first()"};
     static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
                                         "moec_threads()", "moec_step()"};
-    const char *end =
-        sharing == COLUMNS_IN_SLICES ? "moec_slice_to" : turns_text(emitter, nest, turns);
-    const char *times = times_text(emitter, lanes);
-    emit_line(emitter, "for (long %s = %s%s; %s < %s; %s += %s%s) {", name, times, firsts[sharing],
-              name, end, name, times, steps[sharing]);
-    emitter->indent++;
+    const Term *end = sharing == COLUMNS_IN_SLICES ? named(emitter, "moec_slice_to")
+                                                   : turns_of(emitter, nest, turns);
+    lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
+              in_lanes(emitter, lanes, steps[sharing]));
 
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
-    const char *owner = emitter->owner, *storage = emitter->storage;
-    emitter->owner = emitter->storage = NULL;
-    emitter->out = &body;
+    FormBlock body = {0}, *outer = emitter->block;
+    const Term *owner = emitter->owner;
+    const char *storage = emitter->storage;
+    emitter->owner = NULL;
+    emitter->storage = NULL;
+    emitter->block = &body;
     emit_turns(emitter, last, level + length - 1, lanes);
-    emitter->out = out;
+    emitter->block = outer;
     emitter->owner = owner;
     emitter->storage = storage;
     if (length > 1) emit_places_of(emitter, loops, length, name, lanes, &body);
-    if (body.text) text_add_bytes(emitter->out, body.text, body.length);
+    form_append(outer, &body);
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
     if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
-    if (shows) emit_barrier(emitter);
+    if (shows) lower_barrier(emitter);
 }
 
 /* What threads that share a turn do in it. */
@@ -295,48 +293,48 @@ static const char *blocks_for(Emitter *emitter, long turns, long each) {
 }
 
 static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes,
-                        Text *body) {
-    Text *out = emitter->out;
-    emitter->out = body;
+                        FormBlock *body) {
+    FormBlock *outer = emitter->block;
+    emitter->block = body;
     if (sharing == THREADS_ALONE) {
         emit_turns(emitter, last, length - 1, lanes);
     } else {
-        emitter->owner = sharing == SHARED_IN_BLOCK
-                             ? "moec_thread() == 0"
-                             : "moec_thread() < 32 && moec_from + moec_thread() == turn";
+        emitter->owner =
+            term(emitter->arena, sharing == SHARED_IN_BLOCK
+                                     ? "moec_thread() == 0"
+                                     : "moec_thread() < 32 && moec_from + moec_thread() == turn");
         emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
-        emitter->owner = emitter->storage = NULL;
+        emitter->owner = NULL;
+        emitter->storage = NULL;
     }
-    emitter->out = out;
+    emitter->block = outer;
 }
 
-/* piece: each block has turns of its own. times: what a thread takes together, "4 * ". */
-static void open_turns(Emitter *emitter, Sharing sharing, const char *turns, const char *times,
+/* piece: each block has turns of its own. lanes: what a thread takes together, or NULL. */
+static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, const Lanes *lanes,
                        bool piece) {
-    if (piece) {
-        emit_line(emitter,
-                  "for (long turn = %smoec_thread(); turn < %s; turn += %smoec_threads()) {", times,
-                  turns, times);
-    } else if (sharing == THREADS_ALONE) {
-        emit_line(emitter, "for (long turn = %smoec_first(); turn < %s; turn += %smoec_step()) {",
-                  times, turns, times);
-    } else if (sharing == SHARED_IN_BLOCK) {
-        emit_line(emitter, "for (long turn = moec_block(); turn < %s; turn += moec_blocks()) {",
-                  turns);
-    } else {
-        emit_line(emitter,
-                  "for (long moec_from = 32 * moec_block(); moec_from < %s; "
-                  "moec_from += 32 * moec_blocks()) {",
-                  turns);
-        emit_line(emitter, "    const long turn = moec_column(moec_from, %s);", turns);
+    Arena *arena = emitter->arena;
+    const char *first = "32 * moec_block()", *step = "32 * moec_blocks()", *name = "moec_from";
+    if (sharing == THREADS_ALONE || sharing == SHARED_IN_BLOCK || piece) {
+        name = "turn";
+        first = piece                        ? "moec_thread()"
+                : sharing == SHARED_IN_BLOCK ? "moec_block()"
+                                             : "moec_first()";
+        step = piece                        ? "moec_threads()"
+               : sharing == SHARED_IN_BLOCK ? "moec_blocks()"
+                                            : "moec_step()";
     }
-    emitter->indent++;
+    lower_for(emitter, "long", name, in_lanes(emitter, lanes, first), turns,
+              in_lanes(emitter, lanes, step));
+    if (strcmp(name, "turn") != 0)
+        lower_let(emitter, "const long", "turn",
+                  term(arena, "moec_column($0, $1)", named(emitter, name), turns));
 }
 
 static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
-    Text body = {.arena = emitter->arena};
+    FormBlock body = {0};
     long turns;
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
@@ -345,11 +343,10 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last)
                        ? lanes_of(emitter, last, length == 1)
                        : NULL;
-    open_turns(emitter, sharing, turns_text(emitter, nest, turns), times_text(emitter, lanes),
-               elements);
+    open_turns(emitter, sharing, turns_of(emitter, nest, turns), lanes, elements);
     emit_inside(emitter, last, length, sharing, lanes, &body);
     emit_places_of(emitter, loops, length, "turn", lanes, &body);
-    text_add_bytes(emitter->out, body.text, body.length);
+    form_append(emitter->block, &body);
     close_loop(emitter, bindings);
 
     long inside = turns_inside(last);
@@ -375,9 +372,10 @@ Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
 
 Launch emit_cuda_block(Emitter *emitter, Nest *root) {
     long inside = turns_inside(root);
-    emitter->owner = "moec_thread() == 0";
+    emitter->owner = term(emitter->arena, "moec_thread() == 0");
     emitter->storage = "__shared__ __align__(16) ";
     emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);
-    emitter->owner = emitter->storage = NULL;
+    emitter->owner = NULL;
+    emitter->storage = NULL;
     return (Launch){"1", threads_for(inside, 1024)};
 }

@@ -16,7 +16,7 @@ static void emit_members(Emitter *emitter, Kernel *epilogue) {
         emit_member(emitter, epilogue->members.items[i]);
 }
 
-static void give_fellow(Kernel *epilogue, const Statement *fellow, const char *sum) {
+static void give_fellow(Kernel *epilogue, const Statement *fellow, const Term *sum) {
     for (int i = 1; i < epilogue->members.count; i++) {
         Member *member = epilogue->members.items[i];
         if (member->statement == fellow) member->given = sum;
@@ -30,44 +30,44 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
         nest = loops[count] = nest->children.items[0];
         bind_loop(emitter, nest);
     }
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    FormBlock body = {0}, *outer = emitter->block;
     Member *first = epilogue->members.items[0];
-    emitter->out = &body;
-    first->given = given->sum;
-    if (store->fellow) give_fellow(epilogue, store->fellow, given->other);
+    emitter->block = &body;
+    first->given = named(emitter, given->sum);
+    if (store->fellow) give_fellow(epilogue, store->fellow, named(emitter, given->other));
     if (store->width > 1) {
         Nest *last = loops[count - 1];
         Lanes *lanes = lanes_of_width(emitter, last, store->width);
-        first->given = arena_format(emitter->arena, "%s[%s]", given->sum, lanes_number(lanes));
+        first->given = term(emitter->arena, "$0[$1]", named(emitter, given->sum),
+                            named(emitter, lanes_number(lanes)));
         emit_lanes(emitter, lanes, last, count - 1);
         last->text = lanes_from(lanes);
     } else {
         emit_members(emitter, epilogue);
     }
-    emitter->out = out;
+    emitter->block = outer;
     emit_places(emitter, loops, rows, given->row, &body);
     emit_places(emitter, loops + rows, count - rows, given->column, &body);
-    text_add_bytes(emitter->out, body.text, body.length);
+    form_append(outer, &body);
 }
 
 const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
-    int bindings = emitter->binding_count, was = emitter->indent;
-    Text body = {.arena = emitter->arena}, *out = emitter->out;
+    int bindings = emitter->binding_count;
+    Text lines = {.arena = emitter->arena};
+    FormBlock body = {0};
     Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
                    bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
                    store.fellow ? bind_name(emitter, NULL, NULL, "other") : NULL};
-    emitter->out = &body;
-    emitter->indent = store.indent + 1;
+    emitter->block = &body;
     emit_lines(emitter, epilogue, &store, &given);
+    finish_form(emitter, "store", &body, &lines, store.indent + 1);
     const char *sum = arena_format(emitter->arena, "float %s", given.sum);
     if (store.width > 1)
         sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
     if (store.fellow) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
-    emitter->out = out;
-    emitter->indent = was;
     emitter->binding_count = bindings;
     return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
-                        given.column, sum, body.text, 4 * store.indent, "");
+                        given.column, sum, lines.text, 4 * store.indent, "");
 }
 
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {

@@ -35,31 +35,44 @@ bool sums_in_two(const Emitter *emitter, const Nest *nest) {
     return false;
 }
 
+const char *join_of(const Member *member) {
+    static const char *const joins[] = {"", "MoecSum::join($0, $1)", "MoecMax::join($0, $1)",
+                                        "MoecMin::join($0, $1)"};
+    return joins[member->statement->reduction];
+}
+
+static void leave_part(Emitter *emitter, long place, const Member *member) {
+    lower_if(emitter, term(emitter->arena, "moec_thread() == 0"), ON_SAME_LINE);
+    lower_set(emitter, term(emitter->arena, "moec_parts[$0 + moec_block()]", whole(emitter, place)),
+              "=", named(emitter, member->sum));
+    lower_end(emitter);
+}
+
 void emit_parts_of_sums(Emitter *emitter, Nest *nest) {
     Member *member;
     int bindings = emitter->binding_count;
     emit_shared_loop(emitter, nest, 0, SHARED_BY_ALL);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (reduces_at(member, nest))
-            emit_line(emitter, "if (moec_thread() == 0) moec_parts[%d + moec_block()] = %s;",
-                      PARTS * number++, member->sum);
+        if (reduces_at(member, nest)) leave_part(emitter, PARTS * number++, member);
     emitter->binding_count = bindings;
     const size_t bytes = (size_t)emitter->kernel->members.count * PARTS * 4;
     if (bytes > emitter->scratch_bytes) emitter->scratch_bytes = bytes;
 }
 
 Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
-    static const char *const joins[] = {"", "MoecSum", "MoecMax", "MoecMin"};
-    static const char *const names[] = {"", "sum", "max", "min"};
+    static const char *const blocks[] = {"", "moec_block_sum($0)", "moec_block_max($0)",
+                                         "moec_block_min($0)"};
+    Arena *arena = emitter->arena;
     Member *member;
-    emitter->owner = "moec_thread() == 0";
+    emitter->owner = term(arena, "moec_thread() == 0");
     begin_sums(emitter, nest, false);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
-        Reduction reduction = member->statement->reduction;
-        emit_line(emitter, "%s = %s::join(%s, moec_parts[%d + moec_thread()]);", member->sum,
-                  joins[reduction], member->sum, PARTS * number++);
-        emit_line(emitter, "%s = moec_block_%s(%s);", member->sum, names[reduction], member->sum);
+        const Term *sum = named(emitter, member->sum);
+        const Term *part =
+            term(arena, "moec_parts[$0 + moec_thread()]", whole(emitter, PARTS * number++));
+        lower_set(emitter, sum, "=", term(arena, join_of(member), sum, part));
+        lower_set(emitter, sum, "=", term(arena, blocks[member->statement->reduction], sum));
     }
     end_sums(emitter, nest);
     emitter->owner = NULL;
@@ -107,174 +120,173 @@ bool scatters_rows(const Emitter *emitter, const Nest *nest) {
 }
 
 /* The row that an iteration adds to, and the condition under which there is one. */
-static const char *row_text(Emitter *emitter, const Expr *target, const char **inside) {
-    const char *row = NULL;
-    element_text(emitter, target, inside);
+static const Term *row_term(Emitter *emitter, const Expr *target, const Term **inside) {
+    const Term *row = NULL;
+    element_term(emitter, target, inside);
     for (int i = 0; i < target->count; i++) {
         if (!is_computed(target->args[i])) continue;
-        const char *sub = integer_text(emitter, target->args[i]);
-        row = row ? arena_format(emitter->arena, "(%s) * %ld + %s", row,
-                                 target->tensor->axes[i]->size, sub)
+        const Term *sub = integer_term(emitter, target->args[i]);
+        row = row ? term(emitter->arena, "($0) * $1 + $2", row,
+                         whole(emitter, target->tensor->axes[i]->size), sub)
                   : sub;
     }
     return row;
 }
 
-static Text begin_text(Emitter *emitter, Text **out) {
-    *out = emitter->out;
-    return (Text){.arena = emitter->arena};
-}
-
-/* `found` becomes what `format` says of the row that turn `part` adds to, where there is one. */
-static void emit_row_of_part(Emitter *emitter, const Member *member, const char *format) {
-    Text body, *out;
+/* `name` becomes what `spelling` says of the row that turn `part` adds to, where there is one. */
+static void emit_row_of_part(Emitter *emitter, const Member *member, const char *name,
+                             const char *sign, const char *spelling) {
     Nest *loops[MAX_LOOPS + 1];
     int count = member->depth - member->kept;
-    const char *inside, *row = row_text(emitter, member->statement->target, &inside);
+    const Term *inside, *row = row_term(emitter, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
-    body = begin_text(emitter, &out);
-    emitter->out = &body;
-    if (inside) emit_line(emitter, "if (%s)", inside);
-    emitter->indent += inside != NULL;
-    emit_line(emitter, format, row);
-    emitter->indent -= inside != NULL;
-    emitter->out = out;
+    FormBlock body = {0}, *outer = emitter->block;
+    emitter->block = &body;
+    if (inside) lower_if(emitter, inside, ON_NEXT_LINE);
+    lower_set(emitter, named(emitter, name), sign, term(emitter->arena, spelling, row));
+    emitter->block = outer;
     emit_places(emitter, loops, count, "part", &body);
-    text_add_bytes(emitter->out, body.text, body.length);
+    form_append(outer, &body);
 }
 
 /* Which of the next turns add to `row`: their numbers in order, in `hits`. */
 static void emit_hits(Emitter *emitter, const Member *member, long turns) {
-    emit_line(emitter, "const long part = from + moec_thread();");
-    emit_line(emitter, "bool hit = false;");
-    emit_line(emitter, "if (part < %ld) {", turns);
-    emitter->indent++;
-    emit_row_of_part(emitter, member, "hit = %s == row;");
-    emitter->indent--;
-    emit_line(emitter, "}");
-    emit_line(emitter, "int found;");
-    emit_line(emitter, "const int before = moec_block_before(hit, &found);");
-    emit_line(emitter, "if (hit) hits[before] = (int)part;");
-    emit_line(emitter, "moec_barrier();");
+    Arena *arena = emitter->arena;
+    lower_let(emitter, "const long", "part", term(arena, "from + moec_thread()"));
+    lower_let(emitter, "bool", "hit", term(arena, "false"));
+    lower_if(emitter, term(arena, "part < $0", whole(emitter, turns)), IN_BRACES);
+    emit_row_of_part(emitter, member, "hit", "=", "$0 == row");
+    lower_end(emitter);
+    lower_let(emitter, "int", "found", NULL);
+    lower_let(emitter, "const int", "before", term(arena, "moec_block_before(hit, &found)"));
+    lower_if(emitter, named(emitter, "hit"), ON_SAME_LINE);
+    lower_set(emitter, term(arena, "hits[before]"), "=", term(arena, "(int)part"));
+    lower_end(emitter);
+    lower_barrier(emitter);
 }
 
-/* The turn whose number is `place`, as the loop variables that `body` names, and what it does. */
-static void emit_turn(Emitter *emitter, const Member *member, const char *place, const Text *body) {
-    emit_line(emitter, "const long of = %s;", place);
+/* The turn whose number is `place`, as the loop variables that `body` uses, and what it does. */
+static void emit_turn(Emitter *emitter, const Member *member, const Term *place, FormBlock *body) {
+    lower_let(emitter, "const long", "of", place);
     emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of", body);
-    text_add_bytes(emitter->out, body->text, body->length);
+    form_append(emitter->block, body);
 }
 
 /* What is done with `sum`, or with that of each lane. */
-static Text lane_work(Emitter *emitter, Lanes *lanes, Member *member, bool store) {
-    Text *out, text = begin_text(emitter, &out);
-    const char *sum = lanes ? arena_format(emitter->arena, "sum[%s]", lanes_number(lanes)) : "sum";
-    emitter->out = &text;
+static FormBlock lane_work(Emitter *emitter, Lanes *lanes, Member *member, bool store) {
+    FormBlock work = {0}, *outer = emitter->block;
+    const Term *sum = named(emitter, "sum");
+    if (lanes) sum = term(emitter->arena, "$0[$1]", sum, named(emitter, lanes_number(lanes)));
+    emitter->block = &work;
     if (lanes) begin_lanes(emitter, lanes);
     if (store)
         emit_store(emitter, member, sum);
     else
-        emit_line(emitter, "%s += %s;", sum,
-                  bare(emitter->arena, real_text(emitter, member->statement->value)));
+        lower_set(emitter, sum,
+                  "+=", term_bare(emitter->arena, real_term(emitter, member->statement->value)));
     if (lanes) end_lanes(emitter, lanes);
-    emitter->out = out;
-    return text;
+    emitter->block = outer;
+    return work;
 }
 
 /* The places of the columns that a thread takes, and what it does there. */
-static void emit_columns(Emitter *emitter, const Member *member, Lanes *lanes, const Text *inner) {
+static void emit_columns(Emitter *emitter, const Member *member, Lanes *lanes, FormBlock *inner) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const char *text = last ? last->text : NULL;
-    const char *times = lanes ? arena_format(emitter->arena, "%d * ", lanes_width(lanes)) : "";
-    emit_line(emitter,
-              "for (long column = %smoec_thread(); column < %ld; column += %smoec_threads()) {",
-              times, turns_of(member, 0, member->kept), times);
-    emitter->indent++;
+    lower_for(emitter, "long", "column", in_lanes(emitter, lanes, "moec_thread()"),
+              whole(emitter, turns_of(member, 0, member->kept)),
+              in_lanes(emitter, lanes, "moec_threads()"));
     if (last) last->text = lanes_from(lanes);
     emit_places(emitter, member->path, member->kept, "column", inner);
     if (last) last->text = text;
-    emitter->indent--;
-    text_add_bytes(emitter->out, inner->text, inner->length);
-    emit_line(emitter, "}");
+    form_append(emitter->block, inner);
+    lower_end(emitter);
 }
 
-/* Adds up what belongs to a row, column by column, and adds the sum to it. first: the number of one
- * of its turns; loop: over all, `place` is the number of each. */
-static void emit_additions(Emitter *emitter, Member *member, const char *first, const char *loop,
-                           const char *place) {
-    Text work, *out, inner = begin_text(emitter, &out);
+/* The turns that add to a row: the number of one of them; a loop over all, and in it the number of
+ * each. */
+typedef struct Additions {
+    const Term *first;
+    const char *type;
+    const Term *from, *to, *place;
+} Additions;
+
+/* Adds up what belongs to a row, column by column, and adds the sum to it. */
+static void emit_additions(Emitter *emitter, Member *member, const Additions *additions) {
+    FormBlock work, inner = {0}, *outer = emitter->block;
     Lanes *lanes = member->kept ? lanes_around(emitter, member->path[member->kept - 1]) : NULL;
-    emitter->out = &inner;
+    emitter->block = &inner;
     if (lanes)
-        emit_line(emitter, "    float sum[%d] = {};", lanes_width(lanes));
+        lower_array(emitter, "float", "sum", lanes_width(lanes), "{}");
     else
-        emit_line(emitter, "    float sum = 0.0f;");
-    emit_line(emitter, "    %s", loop);
-    emitter->indent += 2;
+        lower_let(emitter, "float", "sum", term_number(emitter->arena, "0.0f"));
+    lower_for(emitter, additions->type, "n", additions->from, additions->to, NULL);
     work = lane_work(emitter, lanes, member, false);
-    emit_turn(emitter, member, place, &work);
-    emitter->indent--;
-    emit_line(emitter, "}");
+    emit_turn(emitter, member, additions->place, &work);
+    lower_end(emitter);
     work = lane_work(emitter, lanes, member, true);
-    emit_turn(emitter, member, first, &work);
-    emitter->indent--;
-    emitter->out = out;
+    emit_turn(emitter, member, additions->first, &work);
+    emitter->block = outer;
     emit_columns(emitter, member, lanes, &inner);
+}
+
+/* Looks through the turns before the block's own for its row. */
+static void emit_search_before(Emitter *emitter, const Member *member) {
+    Arena *arena = emitter->arena;
+    const Term *step = term(arena, "$0 * moec_threads()", whole(emitter, AT_ONCE));
+    lower_for(emitter, "long", "from", whole(emitter, 0), named(emitter, "own"), step)->text =
+        " && !earlier";
+    lower_let(emitter, "const long", "end", term(arena, "moec_least(own, from + $0)", step));
+    lower_let(emitter, "bool", "hit", term(arena, "false"));
+    lower_for(emitter, "long", "part", term(arena, "from + moec_thread()"), named(emitter, "end"),
+              term(arena, "moec_threads()"));
+    emit_row_of_part(emitter, member, "hit", "|=", "$0 == row");
+    lower_end(emitter);
+    lower_do(emitter, term(arena, "moec_block_before(hit, &earlier)"));
+    lower_end(emitter);
 }
 
 /* The row of the block's own turn, and whether one before has it already: then that one's block
  * adds to it. */
 static void emit_first(Emitter *emitter, const Member *member) {
-    emit_line(emitter, "long row = -1;");
-    emit_line(emitter, "{");
-    emitter->indent++;
-    emit_line(emitter, "const long part = own;");
-    emit_row_of_part(emitter, member, "row = %s;");
-    emitter->indent--;
-    emit_line(emitter, "}");
-    emit_line(emitter, "int earlier = row < 0;");
-    emit_line(emitter, "for (long from = 0; from < own && !earlier; from += %d * moec_threads()) {",
-              AT_ONCE);
-    emitter->indent++;
-    emit_line(emitter, "const long end = moec_least(own, from + %d * moec_threads());", AT_ONCE);
-    emit_line(emitter, "bool hit = false;");
-    emit_line(emitter,
-              "for (long part = from + moec_thread(); part < end; part += moec_threads()) {");
-    emitter->indent++;
-    emit_row_of_part(emitter, member, "hit |= %s == row;");
-    emitter->indent--;
-    emit_line(emitter, "}");
-    emit_line(emitter, "moec_block_before(hit, &earlier);");
-    emitter->indent--;
-    emit_line(emitter, "}");
-    emit_line(emitter, "if (earlier) continue;");
+    Arena *arena = emitter->arena;
+    lower_let(emitter, "long", "row", term(arena, "-1"));
+    lower_scope(emitter);
+    lower_let(emitter, "const long", "part", named(emitter, "own"));
+    emit_row_of_part(emitter, member, "row", "=", "$0");
+    lower_end(emitter);
+    lower_let(emitter, "int", "earlier", term(arena, "row < 0"));
+    emit_search_before(emitter, member);
+    lower_if(emitter, named(emitter, "earlier"), ON_SAME_LINE);
+    lower_do(emitter, term(arena, "continue"));
+    lower_end(emitter);
 }
 
-static void emit_searched(Emitter *emitter, Member *member, const char *first, long turns) {
-    emit_line(emitter, "for (long from = %s; from < %ld; from += moec_threads()) {", first, turns);
-    emitter->indent++;
+static void emit_searched(Emitter *emitter, Member *member, const Term *first, long turns) {
+    Arena *arena = emitter->arena;
+    lower_for(emitter, "long", "from", first, whole(emitter, turns), term(arena, "moec_threads()"));
     emit_hits(emitter, member, turns);
-    emit_line(emitter, "if (found > 0)");
-    emitter->indent++;
-    emit_additions(emitter, member, "hits[0]", "for (int n = 0; n < found; n++) {", "hits[n]");
-    emitter->indent--;
-    emit_line(emitter, "moec_barrier();");
-    emitter->indent--;
-    emit_line(emitter, "}");
+    lower_if(emitter, term(arena, "found > 0"), ON_NEXT_LINE);
+    emit_additions(emitter, member,
+                   &(Additions){term(arena, "hits[0]"), "int", whole(emitter, 0),
+                                named(emitter, "found"), term(arena, "hits[n]")});
+    lower_end(emitter);
+    lower_barrier(emitter);
+    lower_end(emitter);
 }
 
 /* The same where a relation has listed the rows of each entry. */
 static void emit_listed(Emitter *emitter, Member *member, const Relation *relation) {
-    const char *start = emitter->names[relation->start->id],
-               *list = emitter->names[relation->list->id];
+    Arena *arena = emitter->arena;
+    const Term *start = named(emitter, emitter->names[relation->start->id]),
+               *list = named(emitter, emitter->names[relation->list->id]);
     emitter->used[relation->start->id] = emitter->used[relation->list->id] = true;
-    emit_line(emitter, "const long from = %s[row], end = %s[row + 1];", start, start);
-    emit_line(emitter, "if (from < end)");
-    emitter->indent++;
-    emit_additions(emitter, member, arena_format(emitter->arena, "%s[from]", list),
-                   "for (long n = from; n < end; n++) {",
-                   arena_format(emitter->arena, "%s[n]", list));
-    emitter->indent--;
+    lower_let(emitter, "const long", "from", term(arena, "$0[row], end = $0[row + 1]", start));
+    lower_if(emitter, term(arena, "from < end"), ON_NEXT_LINE);
+    emit_additions(emitter, member,
+                   &(Additions){term(arena, "$0[from]", list), "long", named(emitter, "from"),
+                                named(emitter, "end"), term(arena, "$0[n]", list)});
+    lower_end(emitter);
 }
 
 /* The last dimensions are the columns, whole and in order; returns how many dimensions are left, or
@@ -316,9 +328,13 @@ static bool emit_added_rows(Emitter *emitter, const Member *member, const Relati
     const Tensor *lists[] = {relation->start, relation->list};
     for (int i = 0; i < 2; i++) emitter->used[lists[i]->id] = true;
     emitter->written[target->tensor->id] = true;
-    emit_line(emitter, "moec_add_rows<%d>(%s, %s, %ld, %ld, %s, %s);", width,
-              emitter->names[lists[0]->id], emitter->names[lists[1]->id], rows, columns,
-              pointer_text(emitter, value), pointer_text(emitter, target));
+    lower_do(emitter,
+             term(emitter->arena,
+                  arena_format(emitter->arena, "moec_add_rows<%d>($0, $1, $2, $3, $4, $5)", width),
+                  named(emitter, emitter->names[lists[0]->id]),
+                  named(emitter, emitter->names[lists[1]->id]), whole(emitter, rows),
+                  whole(emitter, columns), named(emitter, pointer_text(emitter, value)),
+                  named(emitter, pointer_text(emitter, target))));
     long blocks = (rows * columns / width + THREADS - 1) / THREADS;
     *launch = (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
     return true;
@@ -338,15 +354,14 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     int bindings = emitter->binding_count;
     bind_scatter_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
-    if (!relation) emit_line(emitter, "__shared__ int hits[%d];", THREADS);
-    emit_line(emitter, "for (long %s = moec_block(); %s < %ld; %s += moec_blocks()) {", block,
-              block, blocks, block);
-    emitter->indent++;
+    if (!relation) lower_array(emitter, "__shared__ int", "hits", THREADS, NULL);
+    lower_for(emitter, "long", block, term(emitter->arena, "moec_block()"), whole(emitter, blocks),
+              term(emitter->arena, "moec_blocks()"));
     if (by_turn) emit_first(emitter, member);
     if (relation)
         emit_listed(emitter, member, relation);
     else
-        emit_searched(emitter, member, by_turn ? "own" : "0", turns);
+        emit_searched(emitter, member, by_turn ? named(emitter, "own") : whole(emitter, 0), turns);
     close_loop(emitter, bindings);
     return (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
 }

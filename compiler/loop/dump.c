@@ -1,0 +1,57 @@
+/* dump: the lowered form as text, one node a line, bodies indented. */
+#include "loop/form.h"
+
+#include <string.h>
+
+static void dump_for(Text *text, const FormNode *node) {
+    Arena *arena = text->arena;
+    text_add(text, "for %s %s = %s .. %s%s", node->type, node->name,
+             term_text(arena, node->values[0]), term_text(arena, node->values[1]),
+             node->text ? node->text : "");
+    if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
+}
+
+static void dump_set(Text *text, const FormNode *node) {
+    const Term *target = node->values[0];
+    text_add(text, "%s %s %s %s", target->kind == TERM_NAME ? "set" : "store",
+             term_text(text->arena, target), node->text, term_text(text->arena, node->values[1]));
+}
+
+static void dump_node(Text *text, const FormNode *node) {
+    const char *value = node->values[0] ? term_text(text->arena, node->values[0]) : "";
+    switch (node->kind) {
+    case FORM_FOR:
+        dump_for(text, node);
+        break;
+    case FORM_LET:
+        text_add(text, "let %s %s%s%s", node->type, node->name, *value ? " = " : "", value);
+        break;
+    case FORM_SET:
+        dump_set(text, node);
+        break;
+    case FORM_IF:
+        text_add(text, "if %s", value);
+        break;
+    case FORM_SCOPE:
+        text_add(text, "scope");
+        break;
+    case FORM_BARRIER:
+        text_add(text, "barrier");
+        break;
+    case FORM_DO:
+        text_add(text, "do %s", value);
+        break;
+    case FORM_HINT:
+        text_add(text, "hint %s", node->text);
+        break;
+    }
+}
+
+void dump_block(Text *text, const FormBlock *block, int indent) {
+    for (const FormNode *node = block->first; node; node = node->next) {
+        text_add(text, "%*s", 2 * indent, "");
+        dump_node(text, node);
+        text_add(text, "\n");
+        dump_block(text, &node->body, indent + 1);
+    }
+}

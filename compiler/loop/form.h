@@ -1,0 +1,107 @@
+/* form: what a kernel does, between its schedule and its text: a small loop language.
+ *
+ *     for turn in block() .. 8, step blocks()
+ *         let long b = turn / 4
+ *         for s in thread() .. 64, step threads()
+ *             y[b * 64 + s] = x[b * 64 + s] * scale[s]
+ *         barrier
+ *
+ * Terms are values and places, nodes are statements. Names are terms of their own, so that whether
+ * a name is used, whether two values are the same or whether a barrier stands there already are
+ * questions to the form; nothing looks them up in a text. A name is unique among those in scope:
+ * the lowering sees to that (codegen/emit_names.c).
+ */
+#ifndef FORM_H
+#define FORM_H
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+/* ---- terms ---- */
+
+typedef enum TermKind {
+    TERM_NAME,   /* of a variable, an array or a parameter: `text` */
+    TERM_NUMBER, /* `text` as the targets spell it */
+    TERM_APPLY   /* `text` with its arguments in the places of $0 .. $5: an operation of op.def, one
+                    of whole numbers, an element "$0[$1]", a call of a template */
+} TermKind;
+
+enum { TERM_ARGUMENTS = 6 };
+
+typedef struct Term {
+    TermKind kind;
+    const char *text;
+    int count;
+    const struct Term *args[TERM_ARGUMENTS];
+} Term;
+
+const Term *term_name(Arena *arena, const char *name);
+const Term *term_number(Arena *arena, const char *text);
+const Term *term_whole(Arena *arena, long number);
+/* An operation on as many terms as its spelling has places. */
+const Term *term(Arena *arena, const char *spelling, ...);
+bool term_equal(const Term *a, const Term *b);
+bool term_is_zero(const Term *term); /* the number 0 */
+bool term_uses(const Term *term, const char *name);
+/* How often `part` stands in it. */
+int term_count(const Term *term, const Term *part);
+/* Some operation in it is spelled with that character: '?' of a choice, '[' of an element. */
+bool term_has(const Term *term, char sign);
+/* The same value without parentheses around all of it. */
+const Term *term_bare(Arena *arena, const Term *term);
+/* a * size + b, as far as they are not 0. */
+const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b);
+const char *term_text(Arena *arena, const Term *term);
+
+/* ---- nodes ---- */
+
+typedef enum FormKind {
+    FORM_FOR,     /* name from values[0] up to values[1], step values[2] or 1 */
+    FORM_LET,     /* type name = values[0], or without a value */
+    FORM_SET,     /* values[0] operator values[1]; operator "=" or "+=" */
+    FORM_IF,      /* values[0] */
+    FORM_SCOPE,   /* its body, whose names are its own */
+    FORM_BARRIER, /* of the threads of a block */
+    FORM_DO,      /* values[0], a call for its effect */
+    FORM_HINT     /* text to the target's compiler about the loop that follows */
+} FormKind;
+
+/* How the body of a loop or a condition stands behind it. */
+typedef enum FormLayout { IN_BRACES, ON_NEXT_LINE, ON_SAME_LINE } FormLayout;
+
+typedef struct FormNode FormNode;
+
+typedef struct FormBlock {
+    FormNode *first, *last;
+    struct FormBlock *outer; /* the one that is written on when this one ends */
+} FormBlock;
+
+struct FormNode {
+    FormKind kind;
+    const char *type, *name, *text;
+    const Term *values[3];
+    FormLayout layout;
+    FormBlock body;
+    FormNode *next;
+};
+
+FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
+/* Moves the nodes of `body` behind those of `block`. */
+void form_append(FormBlock *block, FormBlock *body);
+/* Some node in it uses the name, however deep. */
+bool form_uses(const FormBlock *block, const char *name);
+
+/* ---- dump.c ---- */
+
+/* A block as `moec dump` shows it. */
+void dump_block(Text *text, const FormBlock *block, int indent);
+
+/* ---- print.c ---- */
+
+/* A block as lines of C or CUDA, indented by so many levels. */
+void print_block(Text *text, const FormBlock *block, int indent);
+/* One line; broken where it is too long. */
+void print_line(Text *text, int indent, const char *line);
+
+#endif

@@ -1,0 +1,96 @@
+/* print: the lowered form as lines of C or CUDA, which spell it alike; what only one of them has
+ * stands in the terms and hints that were lowered for it. */
+#include "loop/form.h"
+
+#include <string.h>
+
+enum { COLUMNS = 110 };
+
+/* Where a long line may be broken: after the last comma that fits, else before the last operator.
+ */
+static size_t break_at(const char *line, size_t room) {
+    size_t comma = 0, sign = 0;
+    bool quote = false;
+    for (size_t i = 1; line[i] && i < room; i++) {
+        if (line[i] == '"') quote = !quote;
+        if (quote || line[i] != ' ') continue;
+        if (line[i - 1] == ',') comma = i;
+        if (line[i + 1] && line[i + 2] == ' ') sign = i;
+    }
+    return comma > room / 2 || !sign ? comma : sign;
+}
+
+void print_line(Text *text, int indent, const char *line) {
+    int spaces = *line ? 4 * indent : 0;
+    while (strlen(line) + (size_t)spaces > COLUMNS) {
+        size_t at = break_at(line, (size_t)(COLUMNS - spaces));
+        if (!at) break;
+        text_add(text, "%*s%.*s\n", spaces, "", (int)at, line);
+        line += at + 1;
+        spaces = 4 * indent + 8;
+    }
+    text_add(text, "%*s%s\n", spaces, "", line);
+}
+
+static const char *for_text(Arena *arena, const FormNode *node) {
+    const char *name = node->name;
+    const char *step =
+        node->values[2] ? arena_format(arena, "%s += %s", name, term_text(arena, node->values[2]))
+                        : arena_format(arena, "%s++", name);
+    return arena_format(arena, "for (%s %s = %s; %s < %s%s; %s)", node->type, name,
+                        term_text(arena, node->values[0]), name, term_text(arena, node->values[1]),
+                        node->text ? node->text : "", step);
+}
+
+/* What stands in the line of a node, without its body. */
+static const char *node_text(Arena *arena, const FormNode *node) {
+    const char *value = node->values[0] ? term_text(arena, node->values[0]) : NULL;
+    switch (node->kind) {
+    case FORM_FOR:
+        return for_text(arena, node);
+    case FORM_LET:
+        return value ? arena_format(arena, "%s %s = %s;", node->type, node->name, value)
+                     : arena_format(arena, "%s %s;", node->type, node->name);
+    case FORM_SET:
+        return arena_format(arena, "%s %s %s;", value, node->text,
+                            term_text(arena, node->values[1]));
+    case FORM_IF:
+        return arena_format(arena, "if (%s)", value);
+    case FORM_SCOPE:
+        return "{";
+    case FORM_BARRIER:
+        return "moec_barrier();";
+    case FORM_DO:
+        return arena_format(arena, "%s;", value);
+    case FORM_HINT:
+        return node->text;
+    }
+    return "";
+}
+
+static void print_node(Text *text, const FormNode *node, int indent) {
+    Arena *arena = text->arena;
+    const char *line = node_text(arena, node);
+    bool opens = node->body.first || node->kind == FORM_FOR || node->kind == FORM_IF;
+    if (node->kind == FORM_HINT && line[0] == '#') indent = 0;
+    if (!opens) {
+        print_line(text, indent, line);
+    } else if (node->kind == FORM_SCOPE) {
+        print_line(text, indent, "{");
+        print_block(text, &node->body, indent + 1);
+        print_line(text, indent, "}");
+    } else if (node->layout == ON_SAME_LINE) {
+        print_line(text, indent,
+                   arena_format(arena, "%s %s", line, node_text(arena, node->body.first)));
+    } else {
+        bool braces = node->layout == IN_BRACES;
+        print_line(text, indent, braces ? arena_format(arena, "%s {", line) : line);
+        print_block(text, &node->body, indent + 1);
+        if (braces) print_line(text, indent, "}");
+    }
+}
+
+void print_block(Text *text, const FormBlock *block, int indent) {
+    for (const FormNode *node = block->first; node; node = node->next)
+        print_node(text, node, indent);
+}
