@@ -41,11 +41,10 @@ static void kernel_decode_0(const int32_t *restrict tokens, const float *restric
     }
     MOEC_OMP(simd)
     for (long e = 0; e < 8; e++) {
-        float query_rotary_angle = (float)(long)position_at * moec_pow(10000.0f,
-                ((float)((-2) * (e % 4)) / 8.0f));
+        float query_rotary_angle = (float)(long)position_at
+                * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
         query_rotary_cosine[e] = moec_cos(query_rotary_angle);
-        query_rotary_sine[e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                1.0f) * moec_sin(query_rotary_angle);
+        query_rotary_sine[e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f) * moec_sin(query_rotary_angle);
     }
 }
 
@@ -62,7 +61,7 @@ static void kernel_decode_1(long i, const float *restrict x_2,
     for (long d = 0; d < 32; d++) {
         attention_norm_hidden += x_2[(i & 1) * 32 + d] * x_2[(i & 1) * 32 + d];
     }
-    float attention_norm_root = moec_rsqrt(((attention_norm_hidden * 0.03125f) + 1e-06f));
+    float attention_norm_root = moec_rsqrt(attention_norm_hidden * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
@@ -93,14 +92,14 @@ static void kernel_decode_2(long i, const float *restrict attention_q, const flo
     for (long h = 0; h < 4; h++) {
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            query_rotary_y[h * 8 + e] = (attention_q[h * 8 + e] * query_rotary_cosine[e]) + (attention_q[h *
-                    8 + ((e + 4) % 8)] * query_rotary_sine[e]);
+            query_rotary_y[h * 8 + e] = attention_q[h * 8 + e] * query_rotary_cosine[e]
+                    + attention_q[h * 8 + (e + 4) % 8] * query_rotary_sine[e];
         }
     }
     MOEC_OMP(simd)
     for (long e = 0; e < 8; e++) {
-        float key_rotary_y = (attention_k[e] * query_rotary_cosine[e]) + (attention_k[((e + 4) % 8)]
-                * query_rotary_sine[e]);
+        float key_rotary_y = attention_k[e] * query_rotary_cosine[e] + attention_k[(e + 4) % 8]
+                * query_rotary_sine[e];
         cache_key_rotary_y[(i * 32 + at) * 8 + e] = key_rotary_y;
     }
 }
@@ -139,7 +138,7 @@ static void kernel_decode_5(long i, const float *restrict x_2, const float *rest
         x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
         ffn_norm_hidden += x_3[d] * x_3[d];
     }
-    float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden * 0.03125f) + 1e-06f));
+    float ffn_norm_root = moec_rsqrt(ffn_norm_hidden * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
@@ -172,7 +171,7 @@ static void kernel_decode_8(long i, float *restrict x_2, const float *restrict x
 {
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
-        x_2[(((i + 1) & 1)) * 32 + d] = x_3[d] + ffn_y[d];
+        x_2[((i + 1) & 1) * 32 + d] = x_3[d] + ffn_y[d];
     }
 }
 
@@ -188,7 +187,7 @@ static void kernel_decode_9(const float *restrict x_2, const float *restrict fin
     for (long d = 0; d < 32; d++) {
         final_norm_hidden += x_2[d] * x_2[d];
     }
-    float final_norm_root = moec_rsqrt(((final_norm_hidden * 0.03125f) + 1e-06f));
+    float final_norm_root = moec_rsqrt(final_norm_hidden * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
@@ -243,42 +242,41 @@ static void run_decode(const MoecRun *run)
         kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
-                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
-                block_attention_value + ((i * 32) * 2) * 8, attention_v);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
+                attention_v);
         kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
                 mask = causal, position)   -- std/attention.moe:102 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + (i * 32) * 8, cache_attention_v + ((i * 32) * 2) * 8, NULL, NULL,
-                attended, attended_lse);
+        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
+                * 32 * 8, cache_attention_v + i * 32 * 2 * 8, NULL, NULL, attended, attended_lse);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
-        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
-                block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
+        moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
+                * 4 * 8, sdpa_gate_hidden);
         kernel_decode_4(attended, sdpa_gate_hidden, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
+        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_decode_5(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48, ffn_hidden);
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden);
         kernel_decode_6(ffn_hidden, act_y_2);
         /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48, ffn_hidden_2);
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2);
         kernel_decode_7(act_y_2, ffn_hidden_2, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
-        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
+        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_decode_8(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9(x_2, final_norm_weight, final_norm_y_2);

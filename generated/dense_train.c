@@ -80,10 +80,10 @@ static void kernel_train_0(const int32_t *restrict tokens, const float *restrict
     for (long s = 0; s < 32; s++) {
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
             query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
-            query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                    1.0f) * moec_sin(query_rotary_angle);
+            query_rotary_sine[s * 8 + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
+                    * moec_sin(query_rotary_angle);
         }
     }
 }
@@ -106,19 +106,19 @@ static void kernel_train_1(long i, const float *restrict x_2, float *restrict at
             }
             float attention_norm_hidden_now = attention_norm_hidden_sum;
             attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-            float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+            float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
-                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i
-                        * 32 + d];
+                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y
+                        * block_attention_norm_weight[i * 32 + d];
             }
         }
     }
 }
 
-/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
 static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
@@ -132,16 +132,17 @@ static void kernel_train_2(long i, const float *restrict attention_q, const floa
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long e = 0; e < 8; e++) {
-                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4
-                        + h) * 8 + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h)
-                        * 8 + ((e + 4) % 8)] * query_rotary_sine[s * 8 + e]);
+                query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_q[((b * 32 + s) * 4 + h)
+                        * 8 + e] * query_rotary_cosine[s * 8 + e]
+                        + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
+                        * query_rotary_sine[s * 8 + e];
             }
         }
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            key_rotary_y[((i * 2 + b) * 32 + s) * 8 + e] = (attention_k[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]) + (attention_k[(b * 32 + s) * 8 + ((e + 4) % 8)]
-                    * query_rotary_sine[s * 8 + e]);
+            key_rotary_y[((i * 2 + b) * 32 + s) * 8 + e] = attention_k[(b * 32 + s) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e] + attention_k[(b * 32 + s) * 8 + (e + 4) % 8]
+                    * query_rotary_sine[s * 8 + e];
         }
     }
 }
@@ -188,14 +189,14 @@ static void kernel_train_5(long i, const float *restrict x_2, const float *restr
         float ffn_norm_hidden_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
         for (long d = 0; d < 32; d++) {
-            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
-                    + s) * 32 + d];
+            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    + attention_y[(b * 32 + s) * 32 + d];
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
             ffn_norm_hidden_sum += x_3_at * x_3_at;
         }
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
         ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
@@ -227,8 +228,8 @@ static void kernel_train_7(long i, const float *restrict act_y_2, const float *r
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long f = 0; f < 48; f++) {
-                ffn_h[(b * 32 + s) * 48 + f] = act_y_2[(b * 32 + s) * 48 + f] * ffn_hidden_2[((i * 2 + b)
-                        * 32 + s) * 48 + f];
+                ffn_h[(b * 32 + s) * 48 + f] = act_y_2[(b * 32 + s) * 48 + f]
+                        * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
             }
         }
     }
@@ -242,8 +243,8 @@ static void kernel_train_8(long i, float *restrict x_2, const float *restrict x_
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
-                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b
-                        * 32 + s) * 32 + d];
+                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d]
+                        + ffn_y[(b * 32 + s) * 32 + d];
             }
         }
     }
@@ -267,7 +268,7 @@ static void kernel_train_9(const float *restrict x_2, float *restrict final_norm
             }
             float final_norm_hidden_now = final_norm_hidden_sum;
             final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-            float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+            float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
             final_norm_root[b * 32 + s] = final_norm_root_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -297,7 +298,7 @@ static void kernel_train_10(const float *restrict logits, float *restrict hidden
         float hidden_3_sum = 0.0f;
         MOEC_OMP(simd reduction(+:hidden_3_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
         }
         hidden_3[b * 32 + s] = hidden_3_sum;
     }
@@ -325,8 +326,8 @@ static void kernel_train_11(const int32_t *restrict targets, const float *restri
             MOEC_OMP(simd reduction(+:hidden_4_part))
             for (long s = 0; s < 32; s++) {
                 const long targets_at = (long)targets[b * 32 + s];
-                hidden_4_part += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32
-                        + s) * 64 + targets_at];
+                hidden_4_part += hidden_2[b * 32 + s] + moec_log(hidden_3[b * 32 + s])
+                        - logits[(b * 32 + s) * 64 + targets_at];
             }
             hidden_4_sum += hidden_4_part;
         }
@@ -346,8 +347,8 @@ static void kernel_train_11(const int32_t *restrict targets, const float *restri
         float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
         MOEC_OMP(simd)
         for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3 * moec_exp((logits[(b * 32 + s) * 64 + v]
-                    - (hidden_2[b * 32 + s])));
+            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3
+                    * moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2[b * 32 + s]);
         }
         d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
     }
@@ -356,8 +357,9 @@ static void kernel_train_11(const int32_t *restrict targets, const float *restri
 /* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
    d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
    d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8 */
 static void kernel_train_12(const float *restrict x_2, const float *restrict final_norm_hidden,
         const float *restrict final_norm_root, const float *restrict final_norm_y,
         const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
@@ -371,14 +373,15 @@ static void kernel_train_12(const float *restrict x_2, const float *restrict fin
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
             for (long d = 0; d < 32; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
-                        + s) * 32 + d];
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d]
+                        * final_norm_y[(b * 32 + s) * 32 + d];
                 float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
                 d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
             }
-            d_final_norm_hidden[b * 32 + s] = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
-                    / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_final_norm_hidden[b * 32 + s] = d_final_norm_root
+                    * (-0.5f * final_norm_root[b * 32 + s]
+                    / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
@@ -387,8 +390,8 @@ static void kernel_train_12(const float *restrict x_2, const float *restrict fin
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:37 */
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37 */
 static void kernel_train_13(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_hidden)
@@ -398,8 +401,8 @@ static void kernel_train_13(const float *restrict x_2, const float *restrict fin
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[(b * 32 + s) * 32 + d] * final_norm_root[b
-                        * 32 + s]) + (d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+                d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
+                        * final_norm_root[b * 32 + s] + d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -412,7 +415,8 @@ static void kernel_train_13(const float *restrict x_2, const float *restrict fin
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
    d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/activations.moe:19
-   d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f] * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
+   d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f]
+        * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
         * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_14(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden,
@@ -428,27 +432,26 @@ static void kernel_train_14(long i, const float *restrict x_3, const float *rest
         for (long f = 0; f < 48; f++) {
             const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
             float act_y_2_again = ffn_hidden_at * moec_sigmoid(ffn_hidden_at);
-            ffn_h_again[(b * 32 + s) * 48 + f] = act_y_2_again * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48
-                    + f];
+            ffn_h_again[(b * 32 + s) * 48 + f] = act_y_2_again
+                    * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
             d_ffn_hidden_2[(b * 32 + s) * 48 + f] = d_ffn_h[(b * 32 + s) * 48 + f] * act_y_2_again;
         }
-        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                + 1e-06f));
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
         ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
             ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i * 32
-                    + d];
+            ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now
+                    * block_ffn_norm_weight[i * 32 + d];
         }
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
             float d_act_y_2 = d_ffn_h[(b * 32 + s) * 48 + f] * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
             const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
             const float part = moec_sigmoid(ffn_hidden_at);
-            d_ffn_hidden_3[(b * 32 + s) * 48 + f] = d_act_y_2 * (part + (ffn_hidden_at * (part * (1.0f
-                    - part))));
+            d_ffn_hidden_3[(b * 32 + s) * 48 + f] = d_act_y_2
+                    * (part + ffn_hidden_at * (part * (1.0f - part)));
         }
     }
 }
@@ -457,8 +460,9 @@ static void kernel_train_14(long i, const float *restrict x_3, const float *rest
           -- std/norms.moe:12
    d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8 */
 static void kernel_train_15(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
         float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
@@ -474,13 +478,14 @@ static void kernel_train_15(long i, const float *restrict x_3, const float *rest
             for (long d = 0; d < 32; d++) {
                 d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
                         * ffn_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i
-                        * 32 + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
+                        * block_ffn_norm_weight[i * 32 + d];
                 d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_ffn_norm_hidden[b * 32 + s] = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
-                    / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_ffn_norm_hidden[b * 32 + s] = d_ffn_norm_root
+                    * (-0.5f * ffn_norm_root_again[b * 32 + s]
+                    / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
@@ -504,9 +509,9 @@ static void kernel_train_16(long i, const float *restrict attended, const float 
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
-                    + (d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]))
-                    + (d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at));
+            d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
+                    + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
+                    + d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at);
         }
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
@@ -539,15 +544,15 @@ static void kernel_train_17(long i, const float *restrict x_2, const float *rest
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long c = 0; c < 8; c++) {
-                float d_act_y_3 = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c] * attended[(((i * 2 + b) * 32
-                        + s) * 4 + h) * 8 + c];
+                float d_act_y_3 = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c]
+                        * attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
                 const float act_y_at = act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
-                d_sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3 * (act_y_at * (1.0f
-                        - act_y_at));
+                d_sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3
+                        * (act_y_at * (1.0f - act_y_at));
             }
         }
-        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
-                * 0.03125f) + 1e-06f));
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
@@ -573,10 +578,10 @@ static const MoecAttend moec_options_train_18 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
-   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 static void kernel_train_19(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -587,16 +592,17 @@ static void kernel_train_19(const float *restrict query_rotary_cosine,
         const long s = turn % 32;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            d_attention_k[(b * 32 + s) * 8 + e] = (d_key_rotary_y[(b * 32 + s) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[(b * 32 + s) * 8 + ((e + 4) % 8)]
-                    * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+            d_attention_k[(b * 32 + s) * 8 + e] = d_key_rotary_y[(b * 32 + s) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e] + d_key_rotary_y[(b * 32 + s) * 8 + (e + 4) % 8]
+                    * query_rotary_sine[s * 8 + (e + 4) % 8];
         }
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long e = 0; e < 8; e++) {
-                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
-                        + e] * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
-                        + ((e + 4) % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+                d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = d_query_rotary_y[((b * 32 + s) * 4 + h) * 8
+                        + e] * query_rotary_cosine[s * 8 + e]
+                        + d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
+                        * query_rotary_sine[s * 8 + (e + 4) % 8];
             }
         }
     }
@@ -607,8 +613,9 @@ static void kernel_train_19(const float *restrict query_rotary_cosine,
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:9
    d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
-        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:8 */
 static void kernel_train_20(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
         float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
@@ -629,9 +636,9 @@ static void kernel_train_20(long i, const float *restrict x_2, const float *rest
                 d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_attention_norm_hidden[b * 32 + s] = (d_attention_norm_root * (((-0.5f)
-                    * attention_norm_root_again[b * 32 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s]
-                    * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_attention_norm_hidden[b * 32 + s] = d_attention_norm_root
+                    * (-0.5f * attention_norm_root_again[b * 32 + s]
+                    / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j
                 < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
@@ -652,9 +659,9 @@ static void kernel_train_21(long i, const float *restrict x_2, float *restrict d
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
-                        + (d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32
-                        + s])) + (d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
+                        + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
+                        + d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -777,44 +784,44 @@ static void run_train(const MoecRun *run)
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
-                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + (i * 32) * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
-                block_attention_value + ((i * 32) * 2) * 8, attention_v + (((i * 2) * 32) * 2) * 8);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
+                attention_v + i * 2 * 32 * 2 * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
-                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:102 */
-        moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
-                key_rotary_y + ((i * 2) * 32) * 8, attention_v + (((i * 2) * 32) * 2) * 8, NULL, NULL,
-                attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
+                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
+                  -- std/attention.moe:102 */
+        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32
+                * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
+                attended_lse + i * 2 * 32 * 4);
         /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
-        moec_product(run, 3, &moec_products[3], attention_norm_y_2,
-                block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, sdpa_gate_hidden);
+        moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
+                * 4 * 8, sdpa_gate_hidden);
         kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + ((i * 4) * 8) * 32,
+        moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + (i * 32) * 48,
-                ffn_hidden + ((i * 2) * 32) * 48);
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden + i *
+                2 * 32 * 48);
         kernel_train_6(i, ffn_hidden, act_y_2);
         /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + (i * 32) * 48,
-                ffn_hidden_2 + ((i * 2) * 32) * 48);
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2 + i *
+                2 * 32 * 48);
         kernel_train_7(i, act_y_2, ffn_hidden_2, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
-        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + (i * 48) * 32, ffn_y);
+        moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_train_8(i, x_2, x_3, ffn_y);
     }
     kernel_train_9(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
@@ -831,89 +838,87 @@ static void run_train(const MoecRun *run)
     kernel_train_13(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
-        moec_product(run, 11, &moec_products[11], d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
-                block_ffn_down + (i * 48) * 32, d_ffn_h);
+        moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_down + i
+                * 48 * 32, d_ffn_h);
         kernel_train_14(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden, ffn_hidden_2, d_ffn_h,
                 d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again,
                 ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:36 */
-        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
-                d_block_ffn_down + (i * 48) * 32);
+        moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
+                d_block_ffn_down + i * 48 * 32);
         /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + (i * 32) * 48,
-                d_ffn_norm_y_2);
+        moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + i * 32 * 48, d_ffn_norm_y_2);
         /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_hidden_2[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:35 */
-        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2,
-                d_block_ffn_up + (i * 32) * 48);
+        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2, d_block_ffn_up + i * 32
+                * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_hidden_3[b,s,f] * block_ffn_gate[i,d,f]
                   -- std/mlp.moe:35 */
-        moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + (i * 32) * 48,
+        moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + i * 32 * 48,
                 d_ffn_norm_y_2);
         /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_hidden_3[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:35 */
-        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3,
-                d_block_ffn_gate + (i * 32) * 48);
+        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3, d_block_ffn_gate + i
+                * 32 * 48);
         kernel_train_15(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
                 d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
         kernel_train_16(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden,
                 sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
+        moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * 4 * 8 * 32,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
                   -- std/attention.moe:118 */
-        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3,
-                d_block_attention_output + ((i * 4) * 8) * 32);
+        moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3, d_block_attention_output + i * 4
+                * 8 * 32);
         kernel_train_17(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended, act_y,
                 d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
                 attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
-        moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden,
-                block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8, d_attention_norm_y_2);
+        moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden, block_attention_sdpa_gate_weight + i
+                * 32 * 4 * 8, d_attention_norm_y_2);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_hidden[b,s,h,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:66 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_hidden,
-                d_block_attention_sdpa_gate_weight + ((i * 32) * 4) * 8);
+                d_block_attention_sdpa_gate_weight + i * 32 * 4 * 8);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
         moec_attend_grad(&moec_options_train_18,
-                &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
-                        .k = key_rotary_y + ((i * 2) * 32) * 8, .v = attention_v + (((i * 2) * 32) * 2) * 8,
-                        .sink = NULL, .o = attended + (((i * 2) * 32) * 4) * 8,
-                        .lse = attended_lse + ((i * 2) * 32) * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
+                        * 32 * 8, .v = attention_v + i * 2 * 32 * 2 * 8, .sink = NULL, .o = attended + i * 2
+                        * 32 * 4 * 8, .lse = attended_lse + i * 2 * 32 * 4,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + ((i * 32) * 2) * 8,
+        moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + i * 32 * 2 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + ((i * 32) * 2) * 8);
+                d_block_attention_value + i * 32 * 2 * 8);
         kernel_train_19(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + (i * 32) * 8,
+        moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * 32 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
         moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + (i * 32) * 8);
+                d_block_attention_key + i * 32 * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
+        moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + ((i * 32) * 4) * 8);
+                d_block_attention_query + i * 32 * 4 * 8);
         kernel_train_20(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
                 d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
                 attention_norm_root_again, attention_norm_y_again);
@@ -932,9 +937,9 @@ static double update_rate(double step, double steps)
     float rate_2[1];
     const float schedule_step_at = schedule_step[0];
     const float steps_at = steps_2[0];
-    float rate = moec_where(moec_lt(schedule_step_at, 10.0f), ((schedule_step_at + 1.0f) / 10.0f),
-            (0.1f + (0.45f * (1.0f + moec_cos((3.14159265f * moec_min(1.0f,
-            ((schedule_step_at - 10.0f) / moec_max(1.0f, (steps_at - 10.0f))))))))));
+    float rate = moec_where(moec_lt(schedule_step_at, 10.0f), (schedule_step_at + 1.0f) / 10.0f, 0.1f + 0.45f
+            * (1.0f + moec_cos(3.14159265f * moec_min(1.0f, (schedule_step_at - 10.0f)
+            / moec_max(1.0f, steps_at - 10.0f)))));
     rate_2[0] = rate;
     return (double)rate_2[0];
 }
@@ -966,12 +971,12 @@ static void run_update(float *weight, const float *gradient, float *const *state
     MOEC_OMP(parallel for simd schedule(static) if(elements > 16384))
     for (long elements_2 = 0; elements_2 < elements; elements_2++) {
         float g = clip_at * gradient[elements_2];
-        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
+        float m_now = 0.9f * m[elements_2] + 0.1f * g;
         m[elements_2] = m_now;
-        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
+        float v_now = 0.95f * v[elements_2] + 0.05f * g * g;
         v[elements_2] = v_now;
-        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
-                + 1e-08f)) + (share * weight[elements_2])));
+        float weight_now = weight[elements_2] - lr_at
+                * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight[elements_2]);
         weight[elements_2] = weight_now;
     }
 }

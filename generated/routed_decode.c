@@ -33,11 +33,10 @@ static void kernel_decode_0(const int32_t *restrict tokens, const float *restric
     }
     MOEC_OMP(simd)
     for (long e = 0; e < 8; e++) {
-        float query_rotary_angle = (float)(long)position_at * moec_pow(10000.0f,
-                ((float)((-2) * (e % 4)) / 8.0f));
+        float query_rotary_angle = (float)(long)position_at
+                * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
         query_rotary_cosine[e] = moec_cos(query_rotary_angle);
-        query_rotary_sine[e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                1.0f) * moec_sin(query_rotary_angle);
+        query_rotary_sine[e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f) * moec_sin(query_rotary_angle);
     }
 }
 
@@ -54,7 +53,7 @@ static void kernel_decode_1(long i, const float *restrict x_2,
     for (long d = 0; d < 32; d++) {
         attention_norm_hidden += x_2[(i & 1) * 32 + d] * x_2[(i & 1) * 32 + d];
     }
-    float attention_norm_root = moec_rsqrt(((attention_norm_hidden * 0.03125f) + 1e-06f));
+    float attention_norm_root = moec_rsqrt(attention_norm_hidden * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
@@ -80,10 +79,10 @@ static void kernel_decode_2(long i, const float *restrict attention_q, const flo
         MOEC_OMP(simd)
         for (long c = 0; c < 8; c++) {
             cache_attention_v[((i * 32 + at) * 4 + hv) * 8 + c] = attention_v[hv * 8 + c];
-            query_rotary_y[hv * 8 + c] = (attention_q[hv * 8 + c] * query_rotary_cosine[c]) + (attention_q[hv
-                    * 8 + ((c + 4) % 8)] * query_rotary_sine[c]);
-            float key_rotary_y = (attention_k[hv * 8 + c] * query_rotary_cosine[c]) + (attention_k[hv * 8
-                    + ((c + 4) % 8)] * query_rotary_sine[c]);
+            query_rotary_y[hv * 8 + c] = attention_q[hv * 8 + c] * query_rotary_cosine[c]
+                    + attention_q[hv * 8 + (c + 4) % 8] * query_rotary_sine[c];
+            float key_rotary_y = attention_k[hv * 8 + c] * query_rotary_cosine[c]
+                    + attention_k[hv * 8 + (c + 4) % 8] * query_rotary_sine[c];
             cache_key_rotary_y[((i * 32 + at) * 4 + hv) * 8 + c] = key_rotary_y;
         }
     }
@@ -117,7 +116,7 @@ static void kernel_decode_4(long i, const float *restrict x_2, const float *rest
         x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
         ffn_norm_hidden += x_3[d] * x_3[d];
     }
-    float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden * 0.03125f) + 1e-06f));
+    float ffn_norm_root = moec_rsqrt(ffn_norm_hidden * 0.03125f + 1e-06f);
     float ffn_logit_sum[4] = {0.0f};
     for (long d = 0; d < 32; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
@@ -139,7 +138,7 @@ static void kernel_decode_4(long i, const float *restrict x_2, const float *rest
     float ffn_hidden_4 = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_hidden_4))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_3[n] = moec_exp((ffn_logit[n] - (ffn_hidden_2)));
+        ffn_hidden_3[n] = moec_exp(ffn_logit[n] - ffn_hidden_2);
         ffn_hidden_4 += ffn_hidden_3[n];
     }
     MOEC_OMP(simd)
@@ -219,7 +218,7 @@ static void kernel_decode_9(long i, float *restrict x_2, const float *restrict x
     }
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
-        x_2[(((i + 1) & 1)) * 32 + d] = x_3[d] + ffn_y[d];
+        x_2[((i + 1) & 1) * 32 + d] = x_3[d] + ffn_y[d];
     }
 }
 
@@ -235,7 +234,7 @@ static void kernel_decode_10(const float *restrict x_2, const float *restrict fi
     for (long d = 0; d < 32; d++) {
         final_norm_hidden += x_2[d] * x_2[d];
     }
-    float final_norm_root = moec_rsqrt(((final_norm_hidden * 0.03125f) + 1e-06f));
+    float final_norm_root = moec_rsqrt(final_norm_hidden * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
@@ -300,27 +299,26 @@ static void run_decode(const MoecRun *run)
         kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
-                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
-                block_attention_value + ((i * 32) * 4) * 8, attention_v);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
+                attention_v);
         kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
                 mask = causal, position)   -- std/attention.moe:102 */
-        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y,
-                cache_key_rotary_y + ((i * 32) * 4) * 8, cache_attention_v + ((i * 32) * 4) * 8, NULL, NULL,
-                attended, attended_lse);
+        moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
+                * 32 * 4 * 8, cache_attention_v + i * 32 * 4 * 8, NULL, NULL, attended, attended_lse);
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 3, &moec_products[3], attended, block_attention_output + ((i * 4) * 8) * 32,
+        moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_decode_4(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2, block_ffn_router,
                 ffn_p);
@@ -340,7 +338,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden);
+                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden);
         kernel_decode_7(expert_hidden, act_y);
         /* expert_hidden_2[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
@@ -348,7 +346,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2);
+                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2);
         kernel_decode_8(act_y, expert_hidden_2, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:36 */
@@ -356,7 +354,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
-                expert_h, block_ffn_expert_down + ((i * 4) * 48) * 32, expert_y);
+                expert_h, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
         kernel_decode_9(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10(x_2, final_norm_weight, final_norm_y_2);

@@ -67,10 +67,10 @@ static void kernel_train_0(const int32_t *restrict tokens, const float *restrict
     for (long s = 0; s < 32; s++) {
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
             query_rotary_cosine[s * 8 + e] = moec_cos(query_rotary_angle);
-            query_rotary_sine[s * 8 + e] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                    1.0f) * moec_sin(query_rotary_angle);
+            query_rotary_sine[s * 8 + e] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
+                    * moec_sin(query_rotary_angle);
         }
     }
 }
@@ -93,19 +93,19 @@ static void kernel_train_1(long i, const float *restrict x_2, float *restrict at
             }
             float attention_norm_hidden_now = attention_norm_hidden_sum;
             attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-            float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+            float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
-                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y * block_attention_norm_weight[i
-                        * 32 + d];
+                attention_norm_y_2[(b * 32 + s) * 32 + d] = attention_norm_y
+                        * block_attention_norm_weight[i * 32 + d];
             }
         }
     }
 }
 
-/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
 static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
@@ -119,12 +119,12 @@ static void kernel_train_2(long i, const float *restrict attention_q, const floa
         const long h = turn % 4;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_q[((b * 32 + s) * 4 + h) *
-                    8 + e] * query_rotary_cosine[s * 8 + e]) + (attention_q[((b * 32 + s) * 4 + h) * 8 + ((e
-                    + 4) % 8)] * query_rotary_sine[s * 8 + e]);
-            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = (attention_k[((b * 32 + s) * 4 + h) * 8
-                    + e] * query_rotary_cosine[s * 8 + e]) + (attention_k[((b * 32 + s) * 4 + h) * 8 + ((e
-                    + 4) % 8)] * query_rotary_sine[s * 8 + e]);
+            query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_q[((b * 32 + s) * 4 + h) * 8
+                    + e] * query_rotary_cosine[s * 8 + e]
+                    + attention_q[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
+            key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_k[((b * 32 + s) * 4 + h) * 8
+                    + e] * query_rotary_cosine[s * 8 + e]
+                    + attention_k[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8] * query_rotary_sine[s * 8 + e];
         }
     }
 }
@@ -151,14 +151,14 @@ static void kernel_train_4(long i, const float *restrict x_2, const float *restr
         float ffn_norm_hidden_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
         for (long d = 0; d < 32; d++) {
-            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d] + attention_y[(b * 32
-                    + s) * 32 + d];
+            x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
+                    + attention_y[(b * 32 + s) * 32 + d];
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
             ffn_norm_hidden_sum += x_3_at * x_3_at;
         }
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
         ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
@@ -184,8 +184,8 @@ static void kernel_train_5(long i, const float *restrict ffn_logit, float *restr
             float ffn_hidden_4_sum = 0.0f;
             MOEC_OMP(simd reduction(+:ffn_hidden_4_sum))
             for (long n = 0; n < 4; n++) {
-                ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp((ffn_logit[(b * 32 + s) * 4 + n]
-                        - (ffn_hidden_2)));
+                ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
+                        - ffn_hidden_2);
                 ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
             }
             float ffn_hidden_4_now = ffn_hidden_4_sum;
@@ -241,8 +241,8 @@ static void kernel_train_7(long i, const float *restrict ffn_p, const float *res
             ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n] / moec_where(moec_lt(0.0f,
-                        ffn_total_now), ffn_total_now, 1.0f);
+                ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n]
+                        / moec_where(moec_lt(0.0f, ffn_total_now), ffn_total_now, 1.0f);
             }
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -330,20 +330,20 @@ static void kernel_train_10(long i, float *restrict x_2, const float *restrict x
     float ffn_hidden_10 = -INFINITY;
     MOEC_OMP(simd reduction(+:ffn_hidden_9) reduction(max:ffn_hidden_10))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_9 += (ffn_load[i * 4 + n]) * (ffn_hidden_8[n] * 0.015625f);
+        ffn_hidden_9 += ffn_load[i * 4 + n] * (ffn_hidden_8[n] * 0.015625f);
         ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
     }
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
-                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d] + ffn_y[(b
-                        * 32 + s) * 32 + d];
+                x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d] = x_3[((i * 2 + b) * 32 + s) * 32 + d]
+                        + ffn_y[(b * 32 + s) * 32 + d];
             }
         }
     }
-    balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9);
-    busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10);
+    balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_hidden_9;
+    busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_hidden_10;
 }
 
 /* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
@@ -364,7 +364,7 @@ static void kernel_train_11(const float *restrict x_2, float *restrict final_nor
             }
             float final_norm_hidden_now = final_norm_hidden_sum;
             final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-            float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+            float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
             final_norm_root[b * 32 + s] = final_norm_root_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -394,7 +394,7 @@ static void kernel_train_12(const float *restrict logits, float *restrict hidden
         float hidden_3_sum = 0.0f;
         MOEC_OMP(simd reduction(+:hidden_3_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
         }
         hidden_3[b * 32 + s] = hidden_3_sum;
     }
@@ -427,8 +427,8 @@ static void kernel_train_13(const int32_t *restrict targets, const float *restri
             MOEC_OMP(simd reduction(+:hidden_4_part))
             for (long s = 0; s < 32; s++) {
                 const long targets_at = (long)targets[b * 32 + s];
-                hidden_4_part += ((hidden_2[b * 32 + s]) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32
-                        + s) * 64 + targets_at];
+                hidden_4_part += hidden_2[b * 32 + s] + moec_log(hidden_3[b * 32 + s])
+                        - logits[(b * 32 + s) * 64 + targets_at];
             }
             hidden_4_sum += hidden_4_part;
         }
@@ -441,7 +441,7 @@ static void kernel_train_13(const int32_t *restrict targets, const float *restri
     loss[0] = hidden_4 * 0.015625f;
     float balance_2_now = balance[0];
     balance_2[0] = balance_2_now;
-    total[0] = (hidden_4 * 0.015625f) + balance_2_now;
+    total[0] = hidden_4 * 0.015625f + balance_2_now;
     busiest_2[0] = busiest[0] * 0.25f;
     float d_hidden_4 = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
@@ -452,8 +452,8 @@ static void kernel_train_13(const int32_t *restrict targets, const float *restri
         float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
         MOEC_OMP(simd)
         for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3 * moec_exp((logits[(b * 32 + s) * 64 + v]
-                    - (hidden_2[b * 32 + s])));
+            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3
+                    * moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2[b * 32 + s]);
         }
         d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
     }
@@ -462,8 +462,9 @@ static void kernel_train_13(const int32_t *restrict targets, const float *restri
 /* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
    d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
    d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8 */
 static void kernel_train_14(const float *restrict x_2, const float *restrict final_norm_hidden,
         const float *restrict final_norm_root, const float *restrict final_norm_y,
         const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
@@ -477,14 +478,15 @@ static void kernel_train_14(const float *restrict x_2, const float *restrict fin
             float d_final_norm_root = 0.0f;
             MOEC_OMP(simd reduction(+:d_final_norm_root))
             for (long d = 0; d < 32; d++) {
-                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
-                        + s) * 32 + d];
+                d_final_norm_weight_part[d] += d_final_norm_y_2[(b * 32 + s) * 32 + d]
+                        * final_norm_y[(b * 32 + s) * 32 + d];
                 float d_final_norm_y_3_now = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
                 d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
             }
-            d_final_norm_hidden[b * 32 + s] = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
-                    / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_final_norm_hidden[b * 32 + s] = d_final_norm_root
+                    * (-0.5f * final_norm_root[b * 32 + s]
+                    / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
@@ -493,8 +495,8 @@ static void kernel_train_14(const float *restrict x_2, const float *restrict fin
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:37
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 static void kernel_train_15(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -507,8 +509,8 @@ static void kernel_train_15(const float *restrict x_2, const float *restrict fin
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[(b * 32 + s) * 32 + d] * final_norm_root[b
-                        * 32 + s]) + (d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+                d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
+                        * final_norm_root[b * 32 + s] + d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
@@ -522,8 +524,8 @@ static const MoecPack moec_options_train_16 = {
 /* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
    d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
-   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1)   -- std/moe.moe:65
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+          -- std/moe.moe:65
    d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
@@ -535,35 +537,35 @@ static void kernel_train_17(long i, const float *restrict x_3, const float *rest
         float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
         float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again, float *restrict ffn_weight_again)
 {
-    float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
+    float d_ffn_hidden_9 = d_balance_3[(i + 1) & 1] * 0.04f;
     MOEC_OMP(simd)
     for (long n = 0; n < 4; n++) {
-        d_ffn_hidden_8[n] = (d_ffn_hidden_9 * (ffn_load[i * 4 + n])) * 0.015625f;
+        d_ffn_hidden_8[n] = d_ffn_hidden_9 * ffn_load[i * 4 + n] * 0.015625f;
     }
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4[(i * 2
-                        + b) * 32 + s];
+                float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n]
+                        / ffn_hidden_4[(i * 2 + b) * 32 + s];
                 ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
                 const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-                ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now / moec_where(moec_lt(0.0f,
-                        ffn_total_at), ffn_total_at, 1.0f);
+                ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now
+                        / moec_where(moec_lt(0.0f, ffn_total_at), ffn_total_at, 1.0f);
             }
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
             }
-            float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                    + 1e-06f));
+            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f
+                    + 1e-06f);
             ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 float ffn_norm_y_again_now = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root_again_now;
                 ffn_norm_y_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now;
-                ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now * block_ffn_norm_weight[i
-                        * 32 + d];
+                ffn_norm_y_2_again[(b * 32 + s) * 32 + d] = ffn_norm_y_again_now
+                        * block_ffn_norm_weight[i * 32 + d];
             }
         }
     }
@@ -578,7 +580,8 @@ static void kernel_train_17(long i, const float *restrict x_3, const float *rest
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+   d_expert_hidden_3[r,f] = d_act_y[r,f]
+        * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
 static void kernel_train_18(long i, const float *restrict expert_hidden,
         const float *restrict expert_hidden_2, const float *restrict d_expert_h_weighed,
@@ -602,13 +605,13 @@ static void kernel_train_18(long i, const float *restrict expert_hidden,
             expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) *
                     4 + chosen_n_2_at] * expert_h_again;
             d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again;
-            float d_expert_h = d_expert_h_weighed[r * 48 + f] * ffn_weight_again[(chosen_batch_2_at * 32
-                    + chosen_s_2_at) * 4 + chosen_n_2_at];
+            float d_expert_h = d_expert_h_weighed[r * 48 + f]
+                    * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at];
             d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
             float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
             const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
             const float part = moec_sigmoid(expert_hidden_at_2);
-            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
+            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + expert_hidden_at_2 * (part * (1.0f - part)));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
     }
@@ -617,10 +620,11 @@ static void kernel_train_18(long i, const float *restrict expert_hidden,
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
-        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
+        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
+          -- std/moe.moe:42
    d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
    d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
@@ -656,25 +660,25 @@ static void kernel_train_19(long i, const float *restrict ffn_hidden_3, const fl
             }
             const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
             const float part = moec_lt(0.0f, ffn_total_at);
-            float d_ffn_total = -moec_where(part, ((1.0f / moec_where(part, ffn_total_at,
-                    1.0f)) * d_ffn_total_sum), 0.0f);
+            float d_ffn_total = -moec_where(part, 1.0f / moec_where(part, ffn_total_at, 1.0f)
+                    * d_ffn_total_sum, 0.0f);
             float d_ffn_hidden_4_sum = 0.0f;
             MOEC_OMP(simd reduction(+:d_ffn_hidden_4_sum))
             for (long n = 0; n < 4; n++) {
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
                 const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
-                d_ffn_p[n] = (d_ffn_hidden_8[n] + ((chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at]
-                        : 0.0f) * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2,
-                        1.0f)))) + (d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n]);
+                d_ffn_p[n] = d_ffn_hidden_8[n] + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at]
+                        : 0.0f) * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2, 1.0f))
+                        + d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n];
                 d_ffn_hidden_4_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
             }
-            float d_ffn_hidden_4 = -((1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]) * d_ffn_hidden_4_sum);
+            float d_ffn_hidden_4 = -(1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s] * d_ffn_hidden_4_sum);
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                float d_ffn_hidden_3 = (d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
+                float d_ffn_hidden_3 = d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s])
                         + d_ffn_hidden_4;
-                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3 * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4
-                        + n];
+                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3
+                        * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
             }
         }
     }
@@ -684,8 +688,9 @@ static void kernel_train_19(long i, const float *restrict ffn_hidden_3, const fl
           -- std/norms.moe:12
    d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8 */
 static void kernel_train_20(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
         const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
         float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
@@ -701,13 +706,14 @@ static void kernel_train_20(long i, const float *restrict x_3, const float *rest
             for (long d = 0; d < 32; d++) {
                 d_block_ffn_norm_weight_part[d] += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
                         * ffn_norm_y_again[(b * 32 + s) * 32 + d];
-                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * block_ffn_norm_weight[i
-                        * 32 + d];
+                float d_ffn_norm_y_3_now = d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
+                        * block_ffn_norm_weight[i * 32 + d];
                 d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_ffn_norm_hidden[b * 32 + s] = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
-                    / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_ffn_norm_hidden[b * 32 + s] = d_ffn_norm_root
+                    * (-0.5f * ffn_norm_root_again[b * 32 + s]
+                    / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
@@ -736,12 +742,12 @@ static void kernel_train_21(long i, const float *restrict x_2, const float *rest
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_3[(b * 32 + s) * 32 + d] = (d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d]
-                    + (d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]))
-                    + (d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at));
+            d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
+                    + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
+                    + d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at);
         }
-        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
-                * 0.03125f) + 1e-06f));
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
@@ -760,10 +766,10 @@ static const MoecAttend moec_options_train_22 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
-   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 static void kernel_train_23(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -775,12 +781,14 @@ static void kernel_train_23(const float *restrict query_rotary_cosine,
         const long h = turn % 4;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
-            d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]) + (d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e + 4)
-                    % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
-            d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
-                    * query_rotary_cosine[s * 8 + e]) + (d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e
-                    + 4) % 8)] * query_rotary_sine[s * 8 + ((e + 4) % 8)]);
+            d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]
+                    + d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
+                    * query_rotary_sine[s * 8 + (e + 4) % 8];
+            d_attention_q[((b * 32 + s) * 4 + h) * 8 + e] = d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
+                    * query_rotary_cosine[s * 8 + e]
+                    + d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e + 4) % 8]
+                    * query_rotary_sine[s * 8 + (e + 4) % 8];
         }
     }
 }
@@ -790,8 +798,9 @@ static void kernel_train_23(const float *restrict query_rotary_cosine,
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:9
    d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
-        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8 */
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:8 */
 static void kernel_train_24(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
         const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
         float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
@@ -812,9 +821,9 @@ static void kernel_train_24(long i, const float *restrict x_2, const float *rest
                 d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_attention_norm_hidden[b * 32 + s] = (d_attention_norm_root * (((-0.5f)
-                    * attention_norm_root_again[b * 32 + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s]
-                    * 0.03125f) + 1e-06f))) * 0.03125f;
+            d_attention_norm_hidden[b * 32 + s] = d_attention_norm_root
+                    * (-0.5f * attention_norm_root_again[b * 32 + s]
+                    / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j
                 < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
@@ -836,13 +845,13 @@ static void kernel_train_25(long i, const float *restrict x_2, float *restrict d
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
-                        + (d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32
-                        + s])) + (d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at));
+                d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
+                        + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
+                        + d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
-    d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
+    d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
@@ -993,38 +1002,38 @@ static void run_train(const MoecRun *run)
         kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 0, &moec_products[0], attention_norm_y_2,
-                block_attention_query + ((i * 32) * 4) * 8, attention_q);
+        moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
+                attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + ((i * 32) * 4) * 8,
+        moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 2, &moec_products[2], attention_norm_y_2,
-                block_attention_value + ((i * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8);
+        moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
+                attention_v + i * 2 * 32 * 4 * 8);
         kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
                 key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
-                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391,
-                mask = causal)   -- std/attention.moe:102 */
-        moec_attend(&moec_options_train_3, query_rotary_y + (((i * 2) * 32) * 4) * 8,
-                key_rotary_y + (((i * 2) * 32) * 4) * 8, attention_v + (((i * 2) * 32) * 4) * 8, NULL, NULL,
-                attended + (((i * 2) * 32) * 4) * 8, attended_lse + ((i * 2) * 32) * 4);
+                key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
+                  -- std/attention.moe:102 */
+        moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32 * 4
+                * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
+                attended_lse + i * 2 * 32 * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 3, &moec_products[3], attended + (((i * 2) * 32) * 4) * 8,
-                block_attention_output + ((i * 4) * 8) * 32, attention_y);
+        moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
+                * 8 * 32, attention_y);
         kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
-        moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + (i * 32) * 4, ffn_logit);
+        moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
         kernel_train_5(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
         /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
-        moec_top(64, 4, 1, 2, ffn_p, chosen + ((i * 2) * 32) * 4);
+        moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
                   -- std/moe.moe:54 */
-        moec_pack(&moec_options_train_6, chosen + ((i * 2) * 32) * 4, NULL,
+        moec_pack(&moec_options_train_6, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
@@ -1035,7 +1044,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + ((i * 4) * 32) * 48, expert_hidden + (i * 128) * 48);
+                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden + i * 128 * 48);
         kernel_train_8(i, expert_hidden, act_y);
         /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
@@ -1043,7 +1052,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + ((i * 4) * 32) * 48, expert_hidden_2 + (i * 128) * 48);
+                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2 + i * 128 * 48);
         kernel_train_9(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed, chosen_batch, chosen_s,
                 chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
@@ -1052,7 +1061,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
-                expert_h_weighed, block_ffn_expert_down + ((i * 4) * 48) * 32, expert_y);
+                expert_h_weighed, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
         kernel_train_10(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest, chosen_batch,
                 chosen_s);
     }
@@ -1074,7 +1083,7 @@ static void run_train(const MoecRun *run)
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
                   -- std/moe.moe:54 */
-        moec_pack(&moec_options_train_16, chosen + ((i * 2) * 32) * 4, NULL,
+        moec_pack(&moec_options_train_16, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
@@ -1087,7 +1096,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 1, .b_n = 32, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32, block_ffn_expert_down + ((i * 4) * 48) * 32,
+                d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_expert_down + i * 4 * 48 * 32,
                         d_expert_h_weighed);
         kernel_train_18(i, expert_hidden, expert_hidden_2, d_expert_h_weighed, d_ffn_weight,
                 d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
@@ -1098,29 +1107,29 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
-                expert_h_weighed_again, d_x_2 + (((((i + 1) & 1)) * 2) * 32) * 32,
-                        d_block_ffn_expert_down + ((i * 4) * 48) * 32);
+                expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, d_block_ffn_expert_down + i * 4
+                        * 48 * 32);
         /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
                 * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_hidden_2, block_ffn_expert_up + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
+                d_expert_hidden_2, block_ffn_expert_up + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_hidden_2[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + ((i * 4) * 32) * 48);
+                ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + i * 4 * 32 * 48);
         /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
                 * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_hidden_3, block_ffn_expert_gate + ((i * 4) * 32) * 48, d_ffn_norm_y_2_rows);
+                d_expert_hidden_3, block_ffn_expert_gate + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
         kernel_train_19(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8, d_ffn_weight,
                 d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
                 chosen_row_2, d_ffn_norm_y_2_rows);
@@ -1130,13 +1139,13 @@ static void run_train(const MoecRun *run)
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_hidden_3, d_block_ffn_expert_gate + ((i * 4) * 32) * 48);
+                ffn_norm_y_2_again, d_expert_hidden_3, d_block_ffn_expert_gate + i * 4 * 32 * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
-        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + (i * 32) * 4, d_ffn_norm_y_2);
+        moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
                   -- std/moe.moe:40 */
-        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit,
-                d_block_ffn_router + (i * 32) * 4);
+        moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit, d_block_ffn_router + i * 32
+                * 4);
         kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
                 d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
         kernel_train_21(i, x_2, attention_norm_hidden, block_attention_norm_weight, x_3, d_x_2, d_x_3,
@@ -1144,49 +1153,47 @@ static void run_train(const MoecRun *run)
                 attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
-        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + ((i * 4) * 8) * 32,
-                d_attended);
+        moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
                   -- std/attention.moe:118 */
-        moec_product(run, 11, &moec_products[11], attended + (((i * 2) * 32) * 4) * 8, d_x_3,
-                d_block_attention_output + ((i * 4) * 8) * 32);
+        moec_product(run, 11, &moec_products[11], attended + i * 2 * 32 * 4 * 8, d_x_3,
+                d_block_attention_output + i * 4 * 8 * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
                 d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
         moec_attend_grad(&moec_options_train_22,
-                &(const MoecAttendSaved){.q = query_rotary_y + (((i * 2) * 32) * 4) * 8,
-                        .k = key_rotary_y + (((i * 2) * 32) * 4) * 8,
-                        .v = attention_v + (((i * 2) * 32) * 4) * 8, .sink = NULL,
-                        .o = attended + (((i * 2) * 32) * 4) * 8, .lse = attended_lse + ((i * 2) * 32) * 4,
+                &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
+                        * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8, .sink = NULL, .o = attended + i
+                        * 2 * 32 * 4 * 8, .lse = attended_lse + i * 2 * 32 * 4,
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
                   -- std/attention.moe:67 */
-        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + ((i * 32) * 4) * 8,
+        moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
-                d_block_attention_value + ((i * 32) * 4) * 8);
+                d_block_attention_value + i * 32 * 4 * 8);
         kernel_train_23(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
                 d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
-        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + ((i * 32) * 4) * 8,
+        moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
-                d_block_attention_key + ((i * 32) * 4) * 8);
+                d_block_attention_key + i * 32 * 4 * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
-        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + ((i * 32) * 4) * 8,
+        moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
-                d_block_attention_query + ((i * 32) * 4) * 8);
+                d_block_attention_query + i * 32 * 4 * 8);
         kernel_train_24(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
                 d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
                 attention_norm_root_again, attention_norm_y_again);
@@ -1203,7 +1210,7 @@ static double update_rate(double step, double steps)
     const float schedule_step[1] = {(float)step};
     float rate_2[1];
     const float schedule_step_at = schedule_step[0];
-    float rate = moec_where(moec_lt(schedule_step_at, 0.0f), (schedule_step_at + 1.0f), 1.0f);
+    float rate = moec_where(moec_lt(schedule_step_at, 0.0f), schedule_step_at + 1.0f, 1.0f);
     rate_2[0] = rate;
     return (double)rate_2[0];
 }
@@ -1235,12 +1242,12 @@ static void run_update(float *weight, const float *gradient, float *const *state
     MOEC_OMP(parallel for simd schedule(static) if(elements > 16384))
     for (long elements_2 = 0; elements_2 < elements; elements_2++) {
         float g = clip_at * gradient[elements_2];
-        float m_now = (0.9f * m[elements_2]) + (0.1f * g);
+        float m_now = 0.9f * m[elements_2] + 0.1f * g;
         m[elements_2] = m_now;
-        float v_now = (0.95f * v[elements_2]) + ((0.05f * g) * g);
+        float v_now = 0.95f * v[elements_2] + 0.05f * g * g;
         v[elements_2] = v_now;
-        float weight_now = weight[elements_2] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now * unbias2))
-                + 1e-08f)) + (share * weight[elements_2])));
+        float weight_now = weight[elements_2] - lr_at
+                * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight[elements_2]);
         weight[elements_2] = weight_now;
     }
 }

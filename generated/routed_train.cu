@@ -39,10 +39,10 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             const long e = e_from + lane;
-            float query_rotary_angle = (float)s * moec_pow(10000.0f, ((float)((-2) * (e % 4)) / 8.0f));
+            float query_rotary_angle = (float)s * moec_pow(10000.0f, (float)(-2 * (e % 4)) / 8.0f);
             query_rotary_cosine_lanes[lane] = moec_cos(query_rotary_angle);
-            query_rotary_sine_lanes[lane] = moec_where(((e < 4) ? 1.0f : 0.0f), (-1.0f),
-                    1.0f) * moec_sin(query_rotary_angle);
+            query_rotary_sine_lanes[lane] = moec_where(e < 4 ? 1.0f : 0.0f, -1.0f, 1.0f)
+                    * moec_sin(query_rotary_angle);
         }
         moec_write(&query_rotary_cosine[s * 8 + e_from], query_rotary_cosine_lanes);
         moec_write(&query_rotary_sine[s * 8 + e_from], query_rotary_sine_lanes);
@@ -74,7 +74,7 @@ extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
         attention_norm_hidden_sum = moec_block_sum(attention_norm_hidden_sum);
         float attention_norm_hidden_now = attention_norm_hidden_sum;
         if (moec_thread() == 0) attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-        float attention_norm_root = moec_rsqrt(((attention_norm_hidden_now * 0.03125f) + 1e-06f));
+        float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
             moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -98,8 +98,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
     moec_dense<MoecTileExact>(product, epilogue, a, b, c);
 }
 
-/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
+/* query_rotary_y[i,b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e]
+        + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
 extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ attention_q,
@@ -118,21 +118,21 @@ extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ atte
         float query_rotary_cosine_lanes[4];
         moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
         float attention_q_lanes_2[4];
-        moec_read(attention_q_lanes_2, &attention_q[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        moec_read(attention_q_lanes_2, &attention_q[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
         float query_rotary_sine_lanes[4];
         moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + e_from]);
         float query_rotary_y_lanes[4];
         float attention_k_lanes[4];
         moec_read(attention_k_lanes, &attention_k[((b * 32 + s) * 4 + h) * 8 + e_from]);
         float attention_k_lanes_2[4];
-        moec_read(attention_k_lanes_2, &attention_k[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        moec_read(attention_k_lanes_2, &attention_k[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
         float key_rotary_y_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            query_rotary_y_lanes[lane] = (attention_q_lanes[lane] * query_rotary_cosine_lanes[lane])
-                    + (attention_q_lanes_2[lane] * query_rotary_sine_lanes[lane]);
-            key_rotary_y_lanes[lane] = (attention_k_lanes[lane] * query_rotary_cosine_lanes[lane])
-                    + (attention_k_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+            query_rotary_y_lanes[lane] = attention_q_lanes[lane] * query_rotary_cosine_lanes[lane]
+                    + attention_q_lanes_2[lane] * query_rotary_sine_lanes[lane];
+            key_rotary_y_lanes[lane] = attention_k_lanes[lane] * query_rotary_cosine_lanes[lane]
+                    + attention_k_lanes_2[lane] * query_rotary_sine_lanes[lane];
         }
         moec_write(&query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], query_rotary_y_lanes);
         moec_write(&key_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e_from], key_rotary_y_lanes);
@@ -178,7 +178,7 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
         ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
         float ffn_norm_hidden_now = ffn_norm_hidden_sum;
         if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(((ffn_norm_hidden_now * 0.03125f) + 1e-06f));
+        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
             moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -213,8 +213,8 @@ extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_
         }
         float ffn_hidden_4_sum = 0.0f;
         for (long n = 0; n < 4; n++) {
-            ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp((ffn_logit[(b * 32 + s) * 4 + n]
-                    - (ffn_hidden_2)));
+            ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
+                    - ffn_hidden_2);
             ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
         }
         float ffn_hidden_4_now = ffn_hidden_4_sum;
@@ -289,8 +289,8 @@ extern "C" __global__ void kernel_train_7(long i, const float *__restrict__ ffn_
             float ffn_weight_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                ffn_weight_lanes[lane] = ffn_p_lanes[lane] / moec_where(moec_lt(0.0f, ffn_total_now),
-                        ffn_total_now, 1.0f);
+                ffn_weight_lanes[lane] = ffn_p_lanes[lane]
+                        / moec_where(moec_lt(0.0f, ffn_total_now), ffn_total_now, 1.0f);
             }
             moec_write(&ffn_weight[(b * 32 + s) * 4 + n_from], ffn_weight_lanes);
         }
@@ -327,7 +327,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
         const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
         float act_y = expert_hidden_at * moec_sigmoid(expert_hidden_at);
         float expert_h = act_y * expert_hidden_2_now;
-        expert_h_weighed[r * 48 + f] = ffn_weight[(((long)chosen_batch[r]) * 32 + (long)chosen_s[r]) * 4
+        expert_h_weighed[r * 48 + f] = ffn_weight[((long)chosen_batch[r] * 32 + (long)chosen_s[r]) * 4
                 + (long)chosen_n[r]] * expert_h;
     });
 }
@@ -366,7 +366,7 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
             }
             ffn_hidden_8 += ffn_hidden_8_part;
         }
-        ffn_hidden_9 += (ffn_load[i * 4 + n]) * (ffn_hidden_8 * 0.015625f);
+        ffn_hidden_9 += ffn_load[i * 4 + n] * (ffn_hidden_8 * 0.015625f);
         ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
     }
     ffn_hidden_9 = moec_block_sum(ffn_hidden_9);
@@ -387,9 +387,9 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
         moec_write(&x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d_from], x_2_lanes);
     }
     moec_barrier();
-    if (moec_thread() == 0) balance[((i + 1) & 1)] = balance[(i & 1)] + (0.04f * ffn_hidden_9);
+    if (moec_thread() == 0) balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_hidden_9;
     moec_barrier();
-    if (moec_thread() == 0) busiest[((i + 1) & 1)] = busiest[(i & 1)] + (4.0f * ffn_hidden_10);
+    if (moec_thread() == 0) busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_hidden_10;
     moec_barrier();
 }
 
@@ -418,7 +418,7 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
         final_norm_hidden_sum = moec_block_sum(final_norm_hidden_sum);
         float final_norm_hidden_now = final_norm_hidden_sum;
         if (moec_thread() == 0) final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-        float final_norm_root_now = moec_rsqrt(((final_norm_hidden_now * 0.03125f) + 1e-06f));
+        float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
         if (moec_thread() == 0) final_norm_root[b * 32 + s] = final_norm_root_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -472,18 +472,17 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
         hidden_2[b * 32 + s] = hidden_2_now;
         float hidden_3_sum = 0.0f;
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp((logits[(b * 32 + s) * 64 + v] - (hidden_2_now)));
+            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
         }
         hidden_3[b * 32 + s] = hidden_3_sum;
-        hidden_4 += ((hidden_2_now) + moec_log(hidden_3[b * 32 + s])) - logits[(b * 32 + s) * 64
-                + targets_at];
+        hidden_4 += hidden_2_now + moec_log(hidden_3[b * 32 + s]) - logits[(b * 32 + s) * 64 + targets_at];
     }
     hidden_4 = moec_block_sum(hidden_4);
     moec_barrier();
     if (moec_thread() == 0) loss[0] = hidden_4 * 0.015625f;
     float balance_2_now = balance[0];
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
-    if (moec_thread() == 0) total[0] = (hidden_4 * 0.015625f) + balance_2_now;
+    if (moec_thread() == 0) total[0] = hidden_4 * 0.015625f + balance_2_now;
     if (moec_thread() == 0) busiest_2[0] = busiest[0] * 0.25f;
     float d_hidden_4_now = loss_scale_at * 0.015625f;
     if (moec_thread() == 0) d_hidden_4[0] = d_hidden_4_now;
@@ -501,8 +500,8 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
     }
 }
 
-/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s])) + where(v == targets[b,s],
-        -d_hidden_4, 0)   -- std/decoder.moe:65 */
+/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))
+        + where(v == targets[b,s], -d_hidden_4, 0)   -- std/decoder.moe:65 */
 extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
@@ -520,9 +519,9 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             const long v = v_from + lane;
-            d_logits_lanes[lane] = (d_hidden_3[b * 32 + s] * moec_exp((logits_lanes[lane] - (hidden_2[b * 32
-                    + s])))) + moec_where(((v == (long)targets[b * 32 + s]) ? 1.0f : 0.0f), (-d_hidden_4_at),
-                    0.0f);
+            d_logits_lanes[lane] = d_hidden_3[b * 32 + s]
+                    * moec_exp(logits_lanes[lane] - hidden_2[b * 32 + s])
+                    + moec_where(v == (long)targets[b * 32 + s] ? 1.0f : 0.0f, -d_hidden_4_at, 0.0f);
         }
         moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
     }
@@ -531,10 +530,11 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
 /* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
    d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
    d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s] * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
-   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s] * (x_2[4,b,s,d]
-        + x_2[4,b,s,d])   -- std/decoder.moe:37
+   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8
+   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
@@ -551,8 +551,8 @@ extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
         for (long b = 0; b < 2; b++) {
             float d_final_norm_weight_part = 0.0f;
             for (long s = 0; s < 32; s++) {
-                d_final_norm_weight_part += d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_y[(b * 32
-                        + s) * 32 + d];
+                d_final_norm_weight_part += d_final_norm_y_2[(b * 32 + s) * 32 + d]
+                        * final_norm_y[(b * 32 + s) * 32 + d];
             }
             d_final_norm_weight_sum += d_final_norm_weight_part;
         }
@@ -568,12 +568,13 @@ extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
             d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
             d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
         }
-        float d_final_norm_hidden = (d_final_norm_root * (((-0.5f) * final_norm_root[b * 32 + s])
-                / ((final_norm_hidden[b * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        float d_final_norm_hidden = d_final_norm_root
+                * (-0.5f * final_norm_root[b * 32 + s] / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f))
+                * 0.03125f;
         for (long d = 0; d < 32; d++) {
             const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(b * 32 + s) * 32 + d] = (d_final_norm_y_3[d] * final_norm_root[b * 32 + s])
-                    + (d_final_norm_hidden * (x_2_at + x_2_at));
+            d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[d] * final_norm_root[b * 32 + s]
+                    + d_final_norm_hidden * (x_2_at + x_2_at);
         }
     }
     moec_barrier();
@@ -583,8 +584,8 @@ extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
 /* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
    d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
-   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1)   -- std/moe.moe:65 */
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+          -- std/moe.moe:65 */
 extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
@@ -592,14 +593,14 @@ extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn
         float *__restrict__ ffn_weight_again)
 {
     moec_begin();
-    float d_ffn_hidden_9 = d_balance_3[((i + 1) & 1)] * 0.04f;
+    float d_ffn_hidden_9 = d_balance_3[(i + 1) & 1] * 0.04f;
     for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
         float ffn_load_lanes[4];
         moec_read(ffn_load_lanes, &ffn_load[i * 4 + n_from]);
         float d_ffn_hidden_8_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            d_ffn_hidden_8_lanes[lane] = (d_ffn_hidden_9 * (ffn_load_lanes[lane])) * 0.015625f;
+            d_ffn_hidden_8_lanes[lane] = d_ffn_hidden_9 * ffn_load_lanes[lane] * 0.015625f;
         }
         moec_write(&d_ffn_hidden_8[n_from], d_ffn_hidden_8_lanes);
     }
@@ -616,8 +617,8 @@ extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn
             float ffn_p_again_now = ffn_hidden_3_lanes[lane] / ffn_hidden_4[(i * 2 + b) * 32 + s];
             ffn_p_again_lanes[lane] = ffn_p_again_now;
             const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-            ffn_weight_again_lanes[lane] = ffn_p_again_now / moec_where(moec_lt(0.0f, ffn_total_at),
-                    ffn_total_at, 1.0f);
+            ffn_weight_again_lanes[lane] = ffn_p_again_now
+                    / moec_where(moec_lt(0.0f, ffn_total_at), ffn_total_at, 1.0f);
         }
         moec_write(&ffn_p_again[(b * 32 + s) * 4 + n_from], ffn_p_again_lanes);
         moec_write(&ffn_weight_again[(b * 32 + s) * 4 + n_from], ffn_weight_again_lanes);
@@ -634,7 +635,8 @@ extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
    d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f] * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
+   d_expert_hidden_3[r,f] = d_act_y[r,f]
+        * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
@@ -655,15 +657,16 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15
         float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
         float expert_h_again_now = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
         expert_h_again[r * 48 + f] = expert_h_again_now;
-        expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(((long)chosen_batch_2[r]) * 32
+        expert_h_weighed_again[r * 48 + f] = ffn_weight_again[((long)chosen_batch_2[r] * 32
                 + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]] * expert_h_again_now;
-        float d_expert_h = d_expert_h_weighed_now * ffn_weight_again[(((long)chosen_batch_2[r]) * 32
-                + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]];
+        float d_expert_h = d_expert_h_weighed_now
+                * ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
+                + (long)chosen_n_2[r]];
         d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
         float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
         const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
         const float part = moec_sigmoid(expert_hidden_at_2);
-        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + (expert_hidden_at_2 * (part * (1.0f - part))));
+        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + expert_hidden_at_2 * (part * (1.0f - part)));
     });
 }
 
@@ -722,8 +725,7 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_3
             }
             moec_write(&d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from], d_ffn_norm_y_2_lanes);
         }
-        float ffn_norm_root_again_now = moec_rsqrt(((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f)
-                + 1e-06f));
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
         if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
@@ -747,10 +749,11 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_3
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
-        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
+        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
+          -- std/moe.moe:42
    d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
    d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
@@ -767,10 +770,11 @@ extern "C" __global__ void kernel_train_18(float *__restrict__ d_ffn_norm_y_2,
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s],
-        1) * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]] * (1 / where(ffn_total[i,b,s] > 0,
-        ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]   -- std/moe.moe:42
+   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
+        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
+          -- std/moe.moe:42
    d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
    d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
@@ -803,8 +807,8 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
         d_ffn_total_sum = moec_block_sum(d_ffn_total_sum);
         const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
         const float part = moec_lt(0.0f, ffn_total_at);
-        float d_ffn_total = -moec_where(part, ((1.0f / moec_where(part, ffn_total_at,
-                1.0f)) * d_ffn_total_sum), 0.0f);
+        float d_ffn_total = -moec_where(part, 1.0f / moec_where(part, ffn_total_at, 1.0f) * d_ffn_total_sum,
+                0.0f);
         float d_ffn_hidden_4_sum = 0.0f;
         moec_barrier();
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
@@ -820,16 +824,17 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
                 const long n = n_from + lane;
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
                 const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
-                d_ffn_p_lanes[lane] = (d_ffn_hidden_8_lanes[lane] + ((chosen_row_2_at >= 0
-                        ? d_ffn_weight[chosen_row_2_at] : 0.0f) * (1.0f / moec_where(moec_lt(0.0f,
-                        ffn_total_at_2), ffn_total_at_2, 1.0f)))) + (d_ffn_total * chosen_lanes[lane]);
+                d_ffn_p_lanes[lane] = d_ffn_hidden_8_lanes[lane]
+                        + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                        * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2, 1.0f))
+                        + d_ffn_total * chosen_lanes[lane];
                 d_ffn_hidden_4_sum += d_ffn_p_lanes[lane] * ffn_p_again_lanes[lane];
             }
             moec_write(&d_ffn_p[n_from], d_ffn_p_lanes);
         }
         d_ffn_hidden_4_sum = moec_block_sum(d_ffn_hidden_4_sum);
         moec_barrier();
-        float d_ffn_hidden_4 = -((1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]) * d_ffn_hidden_4_sum);
+        float d_ffn_hidden_4 = -(1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s] * d_ffn_hidden_4_sum);
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float d_ffn_p_lanes[4];
             moec_read(d_ffn_p_lanes, &d_ffn_p[n_from]);
@@ -838,7 +843,7 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
             float d_ffn_logit_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                float d_ffn_hidden_3 = (d_ffn_p_lanes[lane] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s]))
+                float d_ffn_hidden_3 = d_ffn_p_lanes[lane] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s])
                         + d_ffn_hidden_4;
                 d_ffn_logit_lanes[lane] = d_ffn_hidden_3 * ffn_hidden_3_lanes[lane];
             }
@@ -851,8 +856,9 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
           -- std/norms.moe:12
    d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
         + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
@@ -870,8 +876,8 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
             const long b = (unsigned)part / 32u;
             const long s = (unsigned)part % 32u;
-            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d] * ffn_norm_y_again[(b * 32
-                    + s) * 32 + d];
+            d_block_ffn_norm_weight_sum += d_ffn_norm_y_2[(b * 32 + s) * 32 + d]
+                    * ffn_norm_y_again[(b * 32 + s) * 32 + d];
         }
         d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
         moec_barrier();
@@ -885,8 +891,9 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
           -- std/norms.moe:12
    d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s] * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s]
-        * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
         + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
@@ -925,11 +932,12 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
         }
         d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
         moec_barrier();
-        float d_ffn_norm_hidden = (d_ffn_norm_root * (((-0.5f) * ffn_norm_root_again[b * 32 + s])
-                / ((ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        float d_ffn_norm_hidden = d_ffn_norm_root
+                * (-0.5f * ffn_norm_root_again[b * 32 + s]
+                / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_x_2_lanes[4];
-            moec_read(d_x_2_lanes, &d_x_2[(((((i + 1) & 1)) * 2 + b) * 32 + s) * 32 + d_from]);
+            moec_read(d_x_2_lanes, &d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d_from]);
             float d_ffn_norm_y_3_lanes[4];
             moec_read(d_ffn_norm_y_3_lanes, &d_ffn_norm_y_3[d_from]);
             float x_3_lanes[4];
@@ -937,13 +945,14 @@ extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2
             float d_x_3_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                d_x_3_lanes[lane] = (d_x_2_lanes[lane] + (d_ffn_norm_y_3_lanes[lane] * ffn_norm_root_again[b
-                        * 32 + s])) + (d_ffn_norm_hidden * (x_3_lanes[lane] + x_3_lanes[lane]));
+                d_x_3_lanes[lane] = d_x_2_lanes[lane] + d_ffn_norm_y_3_lanes[lane]
+                        * ffn_norm_root_again[b * 32 + s] + d_ffn_norm_hidden
+                        * (x_3_lanes[lane] + x_3_lanes[lane]);
             }
             moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
-        float attention_norm_root_again_now = moec_rsqrt(((attention_norm_hidden[(i * 2 + b) * 32 + s]
-                * 0.03125f) + 1e-06f));
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+                * 0.03125f + 1e-06f);
         if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -988,10 +997,10 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
     moec_attend_grad_both<options_train_22>(q, k, v, sink, documents, o, lse, output_grad, dk, dv);
 }
 
-/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_key_rotary_y[b,s,h,(e + 4)
-        % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
-   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e] + d_query_rotary_y[b,s,h,(e
-        + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+/* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+   d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
 extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
@@ -1008,22 +1017,21 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
         float query_rotary_cosine_lanes[4];
         moec_read(query_rotary_cosine_lanes, &query_rotary_cosine[s * 8 + e_from]);
         float d_key_rotary_y_lanes_2[4];
-        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4) % 8)]);
+        moec_read(d_key_rotary_y_lanes_2, &d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
         float query_rotary_sine_lanes[4];
-        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + ((e_from + 4) % 8)]);
+        moec_read(query_rotary_sine_lanes, &query_rotary_sine[s * 8 + (e_from + 4) % 8]);
         float d_attention_k_lanes[4];
         float d_query_rotary_y_lanes[4];
         moec_read(d_query_rotary_y_lanes, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + e_from]);
         float d_query_rotary_y_lanes_2[4];
-        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + ((e_from + 4)
-                % 8)]);
+        moec_read(d_query_rotary_y_lanes_2, &d_query_rotary_y[((b * 32 + s) * 4 + h) * 8 + (e_from + 4) % 8]);
         float d_attention_q_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            d_attention_k_lanes[lane] = (d_key_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane])
-                    + (d_key_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane]);
-            d_attention_q_lanes[lane] = (d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane])
-                    + (d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane]);
+            d_attention_k_lanes[lane] = d_key_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
+                    + d_key_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
+            d_attention_q_lanes[lane] = d_query_rotary_y_lanes[lane] * query_rotary_cosine_lanes[lane]
+                    + d_query_rotary_y_lanes_2[lane] * query_rotary_sine_lanes[lane];
         }
         moec_write(&d_attention_k[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_k_lanes);
         moec_write(&d_attention_q[((b * 32 + s) * 4 + h) * 8 + e_from], d_attention_q_lanes);
@@ -1035,8 +1043,9 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:9
    d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s] * (-0.5 * attention_norm_root_again[b,s]
-        / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125   -- std/norms.moe:8
+   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
@@ -1072,17 +1081,18 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2
                     * block_attention_norm_weight[i * 32 + d];
             d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
         }
-        float d_attention_norm_hidden = (d_attention_norm_root * (((-0.5f) * attention_norm_root_again[b * 32
-                + s]) / ((attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f) + 1e-06f))) * 0.03125f;
+        float d_attention_norm_hidden = d_attention_norm_root
+                * (-0.5f * attention_norm_root_again[b * 32 + s]
+                / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         for (long d = 0; d < 32; d++) {
             const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = (d_x_3[(b * 32 + s) * 32 + d]
-                    + (d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]))
-                    + (d_attention_norm_hidden * (x_2_at + x_2_at));
+            d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
+                    + d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]
+                    + d_attention_norm_hidden * (x_2_at + x_2_at);
         }
     }
     moec_barrier();
-    if (moec_thread() == 0) d_balance_3[(i & 1)] = d_balance_3[((i + 1) & 1)];
+    if (moec_thread() == 0) d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
     moec_barrier();
 }
 
@@ -1167,12 +1177,12 @@ extern "C" __global__ void update_step(
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             float g = clip_at * grad_lanes[lane];
-            float m_now = (0.9f * m_lanes[lane]) + (0.1f * g);
+            float m_now = 0.9f * m_lanes[lane] + 0.1f * g;
             m_lanes[lane] = m_now;
-            float v_now = (0.95f * v_lanes[lane]) + ((0.05f * g) * g);
+            float v_now = 0.95f * v_lanes[lane] + 0.05f * g * g;
             v_lanes[lane] = v_now;
-            float weight_now = weight_lanes[lane] - (lr_at * (((m_now * unbias1) / (moec_sqrt((v_now
-                    * unbias2)) + 1e-08f)) + (share * weight_lanes[lane])));
+            float weight_now = weight_lanes[lane] - lr_at
+                    * (m_now * unbias1 / (moec_sqrt(v_now * unbias2) + 1e-08f) + share * weight_lanes[lane]);
             weight_lanes[lane] = weight_now;
         }
         moec_write(&m[elements_2_from], m_lanes, elements - elements_2_from);

@@ -36,7 +36,7 @@ static const Term *add_guard(Emitter *emitter, const Term *guard, const Expr *su
 
 static const Term *slot_term(Emitter *emitter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return term_whole(emitter->arena, (long)sub->number & 1);
-    return term(emitter->arena, "($0 & 1)", integer_term(emitter, sub));
+    return term(emitter->arena, "$0 & 1", integer_term(emitter, sub));
 }
 
 /* Dimensions of a row on the stack that its place in the nest fixes. */
@@ -135,14 +135,14 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
 
 const char *number_text(Arena *arena, double number) {
     if (isnan(number)) return "NAN";
-    if (isinf(number)) return number < 0 ? "(-INFINITY)" : "INFINITY";
+    if (isinf(number)) return number < 0 ? "-INFINITY" : "INFINITY";
     if (number > 3.4e38) return "INFINITY";
-    if (number < -3.4e38) return "(-INFINITY)";
+    if (number < -3.4e38) return "-INFINITY";
     char *digits = arena_format(arena, "%.9g", number);
     for (char *c = digits; *c; c++)
         if (*c == ',') *c = '.'; /* whatever the locale says */
     bool whole = strpbrk(digits, ".e") == NULL;
-    return arena_format(arena, number < 0 ? "(%s%sf)" : "%s%sf", digits, whole ? ".0" : "");
+    return arena_format(arena, "%s%sf", digits, whole ? ".0" : "");
 }
 
 /* The power of a term by small primes; NULL for larger ones. */
@@ -158,7 +158,7 @@ static const Term *whole_power(Arena *arena, const Term *base, long power) {
     for (size_t i = 0; i < sizeof primes / sizeof *primes; i++) {
         if (power % primes[i].prime != 0) continue;
         const Term *root = whole_power(arena, base, power / primes[i].prime);
-        return root ? term(arena, primes[i].call, term_bare(arena, root)) : NULL;
+        return root ? term(arena, primes[i].call, root) : NULL;
     }
     return NULL;
 }
@@ -173,11 +173,11 @@ static const Term *power_term(Emitter *emitter, const Expr *expr) {
     if (expr_is_number(exponent, 0.5)) return term(arena, "moec_sqrt($0)", base);
     if (expr_is_number(exponent, -0.5)) return term(arena, "moec_rsqrt($0)", base);
     if (expr_is_number(exponent, 2) && expr->args[0]->kind == EXPR_READ)
-        return term(arena, "($0 * $0)", base);
+        return term(arena, "$0 * $0", base);
     if (power != floor(power) || power < 1 || power > 16) return NULL;
     const Term *made = whole_power(arena, base, (long)power);
     if (!made || exponent->number > 0) return made;
-    return term(arena, "(1.0f / $0)", made);
+    return term(arena, "1.0f / $0", made);
 }
 
 static const Term *apply(Emitter *emitter, const Expr *expr) {
@@ -186,7 +186,7 @@ static const Term *apply(Emitter *emitter, const Expr *expr) {
     if (random) emitter->uses_seed = true;
     for (int i = 0; i < expr->count; i++)
         args[i] = random
-                      ? term(emitter->arena, "(uint64_t)($0)", integer_term(emitter, expr->args[i]))
+                      ? term(emitter->arena, "(uint64_t)$0", integer_term(emitter, expr->args[i]))
                       : real_term(emitter, expr->args[i]);
     return term(emitter->arena, op_table[expr->op].c, args[0], args[1], args[2]);
 }
@@ -197,13 +197,13 @@ static const Term *real_read(Emitter *emitter, const Expr *expr) {
     made = element_term(emitter, expr, &inside);
     if (expr->tensor->type == TYPE_INT) made = term(emitter->arena, "(float)$0", made);
     if (expr->tensor->type == TYPE_BF16) made = term(emitter->arena, "moec_load($0)", made);
-    return inside ? term(emitter->arena, "($0 ? $1 : 0.0f)", inside, made) : made;
+    return inside ? term(emitter->arena, "$0 ? $1 : 0.0f", inside, made) : made;
 }
 
 static const Term *real_apply(Emitter *emitter, const Expr *expr) {
     bool counted = counts_exactly(emitter->program, expr);
     if (counted && expr_is_truth(expr))
-        return term(emitter->arena, "($0 ? 1.0f : 0.0f)", integer_term(emitter, expr));
+        return term(emitter->arena, "$0 ? 1.0f : 0.0f", integer_term(emitter, expr));
     if (counted || expr_is_remainder(expr))
         return term(emitter->arena, "(float)$0", integer_term(emitter, expr));
     const Term *made = expr->op == OP_POW ? power_term(emitter, expr) : NULL;

@@ -77,9 +77,8 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     if (*known) {
         lower_set(emitter, named(emitter, name), statement->accumulate ? "+=" : "=", value);
     } else if (statement->accumulate) {
-        /* A choice binds looser than the sum. */
         const Term *before = memory_term(emitter, statement->target);
-        value = term(emitter->arena, term_has(value, '?') ? "$0 + ($1)" : "$0 + $1", before, value);
+        value = term(emitter->arena, "$0 + $1", before, value);
         lower_let(emitter, type_name(local->tensor), name, value);
     } else {
         lower_let(emitter, type_name(local->tensor), name, value);
@@ -112,7 +111,7 @@ static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
         return;
     const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
     const char *name = bind_name(emitter, NULL, part, wanted);
-    lower_let(emitter, "const float", name, term_bare(emitter->arena, part));
+    lower_let(emitter, "const float", name, part);
 }
 
 static const Term *value_of(Emitter *emitter, const Statement *statement) {
@@ -120,7 +119,7 @@ static const Term *value_of(Emitter *emitter, const Statement *statement) {
         return term(emitter->arena, "(int32_t)$0", integer_term(emitter, statement->value));
     int first = emitter->binding_count;
     name_parts(emitter, statement->value, statement->value);
-    const Term *value = term_bare(emitter->arena, real_term(emitter, statement->value));
+    const Term *value = real_term(emitter, statement->value);
     /* The names stay taken, but what they stand for may change with the next statement. */
     for (int i = first; i < emitter->binding_count; i++) emitter->bindings[i].value = NULL;
     return value;

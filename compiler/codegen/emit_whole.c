@@ -160,14 +160,13 @@ bool counts_exactly(const Program *program, const Expr *expr) {
 
 static const Term *called(Emitter *emitter, const char *function, const Term *a, const Term *b) {
     Arena *arena = emitter->arena;
-    return term(arena, arena_format(arena, "moec_whole_%s($0, $1)", function), term_bare(arena, a),
-                term_bare(arena, b));
+    return term(arena, arena_format(arena, "moec_whole_%s($0, $1)", function), a, b);
 }
 
 static const Term *quotient(Emitter *emitter, const Expr *a, const Expr *b) {
     const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
     if (range_of(emitter->program, a).low >= 0 && range_of(emitter->program, b).low > 0)
-        return term(emitter->arena, "($0 / $1)", first, second);
+        return term(emitter->arena, "$0 / $1", first, second);
     return called(emitter, "quotient", first, second);
 }
 
@@ -175,9 +174,9 @@ static const Term *remainder_term(Emitter *emitter, const Expr *a, const Expr *b
     const Term *first = integer_term(emitter, a), *second = integer_term(emitter, b);
     Range range = range_of(emitter->program, b);
     if (range.low > 0 && range_of(emitter->program, a).low >= 0)
-        return term(emitter->arena, "($0 % $1)", first, second);
+        return term(emitter->arena, "$0 % $1", first, second);
     if (range.low > 0 && range.high < INT64_MAX / 2)
-        return term(emitter->arena, "(($0 % $1 + $1) % $1)", first, second);
+        return term(emitter->arena, "($0 % $1 + $1) % $1", first, second);
     return called(emitter, "remainder", first, second);
 }
 
@@ -186,7 +185,7 @@ static bool is_short(Range range) {
 }
 
 static const Term *infix(Emitter *emitter, const char *sign, const Term *a, const Term *b) {
-    return term(emitter->arena, arena_format(emitter->arena, "($0 %s $1)", sign), a, b);
+    return term(emitter->arena, arena_format(emitter->arena, "$0 %s $1", sign), a, b);
 }
 
 /* A sum, a difference or a product. Some variables have 32 bits only. */
@@ -207,20 +206,20 @@ static const Term *arithmetic(Emitter *emitter, const Expr *expr, const char *na
 /* An operation on whole numbers whose result has no sign that could be lost. */
 static const Term *choice(Emitter *emitter, const Expr *expr) {
     const Term *a = integer_term(emitter, expr->args[0]);
-    if (expr->op == OP_NOT) return term(emitter->arena, "($0 == 0)", a);
-    if (expr->op == OP_SIGN) return term(emitter->arena, "(($0 > 0) - ($0 < 0))", a);
+    if (expr->op == OP_NOT) return term(emitter->arena, "$0 == 0", a);
+    if (expr->op == OP_SIGN) return term(emitter->arena, "($0 > 0) - ($0 < 0)", a);
     const Term *b = integer_term(emitter, expr->args[1]);
     switch (expr->op) {
     case OP_MIN:
-        return term(emitter->arena, "($0 < $1 ? $0 : $1)", a, b);
+        return term(emitter->arena, "$0 < $1 ? $0 : $1", a, b);
     case OP_MAX:
-        return term(emitter->arena, "($0 > $1 ? $0 : $1)", a, b);
+        return term(emitter->arena, "$0 > $1 ? $0 : $1", a, b);
     case OP_AND:
-        return term(emitter->arena, "($0 != 0 && $1 != 0)", a, b);
+        return term(emitter->arena, "$0 != 0 && $1 != 0", a, b);
     case OP_OR:
-        return term(emitter->arena, "($0 != 0 || $1 != 0)", a, b);
+        return term(emitter->arena, "$0 != 0 || $1 != 0", a, b);
     case OP_WHERE:
-        return term(emitter->arena, "($0 ? $1 : $2)", a, b, integer_term(emitter, expr->args[2]));
+        return term(emitter->arena, "$0 ? $1 : $2", a, b, integer_term(emitter, expr->args[2]));
     default:
         return infix(emitter, op_table[expr->op].text, a, b);
     }
@@ -229,12 +228,12 @@ static const Term *choice(Emitter *emitter, const Expr *expr) {
 /* Whole numbers made of reals. */
 static const Term *whole_of_real(Emitter *emitter, const Expr *expr) {
     if (expr->op == OP_WHERE)
-        return term(emitter->arena, "($0 != 0.0f ? $1 : $2)", real_term(emitter, expr->args[0]),
+        return term(emitter->arena, "$0 != 0.0f ? $1 : $2", real_term(emitter, expr->args[0]),
                     integer_term(emitter, expr->args[1]), integer_term(emitter, expr->args[2]));
     const Term *real = real_term(emitter, expr->op == OP_SIGN ? expr->args[0] : expr);
     if (expr->op == OP_SIGN) /* of what is no number: 0 */
-        return term(emitter->arena, "(($0 > 0.0f) - ($0 < 0.0f))", real);
-    return term(emitter->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)($0)", real);
+        return term(emitter->arena, "($0 > 0.0f) - ($0 < 0.0f)", real);
+    return term(emitter->arena, expr->op == OP_FLOOR ? "moec_whole($0)" : "(long)$0", real);
 }
 
 static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
@@ -255,13 +254,12 @@ static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
     case OP_MUL:
         return arithmetic(emitter, expr, "product");
     case OP_ABS:
-        return term(emitter->arena, "moec_whole_size($0)",
-                    term_bare(emitter->arena, integer_term(emitter, expr->args[0])));
+        return term(emitter->arena, "moec_whole_size($0)", integer_term(emitter, expr->args[0]));
     case OP_NEG: {
         const Term *inner = integer_term(emitter, expr->args[0]);
         if (range_of(emitter->program, expr->args[0]).low == INT64_MIN)
             return called(emitter, "difference", term_whole(emitter->arena, 0), inner);
-        return term(emitter->arena, "(-$0)", inner);
+        return term(emitter->arena, "-$0", inner);
     }
     default:
         return choice(emitter, expr);
@@ -289,7 +287,7 @@ const Term *integer_term(Emitter *emitter, const Expr *expr) {
         return index_term(emitter, expr->index);
     case EXPR_READ:
         made = element_term(emitter, expr, &inside);
-        made = inside ? term(emitter->arena, "($0 ? (long)$1 : 0)", inside, made)
+        made = inside ? term(emitter->arena, "$0 ? (long)$1 : 0", inside, made)
                       : term(emitter->arena, "(long)$0", made);
         break;
     case EXPR_APPLY:

@@ -10,6 +10,7 @@ static Term *term_new(Arena *arena, TermKind kind, const char *text) {
     Term *made = arena_alloc(arena, sizeof *made);
     made->kind = kind;
     made->text = text;
+    made->level = kind == TERM_NUMBER && text[0] == '-' ? LEVEL_PREFIX : LEVEL_WHOLE;
     return made;
 }
 
@@ -22,7 +23,39 @@ const Term *term_number(Arena *arena, const char *text) {
 }
 
 const Term *term_whole(Arena *arena, long number) {
-    return term_number(arena, arena_format(arena, number < 0 ? "(%ld)" : "%ld", number));
+    return term_number(arena, arena_format(arena, "%ld", number));
+}
+
+/* Operators as spellings have them between spaces, by how tightly they bind. */
+static const struct {
+    const char *sign;
+    TermLevel level;
+} operators[] = {
+    {"?", LEVEL_CHOICE}, {":", LEVEL_CHOICE},  {"||", LEVEL_EITHER}, {"&&", LEVEL_BOTH},
+    {"&", LEVEL_BITS},   {"==", LEVEL_EQUAL},  {"!=", LEVEL_EQUAL},  {"<", LEVEL_LESS},
+    {"<=", LEVEL_LESS},  {">", LEVEL_LESS},    {">=", LEVEL_LESS},   {"+", LEVEL_ADDED},
+    {"-", LEVEL_ADDED},  {"*", LEVEL_FACTORS}, {"/", LEVEL_FACTORS}, {"%", LEVEL_FACTORS},
+};
+
+/* The operator that begins at `at` and ends with a space; LEVEL_WHOLE when there is none. */
+static TermLevel operator_at(const char *at) {
+    size_t length = strcspn(at, " ");
+    for (size_t i = 0; at[length] && i < sizeof operators / sizeof *operators; i++)
+        if (strlen(operators[i].sign) == length && strncmp(operators[i].sign, at, length) == 0)
+            return operators[i].level;
+    return LEVEL_WHOLE;
+}
+
+/* The loosest operator outside of brackets. */
+static TermLevel level_of(const char *spelling) {
+    TermLevel level = strchr("-(&", spelling[0]) && spelling[1] ? LEVEL_PREFIX : LEVEL_WHOLE;
+    int depth = 0;
+    for (const char *c = spelling; *c; c++) {
+        depth += (*c == '(' || *c == '[') - (*c == ')' || *c == ']');
+        TermLevel here = depth == 0 && *c == ' ' ? operator_at(c + 1) : LEVEL_WHOLE;
+        if (here < level) level = here;
+    }
+    return level;
 }
 
 const Term *term(Arena *arena, const char *spelling, ...) {
@@ -33,6 +66,7 @@ const Term *term(Arena *arena, const char *spelling, ...) {
     va_start(arguments, spelling);
     for (int i = 0; i < made->count; i++) made->args[i] = va_arg(arguments, const Term *);
     va_end(arguments);
+    made->level = level_of(spelling);
     return made;
 }
 
@@ -63,61 +97,54 @@ int term_count(const Term *term, const Term *part) {
     return count;
 }
 
-bool term_has(const Term *term, char sign) {
-    if (term->kind != TERM_NAME && strchr(term->text, sign)) return true;
-    for (int i = 0; i < term->count; i++)
-        if (term_has(term->args[i], sign)) return true;
-    return false;
-}
-
-/* The parenthesis that a spelling begins with is closed at its very end. */
-static bool is_closed(const Term *term) {
-    size_t length = strlen(term->text);
-    int depth = 0;
-    if (term->kind == TERM_NAME || length < 2 || term->text[0] != '(' ||
-        term->text[length - 1] != ')')
-        return false;
-    for (size_t i = 0; i + 1 < length; i++) {
-        depth += (term->text[i] == '(') - (term->text[i] == ')');
-        if (depth == 0) return false;
-    }
-    return true;
-}
-
-const Term *term_bare(Arena *arena, const Term *term) {
-    if (!is_closed(term)) return term;
-    Term *bare = arena_alloc(arena, sizeof *bare);
-    *bare = *term;
-    bare->text = arena_copy(arena, term->text + 1, strlen(term->text) - 2);
-    return bare;
-}
-
-/* A factor that is a sum or a cast stands in parentheses. */
-static bool is_compound(const Term *term) {
-    if (term->kind != TERM_APPLY) return false;
-    if (term->text[0] != '(') return term_has(term, ' ');
-    if (!is_closed(term)) return true;
-    for (int i = 0; i < term->count; i++)
-        if (term_has(term->args[i], ')')) return true;
-    return strchr(term->text, ')') != strrchr(term->text, ')');
-}
-
 const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b) {
     bool none = term_is_zero(b);
     if (term_is_zero(a)) return b;
     if (size == 1) return none ? a : term(arena, "$0 + $1", a, b);
-    const Term *scaled =
-        term(arena, is_compound(a) ? "($0) * $1" : "$0 * $1", a, term_whole(arena, size));
+    const Term *scaled = term(arena, "$0 * $1", a, term_whole(arena, size));
     return none ? scaled : term(arena, "$0 + $1", scaled, b);
+}
+
+/* How tightly the operand of an operator has to bind to need no parentheses: to its left as much as
+ * the operator, to its right more. Readers do not know by heart what "a + b & c" and "a && b || c"
+ * are. */
+static TermLevel needed_by(TermLevel level, bool right) {
+    if (level == LEVEL_BITS) return LEVEL_PREFIX;
+    if (level == LEVEL_EITHER) return LEVEL_BITS;
+    bool chains = level == LEVEL_BOTH || level == LEVEL_ADDED || level == LEVEL_FACTORS;
+    return chains && !right ? level : level + 1;
+}
+
+/* The same of what stands at `at` in a spelling; nothing between brackets and commas. */
+static TermLevel level_at(const char *spelling, const char *at) {
+    TermLevel left = LEVEL_LOOSE, right = LEVEL_LOOSE;
+    const char *from = at > spelling ? at - 1 : "";
+    if (*from && strchr("&!)", *from)) left = LEVEL_PREFIX;
+    if (*from == '-') left = LEVEL_WHOLE; /* no two signs beside each other */
+    if (*from == ' ') {
+        while (from > spelling && from[-1] != ' ') from--;
+        TermLevel before = operator_at(from);
+        if (before != LEVEL_WHOLE) left = needed_by(before, true);
+    }
+    if (at[2] == '[') right = LEVEL_WHOLE;
+    if (at[2] == ' ') {
+        TermLevel behind = operator_at(at + 3);
+        if (behind != LEVEL_WHOLE) right = needed_by(behind, false);
+    }
+    return left > right ? left : right;
 }
 
 static void add_term(Text *text, const Term *term) {
     const char *from = term->text, *c = from;
     for (; *c; c++) {
         if (*c != '$' || !term->count) continue;
+        const Term *inner = term->args[c[1] - '0'];
+        bool parentheses = inner->level < level_at(term->text, c);
         text_add_bytes(text, from, (size_t)(c - from));
-        add_term(text, term->args[*++c - '0']);
-        from = c + 1;
+        if (parentheses) text_add_bytes(text, "(", 1);
+        add_term(text, inner);
+        if (parentheses) text_add_bytes(text, ")", 1);
+        from = ++c + 1;
     }
     text_add_bytes(text, from, (size_t)(c - from));
 }

@@ -29,9 +29,25 @@ typedef enum TermKind {
 
 enum { TERM_ARGUMENTS = 6 };
 
+/* How tightly a term binds, loosest first; a name, a call or an element is whole. */
+typedef enum TermLevel {
+    LEVEL_LOOSE,
+    LEVEL_CHOICE,
+    LEVEL_EITHER,
+    LEVEL_BOTH,
+    LEVEL_BITS,
+    LEVEL_EQUAL,
+    LEVEL_LESS,
+    LEVEL_ADDED,
+    LEVEL_FACTORS,
+    LEVEL_PREFIX,
+    LEVEL_WHOLE
+} TermLevel;
+
 typedef struct Term {
     TermKind kind;
     const char *text;
+    TermLevel level;
     int count;
     const struct Term *args[TERM_ARGUMENTS];
 } Term;
@@ -39,17 +55,14 @@ typedef struct Term {
 const Term *term_name(Arena *arena, const char *name);
 const Term *term_number(Arena *arena, const char *text);
 const Term *term_whole(Arena *arena, long number);
-/* An operation on as many terms as its spelling has places. */
+/* An operation on as many terms as its spelling has places. It has no parentheses around itself or
+ * its terms: those follow from what binds how tightly when it is written. */
 const Term *term(Arena *arena, const char *spelling, ...);
 bool term_equal(const Term *a, const Term *b);
 bool term_is_zero(const Term *term); /* the number 0 */
 bool term_uses(const Term *term, const char *name);
 /* How often `part` stands in it. */
 int term_count(const Term *term, const Term *part);
-/* Some operation in it is spelled with that character: '?' of a choice, '[' of an element. */
-bool term_has(const Term *term, char sign);
-/* The same value without parentheses around all of it. */
-const Term *term_bare(Arena *arena, const Term *term);
 /* a * size + b, as far as they are not 0. */
 const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b);
 const char *term_text(Arena *arena, const Term *term);

@@ -6,18 +6,29 @@
 
 enum { COLUMNS = 110 };
 
-/* Where a long line may be broken: after the last comma that fits, else before the last operator.
- */
+/* A space behind a comma, or before an operator. */
+static bool may_break(const char *line, size_t i) {
+    if (line[i] != ' ' || !line[i + 1]) return false;
+    return line[i - 1] == ',' || (line[i + 2] == ' ' && line[i + 1] != '=');
+}
+
+/* Where a long line is broken: at the last place that fits between as few brackets as can be, but
+ * not at the very beginning. 0: nowhere. */
 static size_t break_at(const char *line, size_t room) {
-    size_t comma = 0, sign = 0;
+    size_t place = 0;
+    int depth = 0, least = 0;
     bool quote = false;
     for (size_t i = 1; line[i] && i < room; i++) {
         if (line[i] == '"') quote = !quote;
-        if (quote || line[i] != ' ') continue;
-        if (line[i - 1] == ',') comma = i;
-        if (line[i + 1] && line[i + 2] == ' ') sign = i;
+        if (quote) continue;
+        depth += (line[i] == '(' || line[i] == '[') - (line[i] == ')' || line[i] == ']');
+        if (!may_break(line, i)) continue;
+        if (!place || depth <= least || place < room / 3) {
+            place = i;
+            least = depth;
+        }
     }
-    return comma > room / 2 || !sign ? comma : sign;
+    return place;
 }
 
 void print_line(Text *text, int indent, const char *line) {

@@ -126,7 +126,7 @@ static const Term *row_term(Emitter *emitter, const Expr *target, const Term **i
     for (int i = 0; i < target->count; i++) {
         if (!is_computed(target->args[i])) continue;
         const Term *sub = integer_term(emitter, target->args[i]);
-        row = row ? term(emitter->arena, "($0) * $1 + $2", row,
+        row = row ? term(emitter->arena, "$0 * $1 + $2", row,
                          whole(emitter, target->tensor->axes[i]->size), sub)
                   : sub;
     }
@@ -182,8 +182,7 @@ static FormBlock lane_work(Emitter *emitter, Lanes *lanes, Member *member, bool 
     if (store)
         emit_store(emitter, member, sum);
     else
-        lower_set(emitter, sum,
-                  "+=", term_bare(emitter->arena, real_term(emitter, member->statement->value)));
+        lower_set(emitter, sum, "+=", real_term(emitter, member->statement->value));
     if (lanes) end_lanes(emitter, lanes);
     emitter->block = outer;
     return work;
