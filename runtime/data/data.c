@@ -39,6 +39,13 @@ static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigne
     return true;
 }
 
+/* Named tensors begin with the length of a JSON object (safetensors.h); as text they would be
+ * noise. */
+static bool is_tensors(const unsigned char *header, size_t length) {
+    uint64_t object = word(header) | (uint64_t)word(header + 4) << 32;
+    return length > 9 && object >= 2 && object <= length - 8 && header[8] == '{';
+}
+
 /* A file of llm.c. */
 static bool read_tokens_header(Shard *shard, const unsigned char *header, size_t length) {
     uint32_t magic = word(header), version = word(header + 4);
@@ -113,6 +120,9 @@ static bool read_kind(Shard *shard, size_t length, int plain) {
     if (word(header) == MAGIC_16 || word(header) == MAGIC_32)
         return read_tokens_header(shard, header, length);
     if (memcmp(header, "\x93NUMPY", 6) == 0) return read_numpy(shard, header, length);
+    if (is_tensors(header, length))
+        return complain("give a text, or tokens as llm.c writes them",
+                        "%s is a safetensors file, not text", shard->path);
     shard->width = 1;
     shard->count = length;
     shard->text = true;

@@ -27,6 +27,14 @@ static size_t words_of_example(const MoecGraphEntry *graph) {
     return words;
 }
 
+/* Named tensors begin with the length of a JSON object; as text they would be noise. */
+static int is_tensors(const unsigned char *text, size_t count) {
+    uint64_t object = 0;
+    for (int i = 7; i >= 0 && count > 9; i--)
+        object = object << 8 | text[i];
+    return object >= 2 && object <= count - 8 && text[8] == '{';
+}
+
 static const char *read_text(Data *data, const char *path, size_t *count) {
     FILE *file = stream_read(path);
     if (!file)
@@ -44,7 +52,9 @@ static const char *read_text(Data *data, const char *path, size_t *count) {
         data->text = longer;
     }
     fclose(file);
-    return data->text ? NULL : "no memory for the data";
+    if (!data->text)
+        return "no memory for the data";
+    return is_tensors(data->text, *count) ? "the data is a safetensors file, not text" : NULL;
 }
 
 /* A number as a word of an input; a class is a whole number below the size of what it looks up. */

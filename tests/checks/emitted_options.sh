@@ -43,7 +43,9 @@ ends 2 "there is no option --token" generate --prompt x --token 5
 ends 2 "--out takes a text" draw --out ""
 ends 1 "not enough memory" draw --out ../drawn --count 4611686018427387904
 
-# What is no file.
+# What is no file, or no text.
+moec init "$OLDPWD/examples/first.moe" $small --seed 1 --out tensors
+ends 1 "is a safetensors file, not text" train --data ../tensors --steps 1
 ends 1 "cannot be opened" generate --prompt x --weights ../pipe
 ends 1 "cannot be opened" train --data ../pipe --steps 1
 ends 1 "cannot be read" train --data ../text --weights ../pipe --steps 1

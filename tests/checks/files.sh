@@ -57,6 +57,17 @@ for kind in fifo folder; do
     ends 1 "last.safetensors: it is a" moec train small.moe --data text --out other --resume
 done
 
+# A file of tensors is no text; weights that the model does not have are told of, once.
+ends 1 "weights is a safetensors file, not text" moec train small.moe --data weights --out tensors
+ends 1 "weights is a safetensors file, not text" moec eval run --data weights
+ends 1 "weights is a safetensors file, not text" moec run small.moe --weights weights --tokens weights --want loss --out out
+moec init small.moe --seed 1 --out deeper --set layers=2
+ends 0 "deeper holds 9 tensors that the model does not read, such as block.1" \
+    moec run small.moe --weights deeper --tokens text --want loss --out out
+[ "$(grep -c 'does not read' log)" = 1 ] || wrong "unread weights are told of more than once"
+moec init small.moe --seed 1 --out wide.safetensors --set vocab=300
+ends 1 "no tokenizer: the bytes of a text are not its tokens" moec generate wide.safetensors --prompt x --tokens 2
+
 # A run in place of a spec, and a spec in place of a run.
 for run in run run/last.safetensors; do
     ends 0 "model small" moec check $run
