@@ -150,11 +150,16 @@ static bool belongs_to_us(int descriptor, const char *path) {
     return false;
 }
 
-static char *read_sound(const char *path, bool ours, size_t *length) {
+static char *read_any(const char *path, bool ours, size_t *length) {
     int descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) return NULL;
     char *bytes = !ours || belongs_to_us(descriptor, path) ? read_whole(descriptor, length) : NULL;
     close(descriptor);
+    return bytes;
+}
+
+static char *read_sound(const char *path, bool ours, size_t *length) {
+    char *bytes = read_any(path, ours, length);
     if (bytes && *length >= sizeof(Seal)) {
         *length -= sizeof(Seal);
         Seal seal = seal_of(path, bytes, *length);
@@ -177,6 +182,11 @@ bool cache_sound(const char *path, bool ours) {
 
 char *cache_read(const char *path, size_t *length) {
     return read_sound(path, true, length);
+}
+
+char *cache_read_text(const char *path) {
+    size_t length;
+    return read_any(path, true, &length);
 }
 
 static bool write_all(int descriptor, const void *bytes, size_t length) {
@@ -213,7 +223,7 @@ bool cache_keep(const char *made, const char *path) {
     return false;
 }
 
-void cache_write(const char *path, const void *bytes, size_t length) {
+static void write_kept(const char *path, const void *bytes, size_t length, bool sealed) {
     const char *slash = strrchr(path, '/');
     char *made =
         memory_format("%.*s/make.XXXXXX", (int)(slash ? slash - path : 1), slash ? path : ".");
@@ -222,11 +232,19 @@ void cache_write(const char *path, const void *bytes, size_t length) {
     int reason = errno;
     if (descriptor >= 0) good = close(descriptor) == 0 && good;
     if (good)
-        good = cache_keep(made, path);
+        good = sealed ? cache_keep(made, path) : rename(made, path) == 0;
     else
         remark("%s is not kept: %s", path, strerror(reason));
     if (!good && descriptor >= 0) unlink(made);
     free(made);
+}
+
+void cache_write(const char *path, const void *bytes, size_t length) {
+    write_kept(path, bytes, length, true);
+}
+
+void cache_write_text(const char *path, const char *text) {
+    write_kept(path, text, strlen(text), false);
 }
 
 /* ---- places to work in ---- */

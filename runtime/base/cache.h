@@ -30,6 +30,9 @@ char *cache_path(XXH3_state_t *state, const char *ending);
 bool cache_sound(const char *path, bool ours);
 /* What was kept under a name of the cache: a new block that ends in a zero, or NULL. */
 char *cache_read(const char *path, size_t *length);
+/* The same for text that one may edit: it has no seal, its reader takes what makes sense. */
+char *cache_read_text(const char *path);
+void cache_write_text(const char *path, const char *text);
 /* Keeps it; when that fails nothing is kept, which is told. */
 void cache_write(const char *path, const void *bytes, size_t length);
 /* Seals a file and moves it to the name under which it is kept; false, after a note, when it stays

@@ -117,9 +117,8 @@ static void read_kept(CudaTwins *twins) {
     char line[LINE], name[LINE], best[LINE];
     uint64_t shape;
     double seconds[FORMS];
-    size_t length = 0;
-    char *text = twins->path ? cache_read(twins->path, &length) : NULL;
-    FILE *file = length ? fmemopen(text, length, "r") : NULL;
+    char *text = twins->path ? cache_read_text(twins->path) : NULL;
+    FILE *file = text && *text ? fmemopen(text, strlen(text), "r") : NULL;
     while (file && fgets(line, sizeof line, file)) {
         const char *kernel = sscanf(line, "%511s %" SCNx64 " %511s %lf %lf %lf", name, &shape, best,
                                     &seconds[0], &seconds[1], &seconds[2]) == 3 + FORMS
@@ -148,7 +147,7 @@ static void write_kept(const CudaTwins *twins) {
         free(text);
         text = more;
     }
-    if (twins->path) cache_write(twins->path, text, strlen(text));
+    if (twins->path) cache_write_text(twins->path, text);
     free(text);
 }
 
