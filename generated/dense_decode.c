@@ -1,26 +1,28 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
+/* run_decode; inputs tokens[batch, s], position; outputs logits[batch, s, v]; 10 kernels and calls,
+        9 products, 1088 bytes of temporaries */
 #include "kernels.h"
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+     .batch = {1, 1}, .accumulate = 0}, /* 0: attention_q */
     {.m = 1, .n = 8, .k = 32, .a_m = 32, .a_k = 1, .b_k = 8, .b_n = 1, .c_m = 8,
-     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+     .batch = {1, 1}, .accumulate = 0}, /* 1: attention_k */
     {.m = 1, .n = 16, .k = 32, .a_m = 32, .a_k = 1, .b_k = 16, .b_n = 1, .c_m = 16,
-     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_hidden */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+     .batch = {1, 1}, .accumulate = 0}, /* 4: attention_y */
     {.m = 1, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 5 */
+     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_hidden */
     {.m = 1, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 6 */
+     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_hidden_2 */
     {.m = 1, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 7 */
+     .batch = {1, 1}, .accumulate = 0}, /* 7: ffn_y */
     {.m = 1, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 0}, /* 8 */
+     .batch = {1, 1}, .accumulate = 0}, /* 8: logits */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
@@ -28,9 +30,9 @@ static const MoecProduct moec_products[] = {
    query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
-static void kernel_decode_0(const int32_t *restrict tokens, const float *restrict embedding,
-        float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
-        const int32_t *restrict position)
+static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
+        const float *restrict embedding, float *restrict x_2, float *restrict query_rotary_cosine,
+        float *restrict query_rotary_sine, const int32_t *restrict position)
 {
     const long tokens_at = (long)tokens[0];
     const int32_t position_at = position[0];
@@ -53,7 +55,7 @@ static void kernel_decode_0(const int32_t *restrict tokens, const float *restric
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_decode_1(long i, const float *restrict x_2,
+static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2,
         const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
 {
     float attention_norm_hidden = 0.0f;
@@ -75,10 +77,10 @@ static void kernel_decode_1(long i, const float *restrict x_2,
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:18 */
-static void kernel_decode_2(long i, const float *restrict attention_q, const float *restrict attention_k,
-        const float *restrict attention_v, const float *restrict query_rotary_cosine,
-        const float *restrict query_rotary_sine, float *restrict query_rotary_y,
-        const int32_t *restrict position, float *restrict cache_key_rotary_y,
+static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
+        const float *restrict attention_k, const float *restrict attention_v,
+        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
+        float *restrict query_rotary_y, const int32_t *restrict position, float *restrict cache_key_rotary_y,
         float *restrict cache_attention_v)
 {
     const int32_t position_at = position[0];
@@ -112,8 +114,8 @@ static const MoecAttend moec_options_decode_3 = {
 
 /* act_y[b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
    sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:87 */
-static void kernel_decode_4(const float *restrict attended, const float *restrict sdpa_gate_hidden,
-        float *restrict sdpa_gate_y)
+static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
+        const float *restrict sdpa_gate_hidden, float *restrict sdpa_gate_y)
 {
     for (long h = 0; h < 4; h++) {
         MOEC_OMP(simd)
@@ -129,8 +131,9 @@ static void kernel_decode_4(const float *restrict attended, const float *restric
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-static void kernel_decode_5(long i, const float *restrict x_2, const float *restrict attention_y,
-        float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2)
+static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
+        const float *restrict attention_y, float *restrict x_3, const float *restrict block_ffn_norm_weight,
+        float *restrict ffn_norm_y_2)
 {
     float ffn_norm_hidden = 0.0f;
     MOEC_OMP(simd reduction(+:ffn_norm_hidden))
@@ -147,7 +150,7 @@ static void kernel_decode_5(long i, const float *restrict x_2, const float *rest
 }
 
 /* act_y_2[b,s,f] = ffn_hidden[b,s,f] * sigmoid(ffn_hidden[b,s,f])   -- std/activations.moe:19 */
-static void kernel_decode_6(const float *restrict ffn_hidden, float *restrict act_y_2)
+static void kernel_decode_6_act_y_2(const float *restrict ffn_hidden, float *restrict act_y_2)
 {
     MOEC_OMP(simd)
     for (long f = 0; f < 48; f++) {
@@ -156,7 +159,7 @@ static void kernel_decode_6(const float *restrict ffn_hidden, float *restrict ac
 }
 
 /* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:35 */
-static void kernel_decode_7(const float *restrict act_y_2, const float *restrict ffn_hidden_2,
+static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
     MOEC_OMP(simd)
@@ -166,7 +169,7 @@ static void kernel_decode_7(const float *restrict act_y_2, const float *restrict
 }
 
 /* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
-static void kernel_decode_8(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
     MOEC_OMP(simd)
@@ -179,8 +182,8 @@ static void kernel_decode_8(long i, float *restrict x_2, const float *restrict x
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_decode_9(const float *restrict x_2, const float *restrict final_norm_weight,
-        float *restrict final_norm_y_2)
+static void kernel_decode_9_final_norm_y_2(const float *restrict x_2,
+        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     float final_norm_hidden = 0.0f;
     MOEC_OMP(simd reduction(+:final_norm_hidden))
@@ -237,9 +240,10 @@ static void run_decode(const MoecRun *run)
     float *const cache_key_rotary_y = run->cache + 0; /* [block, batch, s, hk, e] */
     float *const cache_attention_v = run->cache + 1024; /* [block, batch, s, hv, c] */
 
-    kernel_decode_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, position);
+    kernel_decode_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine,
+            position);
     for (long i = 0; i < 4; i++) {
-        kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
+        kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
@@ -252,8 +256,8 @@ static void run_decode(const MoecRun *run)
                   -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
                 attention_v);
-        kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
-                query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
+        kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
+                query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
                 mask = causal, position)   -- std/attention.moe:102 */
@@ -263,23 +267,23 @@ static void run_decode(const MoecRun *run)
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
                 * 4 * 8, sdpa_gate_hidden);
-        kernel_decode_4(attended, sdpa_gate_hidden, sdpa_gate_y);
+        kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_hidden, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
-        kernel_decode_5(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
+        kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
         /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden);
-        kernel_decode_6(ffn_hidden, act_y_2);
+        kernel_decode_6_act_y_2(ffn_hidden, act_y_2);
         /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2);
-        kernel_decode_7(act_y_2, ffn_hidden_2, ffn_h);
+        kernel_decode_7_ffn_h(act_y_2, ffn_hidden_2, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
-        kernel_decode_8(i, x_2, x_3, ffn_y);
+        kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
     }
-    kernel_decode_9(x_2, final_norm_weight, final_norm_y_2);
+    kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }

@@ -1,62 +1,65 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
+/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss; 23 kernels and calls,
+        27 products, 385280 bytes of temporaries */
+/* update: the optimizer's step of one parameter. */
 #include "kernels.h"
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+     .batch = {1, 1}, .accumulate = 0}, /* 0: attention_q */
     {.m = 64, .n = 8, .k = 32, .a_m = 32, .a_k = 1, .b_k = 8, .b_n = 1, .c_m = 8,
-     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+     .batch = {1, 1}, .accumulate = 0}, /* 1: attention_k */
     {.m = 64, .n = 16, .k = 32, .a_m = 32, .a_k = 1, .b_k = 16, .b_n = 1, .c_m = 16,
-     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_hidden */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+     .batch = {1, 1}, .accumulate = 0}, /* 4: attention_y */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 5 */
+     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_hidden */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 6 */
+     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_hidden_2 */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 7 */
+     .batch = {1, 1}, .accumulate = 0}, /* 7: ffn_y */
     {.m = 64, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 0}, /* 8 */
+     .batch = {1, 1}, .accumulate = 0}, /* 8: logits */
     {.m = 64, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 9 */
+     .batch = {1, 1}, .accumulate = 0}, /* 9: d_final_norm_y_2 */
     {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 1}, /* 10 */
+     .batch = {1, 1}, .accumulate = 1}, /* 10: d_unembedding */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 11 */
+     .batch = {1, 1}, .accumulate = 0}, /* 11: d_ffn_h */
     {.m = 48, .n = 32, .k = 64, .a_m = 1, .a_k = 48, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 12 */
+     .batch = {1, 1}, .accumulate = 1}, /* 12: d_block_ffn_down */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 13 */
+     .batch = {1, 1}, .accumulate = 0}, /* 13: d_ffn_norm_y_2 */
     {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 1}, /* 14 */
+     .batch = {1, 1}, .accumulate = 1}, /* 14: d_block_ffn_up */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 1, .b_n = 48, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 15 */
+     .batch = {1, 1}, .accumulate = 1}, /* 15: d_ffn_norm_y_2 */
     {.m = 32, .n = 48, .k = 64, .a_m = 1, .a_k = 32, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 1}, /* 16 */
+     .batch = {1, 1}, .accumulate = 1}, /* 16: d_block_ffn_gate */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 17 */
+     .batch = {1, 1}, .accumulate = 0}, /* 17: d_sdpa_gate_y */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 18 */
+     .batch = {1, 1}, .accumulate = 1}, /* 18: d_block_attention_output */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 19 */
+     .batch = {1, 1}, .accumulate = 0}, /* 19: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 20 */
+     .batch = {1, 1}, .accumulate = 1}, /* 20: d_block_attention_sdpa_gate_weight */
     {.m = 64, .n = 32, .k = 16, .a_m = 16, .a_k = 1, .b_k = 1, .b_n = 16, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 21 */
+     .batch = {1, 1}, .accumulate = 1}, /* 21: d_attention_norm_y_2 */
     {.m = 32, .n = 16, .k = 64, .a_m = 1, .a_k = 32, .b_k = 16, .b_n = 1, .c_m = 16,
-     .batch = {1, 1}, .accumulate = 1}, /* 22 */
+     .batch = {1, 1}, .accumulate = 1}, /* 22: d_block_attention_value */
     {.m = 64, .n = 32, .k = 8, .a_m = 8, .a_k = 1, .b_k = 1, .b_n = 8, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 23 */
+     .batch = {1, 1}, .accumulate = 1}, /* 23: d_attention_norm_y_2 */
     {.m = 32, .n = 8, .k = 64, .a_m = 1, .a_k = 32, .b_k = 8, .b_n = 1, .c_m = 8,
-     .batch = {1, 1}, .accumulate = 1}, /* 24 */
+     .batch = {1, 1}, .accumulate = 1}, /* 24: d_block_attention_key */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 25 */
+     .batch = {1, 1}, .accumulate = 1}, /* 25: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 26 */
+     .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
@@ -64,7 +67,7 @@ static const MoecProduct moec_products[] = {
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
-static void kernel_train_0(const int32_t *restrict tokens, const float *restrict embedding,
+static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine)
 {
     for (long b = 0; b < 2; b++) {
@@ -93,8 +96,9 @@ static void kernel_train_0(const int32_t *restrict tokens, const float *restrict
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_train_1(long i, const float *restrict x_2, float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
+static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
+        float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        float *restrict attention_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -121,9 +125,9 @@ static void kernel_train_1(long i, const float *restrict x_2, float *restrict at
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
-static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
-        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
-        float *restrict query_rotary_y, float *restrict key_rotary_y)
+static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
+        const float *restrict attention_k, const float *restrict query_rotary_cosine,
+        const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -155,8 +159,8 @@ static const MoecAttend moec_options_train_3 = {
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
    sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
-static void kernel_train_4(long i, const float *restrict attended, const float *restrict sdpa_gate_hidden,
-        float *restrict act_y, float *restrict sdpa_gate_y)
+static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
+        const float *restrict sdpa_gate_hidden, float *restrict act_y, float *restrict sdpa_gate_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 256; turn++) {
@@ -178,7 +182,7 @@ static void kernel_train_4(long i, const float *restrict attended, const float *
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-static void kernel_train_5(long i, const float *restrict x_2, const float *restrict attention_y,
+static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
         float *restrict ffn_norm_y_2)
 {
@@ -206,7 +210,7 @@ static void kernel_train_5(long i, const float *restrict x_2, const float *restr
 }
 
 /* act_y_2[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19 */
-static void kernel_train_6(long i, const float *restrict ffn_hidden, float *restrict act_y_2)
+static void kernel_train_6_act_y_2(long i, const float *restrict ffn_hidden, float *restrict act_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -221,7 +225,7 @@ static void kernel_train_6(long i, const float *restrict ffn_hidden, float *rest
 }
 
 /* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:35 */
-static void kernel_train_7(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
+static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
         float *restrict ffn_h)
 {
     for (long b = 0; b < 2; b++) {
@@ -236,7 +240,7 @@ static void kernel_train_7(long i, const float *restrict act_y_2, const float *r
 }
 
 /* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
-static void kernel_train_8(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
     for (long b = 0; b < 2; b++) {
@@ -254,7 +258,7 @@ static void kernel_train_8(long i, float *restrict x_2, const float *restrict x_
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_train_9(const float *restrict x_2, float *restrict final_norm_hidden,
+static void kernel_train_9_final_norm_y_2(const float *restrict x_2, float *restrict final_norm_hidden,
         float *restrict final_norm_root, float *restrict final_norm_y,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
@@ -282,7 +286,8 @@ static void kernel_train_9(const float *restrict x_2, float *restrict final_norm
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
    hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
-static void kernel_train_10(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
+static void kernel_train_10_hidden_3(const float *restrict logits, float *restrict hidden_2,
+        float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -311,7 +316,7 @@ static void kernel_train_10(const float *restrict logits, float *restrict hidden
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
    d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
    d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
-static void kernel_train_11(const int32_t *restrict targets, const float *restrict logits,
+static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict hidden_2, const float *restrict hidden_3, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
 {
@@ -360,11 +365,11 @@ static void kernel_train_11(const int32_t *restrict targets, const float *restri
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
         * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8 */
-static void kernel_train_12(const float *restrict x_2, const float *restrict final_norm_hidden,
-        const float *restrict final_norm_root, const float *restrict final_norm_y,
-        const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
-        float *restrict d_final_norm_y_3, float *restrict d_final_norm_weight,
-        float *restrict d_final_norm_hidden)
+static void kernel_train_12_d_final_norm_hidden(const float *restrict x_2,
+        const float *restrict final_norm_hidden, const float *restrict final_norm_root,
+        const float *restrict final_norm_y, const float *restrict final_norm_weight,
+        const float *restrict d_final_norm_y_2, float *restrict d_final_norm_y_3,
+        float *restrict d_final_norm_weight, float *restrict d_final_norm_hidden)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -392,7 +397,7 @@ static void kernel_train_12(const float *restrict x_2, const float *restrict fin
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
         * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37 */
-static void kernel_train_13(const float *restrict x_2, const float *restrict final_norm_root,
+static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_hidden)
 {
@@ -418,10 +423,10 @@ static void kernel_train_13(const float *restrict x_2, const float *restrict fin
    d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f]
         * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
         * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:35 */
-static void kernel_train_14(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
-        const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden,
-        const float *restrict ffn_hidden_2, const float *restrict d_ffn_h, float *restrict d_ffn_hidden_2,
-        float *restrict d_ffn_hidden_3, float *restrict ffn_norm_root_again,
+static void kernel_train_14_d_ffn_hidden_3(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        const float *restrict ffn_hidden, const float *restrict ffn_hidden_2, const float *restrict d_ffn_h,
+        float *restrict d_ffn_hidden_2, float *restrict d_ffn_hidden_3, float *restrict ffn_norm_root_again,
         float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -463,11 +468,11 @@ static void kernel_train_14(long i, const float *restrict x_3, const float *rest
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8 */
-static void kernel_train_15(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
-        const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
-        float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
-        float *restrict d_ffn_norm_hidden, const float *restrict ffn_norm_root_again,
-        const float *restrict ffn_norm_y_again)
+static void kernel_train_15_d_ffn_norm_hidden(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
+        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_hidden,
+        const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -497,9 +502,9 @@ static void kernel_train_15(long i, const float *restrict x_3, const float *rest
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
         + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
    sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
-static void kernel_train_16(long i, const float *restrict attended, const float *restrict act_y,
-        const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
-        const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
+static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
+        const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
+        float *restrict d_x_3, const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
         float *restrict sdpa_gate_y_again, const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
@@ -531,11 +536,12 @@ static void kernel_train_16(long i, const float *restrict attended, const float 
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12
    d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:102 */
-static void kernel_train_17(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, const float *restrict attended,
-        const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
-        float *restrict d_sdpa_gate_hidden, float *restrict attention_norm_root_again,
-        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again)
+static void kernel_train_17_d_attended(long i, const float *restrict x_2,
+        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        const float *restrict attended, const float *restrict act_y, const float *restrict d_sdpa_gate_y,
+        float *restrict d_attended, float *restrict d_sdpa_gate_hidden,
+        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
+        float *restrict attention_norm_y_2_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -582,7 +588,7 @@ static const MoecAttend moec_options_train_18 = {
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-static void kernel_train_19(const float *restrict query_rotary_cosine,
+static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
@@ -616,11 +622,11 @@ static void kernel_train_19(const float *restrict query_rotary_cosine,
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_20(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
-        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
-        float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again,
-        const float *restrict attention_norm_y_again)
+static void kernel_train_20_d_attention_norm_hidden(long i, const float *restrict x_2,
+        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        const float *restrict d_attention_norm_y_2, float *restrict d_attention_norm_y_3,
+        float *restrict d_block_attention_norm_weight, float *restrict d_attention_norm_hidden,
+        const float *restrict attention_norm_root_again, const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -650,7 +656,7 @@ static void kernel_train_20(long i, const float *restrict x_2, const float *rest
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
-static void kernel_train_21(long i, const float *restrict x_2, float *restrict d_x_2,
+static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
 {
@@ -668,7 +674,7 @@ static void kernel_train_21(long i, const float *restrict x_2, float *restrict d
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-static void kernel_train_22(const int32_t *restrict tokens, const float *restrict d_x_2,
+static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
@@ -779,9 +785,10 @@ static void run_train(const MoecRun *run)
     float *const ffn_h_again = (void *)(run->arena + 339968); /* [batch, s, f] */
     float *const d_embedding = run->gradients + 0; /* [v, d] */
 
-    kernel_train_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
+    kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
     for (long i = 0; i < 4; i++) {
-        kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
+        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+                attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
@@ -794,8 +801,8 @@ static void run_train(const MoecRun *run)
                   -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
                 attention_v + i * 2 * 32 * 2 * 8);
-        kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
-                key_rotary_y);
+        kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
+                query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
                   -- std/attention.moe:102 */
@@ -806,43 +813,45 @@ static void run_train(const MoecRun *run)
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
                 * 4 * 8, sdpa_gate_hidden);
-        kernel_train_4(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
+        kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
-        kernel_train_5(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
+        kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight,
+                ffn_norm_y_2);
         /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden + i *
                 2 * 32 * 48);
-        kernel_train_6(i, ffn_hidden, act_y_2);
+        kernel_train_6_act_y_2(i, ffn_hidden, act_y_2);
         /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
         moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2 + i *
                 2 * 32 * 48);
-        kernel_train_7(i, act_y_2, ffn_hidden_2, ffn_h);
+        kernel_train_7_ffn_h(i, act_y_2, ffn_hidden_2, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
-        kernel_train_8(i, x_2, x_3, ffn_y);
+        kernel_train_8_x_2(i, x_2, x_3, ffn_y);
     }
-    kernel_train_9(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
+    kernel_train_9_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
+            final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
-    kernel_train_10(logits, hidden_2, hidden_3);
-    kernel_train_11(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
+    kernel_train_10_hidden_3(logits, hidden_2, hidden_3);
+    kernel_train_11_d_logits(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
-    kernel_train_12(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
-            d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
-    kernel_train_13(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
+    kernel_train_12_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
+            final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
+    kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_down + i
                 * 48 * 32, d_ffn_h);
-        kernel_train_14(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden, ffn_hidden_2, d_ffn_h,
-                d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again,
-                ffn_h_again);
+        kernel_train_14_d_ffn_hidden_3(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden,
+                ffn_hidden_2, d_ffn_h, d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again,
+                ffn_norm_y_2_again, ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:36 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
                 d_block_ffn_down + i * 48 * 32);
@@ -860,10 +869,11 @@ static void run_train(const MoecRun *run)
                   -- std/mlp.moe:35 */
         moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3, d_block_ffn_gate + i
                 * 32 * 48);
-        kernel_train_15(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
-                d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
-        kernel_train_16(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden,
-                sdpa_gate_y_again, ffn_norm_root_again);
+        kernel_train_15_d_ffn_norm_hidden(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2,
+                d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again,
+                ffn_norm_y_again);
+        kernel_train_16_sdpa_gate_y_again(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3,
+                d_ffn_norm_hidden, sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * 4 * 8 * 32,
@@ -872,8 +882,8 @@ static void run_train(const MoecRun *run)
                   -- std/attention.moe:118 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3, d_block_attention_output + i * 4
                 * 8 * 32);
-        kernel_train_17(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended, act_y,
-                d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
+        kernel_train_17_d_attended(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended,
+                act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
                 attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
@@ -901,8 +911,8 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * 32 * 2 * 8);
-        kernel_train_19(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
-                d_attention_k, d_attention_q);
+        kernel_train_19_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
+                d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
         moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * 32 * 8,
@@ -919,13 +929,13 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * 32 * 4 * 8);
-        kernel_train_20(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
-                d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
-                attention_norm_root_again, attention_norm_y_again);
-        kernel_train_21(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
+        kernel_train_20_d_attention_norm_hidden(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+                d_attention_norm_y_2, d_attention_norm_y_3, d_block_attention_norm_weight,
+                d_attention_norm_hidden, attention_norm_root_again, attention_norm_y_again);
+        kernel_train_21_d_x_2(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
                 attention_norm_root_again);
     }
-    kernel_train_22(tokens, d_x_2, d_embedding);
+    kernel_train_22_d_embedding(tokens, d_x_2, d_embedding);
 }
 
 /* The factor of the learning rate at a step (from 0) of `steps`. */

@@ -1,18 +1,20 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
+/* run_decode; inputs tokens[batch, s], position; outputs logits[batch, s, v]; 11 kernels and calls,
+        5 products, 2112 bytes of temporaries */
 #include "kernels.h"
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+     .batch = {1, 1}, .accumulate = 0}, /* 0: attention_q */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+     .batch = {1, 1}, .accumulate = 0}, /* 1: attention_k */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: attention_y */
     {.m = 1, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+     .batch = {1, 1}, .accumulate = 0}, /* 4: logits */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
@@ -20,9 +22,9 @@ static const MoecProduct moec_products[] = {
    query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
-static void kernel_decode_0(const int32_t *restrict tokens, const float *restrict embedding,
-        float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
-        const int32_t *restrict position)
+static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
+        const float *restrict embedding, float *restrict x_2, float *restrict query_rotary_cosine,
+        float *restrict query_rotary_sine, const int32_t *restrict position)
 {
     const long tokens_at = (long)tokens[0];
     const int32_t position_at = position[0];
@@ -45,7 +47,7 @@ static void kernel_decode_0(const int32_t *restrict tokens, const float *restric
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_decode_1(long i, const float *restrict x_2,
+static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2,
         const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
 {
     float attention_norm_hidden = 0.0f;
@@ -67,10 +69,10 @@ static void kernel_decode_1(long i, const float *restrict x_2,
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    cache_key_rotary_y[i,batch,position + s,hk,e] = key_rotary_y[batch,s,hk,e]   -- std/rotary.moe:18 */
-static void kernel_decode_2(long i, const float *restrict attention_q, const float *restrict attention_k,
-        const float *restrict attention_v, const float *restrict query_rotary_cosine,
-        const float *restrict query_rotary_sine, float *restrict query_rotary_y,
-        const int32_t *restrict position, float *restrict cache_key_rotary_y,
+static void kernel_decode_2_cache_key_rotary_y(long i, const float *restrict attention_q,
+        const float *restrict attention_k, const float *restrict attention_v,
+        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
+        float *restrict query_rotary_y, const int32_t *restrict position, float *restrict cache_key_rotary_y,
         float *restrict cache_attention_v)
 {
     const int32_t position_at = position[0];
@@ -104,7 +106,7 @@ static const MoecAttend moec_options_decode_3 = {
    ffn_hidden_3[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
    ffn_hidden_4[b,s] = sum[n] ffn_hidden_3[b,s,n]   -- std/moe.moe:42
    ffn_p[b,s,n] = ffn_hidden_3[b,s,n] / ffn_hidden_4[b,s]   -- std/moe.moe:42 */
-static void kernel_decode_4(long i, const float *restrict x_2, const float *restrict attention_y,
+static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2,
         const float *restrict block_ffn_router, float *restrict ffn_p)
 {
@@ -153,7 +155,7 @@ static const MoecPack moec_options_decode_5 = {
 
 /* ffn_total[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[b,s] > 0, ffn_total[b,s], 1)   -- std/moe.moe:65 */
-static void kernel_decode_6(const float *restrict ffn_p, const float *restrict chosen,
+static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
     float ffn_total = 0.0f;
@@ -168,7 +170,7 @@ static void kernel_decode_6(const float *restrict ffn_p, const float *restrict c
 }
 
 /* act_y[r,f] = expert_hidden[r,f] * sigmoid(expert_hidden[r,f])   -- std/activations.moe:19 */
-static void kernel_decode_7(const float *restrict expert_hidden, float *restrict act_y)
+static void kernel_decode_7_act_y(const float *restrict expert_hidden, float *restrict act_y)
 {
     for (long r = 0; r < 2; r++) {
         MOEC_OMP(simd)
@@ -181,7 +183,7 @@ static void kernel_decode_7(const float *restrict expert_hidden, float *restrict
 
 /* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:35
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-static void kernel_decode_8(const float *restrict act_y, const float *restrict expert_hidden_2,
+static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_hidden_2,
         float *restrict expert_h, float *restrict ffn_y)
 {
     for (long r = 0; r < 2; r++) {
@@ -199,7 +201,7 @@ static void kernel_decode_8(const float *restrict act_y, const float *restrict e
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
         * expert_y[r,d]   -- std/moe.moe:72
    x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
-static void kernel_decode_9(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
         const int32_t *restrict chosen_n)
@@ -226,8 +228,8 @@ static void kernel_decode_9(long i, float *restrict x_2, const float *restrict x
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_decode_10(const float *restrict x_2, const float *restrict final_norm_weight,
-        float *restrict final_norm_y_2)
+static void kernel_decode_10_final_norm_y_2(const float *restrict x_2,
+        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     float final_norm_hidden = 0.0f;
     MOEC_OMP(simd reduction(+:final_norm_hidden))
@@ -294,9 +296,10 @@ static void run_decode(const MoecRun *run)
     int32_t *const chosen_start = (void *)(run->arena + 192); /* [chosen_others] */
     int32_t *const chosen_list = (void *)(run->arena + 256); /* [chosen_rows] */
 
-    kernel_decode_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, position);
+    kernel_decode_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine,
+            position);
     for (long i = 0; i < 4; i++) {
-        kernel_decode_1(i, x_2, block_attention_norm_weight, attention_norm_y_2);
+        kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
@@ -309,8 +312,8 @@ static void run_decode(const MoecRun *run)
                   -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
                 attention_v);
-        kernel_decode_2(i, attention_q, attention_k, attention_v, query_rotary_cosine, query_rotary_sine,
-                query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
+        kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
+                query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
                 mask = causal, position)   -- std/attention.moe:102 */
@@ -320,8 +323,8 @@ static void run_decode(const MoecRun *run)
                   -- std/attention.moe:118 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
-        kernel_decode_4(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2, block_ffn_router,
-                ffn_p);
+        kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
+                block_ffn_router, ffn_p);
         /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
         moec_top(1, 4, 1, 2, ffn_p, chosen);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
@@ -331,7 +334,7 @@ static void run_decode(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
-        kernel_decode_6(ffn_p, chosen, ffn_weight);
+        kernel_decode_6_ffn_weight(ffn_p, chosen, ffn_weight);
         /* expert_hidden[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -339,7 +342,7 @@ static void run_decode(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
                 ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden);
-        kernel_decode_7(expert_hidden, act_y);
+        kernel_decode_7_act_y(expert_hidden, act_y);
         /* expert_hidden_2[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -347,7 +350,7 @@ static void run_decode(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
                 ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2);
-        kernel_decode_8(act_y, expert_hidden_2, expert_h, ffn_y);
+        kernel_decode_8_ffn_y(act_y, expert_hidden_2, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:36 */
         moec_grouped_product(
@@ -355,9 +358,9 @@ static void run_decode(const MoecRun *run)
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
-        kernel_decode_9(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
+        kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
-    kernel_decode_10(x_2, final_norm_weight, final_norm_y_2);
+    kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }

@@ -1,44 +1,47 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
+/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss, balance, total,
+        busiest; 27 kernels and calls, 18 products, 565248 bytes of temporaries */
+/* update: the optimizer's step of one parameter. */
 #include "kernels.h"
 
 /* Matrix products of fixed shape: see MoecProduct in abi.h. */
 static const MoecProduct moec_products[] = {
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 0 */
+     .batch = {1, 1}, .accumulate = 0}, /* 0: attention_q */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 1 */
+     .batch = {1, 1}, .accumulate = 0}, /* 1: attention_k */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3 */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: attention_y */
     {.m = 64, .n = 4, .k = 32, .a_m = 32, .a_k = 1, .b_k = 4, .b_n = 1, .c_m = 4,
-     .batch = {1, 1}, .accumulate = 0}, /* 4 */
+     .batch = {1, 1}, .accumulate = 0}, /* 4: ffn_logit */
     {.m = 64, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 0}, /* 5 */
+     .batch = {1, 1}, .accumulate = 0}, /* 5: logits */
     {.m = 64, .n = 32, .k = 64, .a_m = 64, .a_k = 1, .b_k = 1, .b_n = 64, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 6 */
+     .batch = {1, 1}, .accumulate = 0}, /* 6: d_final_norm_y_2 */
     {.m = 32, .n = 64, .k = 64, .a_m = 1, .a_k = 32, .b_k = 64, .b_n = 1, .c_m = 64,
-     .batch = {1, 1}, .accumulate = 1}, /* 7 */
+     .batch = {1, 1}, .accumulate = 1}, /* 7: d_unembedding */
     {.m = 64, .n = 32, .k = 4, .a_m = 4, .a_k = 1, .b_k = 1, .b_n = 4, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 8 */
+     .batch = {1, 1}, .accumulate = 1}, /* 8: d_ffn_norm_y_2 */
     {.m = 32, .n = 4, .k = 64, .a_m = 1, .a_k = 32, .b_k = 4, .b_n = 1, .c_m = 4,
-     .batch = {1, 1}, .accumulate = 1}, /* 9 */
+     .batch = {1, 1}, .accumulate = 1}, /* 9: d_block_ffn_router */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 10 */
+     .batch = {1, 1}, .accumulate = 0}, /* 10: d_attended */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 11 */
+     .batch = {1, 1}, .accumulate = 1}, /* 11: d_block_attention_output */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 12 */
+     .batch = {1, 1}, .accumulate = 0}, /* 12: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 13 */
+     .batch = {1, 1}, .accumulate = 1}, /* 13: d_block_attention_value */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 14 */
+     .batch = {1, 1}, .accumulate = 1}, /* 14: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 15 */
+     .batch = {1, 1}, .accumulate = 1}, /* 15: d_block_attention_key */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 1, .b_n = 32, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 16 */
+     .batch = {1, 1}, .accumulate = 1}, /* 16: d_attention_norm_y_2 */
     {.m = 32, .n = 32, .k = 64, .a_m = 1, .a_k = 32, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 1}, /* 17 */
+     .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
 };
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
@@ -48,7 +51,7 @@ static const MoecProduct moec_products[] = {
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
-static void kernel_train_0(const int32_t *restrict tokens, const float *restrict embedding,
+static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, const float *restrict embedding,
         float *restrict x_2, float *restrict query_rotary_cosine, float *restrict query_rotary_sine,
         float *restrict balance, float *restrict busiest)
 {
@@ -80,8 +83,9 @@ static void kernel_train_0(const int32_t *restrict tokens, const float *restrict
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_train_1(long i, const float *restrict x_2, float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
+static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
+        float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        float *restrict attention_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -108,9 +112,9 @@ static void kernel_train_1(long i, const float *restrict x_2, float *restrict at
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
-static void kernel_train_2(long i, const float *restrict attention_q, const float *restrict attention_k,
-        const float *restrict query_rotary_cosine, const float *restrict query_rotary_sine,
-        float *restrict query_rotary_y, float *restrict key_rotary_y)
+static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_q,
+        const float *restrict attention_k, const float *restrict query_rotary_cosine,
+        const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 256; turn++) {
@@ -140,7 +144,7 @@ static const MoecAttend moec_options_train_3 = {
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-static void kernel_train_4(long i, const float *restrict x_2, const float *restrict attention_y,
+static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
         float *restrict ffn_norm_y_2)
 {
@@ -171,7 +175,7 @@ static void kernel_train_4(long i, const float *restrict x_2, const float *restr
    ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
    ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
    ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
-static void kernel_train_5(long i, const float *restrict ffn_logit, float *restrict ffn_hidden_3,
+static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_hidden_3,
         float *restrict ffn_hidden_4, float *restrict ffn_p)
 {
     for (long b = 0; b < 2; b++) {
@@ -207,7 +211,7 @@ static const MoecPack moec_options_train_6 = {
    ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-static void kernel_train_7(long i, const float *restrict ffn_p, const float *restrict chosen,
+static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total, float *restrict ffn_weight,
         float *restrict ffn_y)
 {
@@ -253,7 +257,7 @@ static void kernel_train_7(long i, const float *restrict ffn_p, const float *res
 }
 
 /* act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19 */
-static void kernel_train_8(long i, const float *restrict expert_hidden, float *restrict act_y)
+static void kernel_train_8_act_y(long i, const float *restrict expert_hidden, float *restrict act_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 128; turn++) {
@@ -269,8 +273,8 @@ static void kernel_train_8(long i, const float *restrict expert_hidden, float *r
 /* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
           -- std/moe.moe:72 */
-static void kernel_train_9(long i, const float *restrict ffn_weight, const float *restrict act_y,
-        const float *restrict expert_hidden_2, float *restrict expert_h_weighed,
+static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
+        const float *restrict act_y, const float *restrict expert_hidden_2, float *restrict expert_h_weighed,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
         const int32_t *restrict chosen_n)
 {
@@ -296,7 +300,7 @@ static void kernel_train_9(long i, const float *restrict ffn_weight, const float
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
-static void kernel_train_10(long i, float *restrict x_2, const float *restrict x_3,
+static void kernel_train_10_busiest(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict balance, float *restrict busiest,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
@@ -350,7 +354,7 @@ static void kernel_train_10(long i, float *restrict x_2, const float *restrict x
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_train_11(const float *restrict x_2, float *restrict final_norm_hidden,
+static void kernel_train_11_final_norm_y_2(const float *restrict x_2, float *restrict final_norm_hidden,
         float *restrict final_norm_root, float *restrict final_norm_y,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
@@ -378,7 +382,8 @@ static void kernel_train_11(const float *restrict x_2, float *restrict final_nor
 
 /* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
    hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
-static void kernel_train_12(const float *restrict logits, float *restrict hidden_2, float *restrict hidden_3)
+static void kernel_train_12_hidden_3(const float *restrict logits, float *restrict hidden_2,
+        float *restrict hidden_3)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -410,7 +415,7 @@ static void kernel_train_12(const float *restrict logits, float *restrict hidden
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
    d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
    d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
-static void kernel_train_13(const int32_t *restrict targets, const float *restrict balance,
+static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
         const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
         float *restrict total, float *restrict busiest_2, const float *restrict loss_scale,
@@ -465,11 +470,11 @@ static void kernel_train_13(const int32_t *restrict targets, const float *restri
    d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
         * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8 */
-static void kernel_train_14(const float *restrict x_2, const float *restrict final_norm_hidden,
-        const float *restrict final_norm_root, const float *restrict final_norm_y,
-        const float *restrict final_norm_weight, const float *restrict d_final_norm_y_2,
-        float *restrict d_final_norm_y_3, float *restrict d_final_norm_weight,
-        float *restrict d_final_norm_hidden)
+static void kernel_train_14_d_final_norm_hidden(const float *restrict x_2,
+        const float *restrict final_norm_hidden, const float *restrict final_norm_root,
+        const float *restrict final_norm_y, const float *restrict final_norm_weight,
+        const float *restrict d_final_norm_y_2, float *restrict d_final_norm_y_3,
+        float *restrict d_final_norm_weight, float *restrict d_final_norm_hidden)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -498,7 +503,7 @@ static void kernel_train_14(const float *restrict x_2, const float *restrict fin
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
         * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-static void kernel_train_15(const float *restrict x_2, const float *restrict final_norm_root,
+static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_hidden)
@@ -530,12 +535,13 @@ static const MoecPack moec_options_train_16 = {
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-static void kernel_train_17(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
-        const float *restrict block_ffn_norm_weight, const float *restrict ffn_hidden_3,
-        const float *restrict ffn_hidden_4, const float *restrict ffn_load, const float *restrict ffn_total,
-        const float *restrict d_balance_3, float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2,
-        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
-        float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again, float *restrict ffn_weight_again)
+static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
+        const float *restrict ffn_load, const float *restrict ffn_total, const float *restrict d_balance_3,
+        float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2, float *restrict ffn_norm_root_again,
+        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again,
+        float *restrict ffn_weight_again)
 {
     float d_ffn_hidden_9 = d_balance_3[(i + 1) & 1] * 0.04f;
     MOEC_OMP(simd)
@@ -583,7 +589,7 @@ static void kernel_train_17(long i, const float *restrict x_3, const float *rest
    d_expert_hidden_3[r,f] = d_act_y[r,f]
         * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
         * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
-static void kernel_train_18(long i, const float *restrict expert_hidden,
+static void kernel_train_18_d_expert_hidden_3(long i, const float *restrict expert_hidden,
         const float *restrict expert_hidden_2, const float *restrict d_expert_h_weighed,
         float *restrict d_ffn_weight, float *restrict d_expert_hidden_2, float *restrict d_expert_hidden_3,
         const float *restrict ffn_weight_again, float *restrict expert_h_weighed_again,
@@ -630,12 +636,13 @@ static void kernel_train_18(long i, const float *restrict expert_hidden,
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-static void kernel_train_19(long i, const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
-        const float *restrict chosen, const float *restrict ffn_total, const float *restrict d_ffn_hidden_8,
-        const float *restrict d_ffn_weight, float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit,
-        const float *restrict ffn_p_again, const float *restrict ffn_weight_again,
-        const int32_t *restrict chosen_batch_2, const int32_t *restrict chosen_s_2,
-        const int32_t *restrict chosen_row_2, const float *restrict d_ffn_norm_y_2_rows)
+static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_hidden_3,
+        const float *restrict ffn_hidden_4, const float *restrict chosen, const float *restrict ffn_total,
+        const float *restrict d_ffn_hidden_8, const float *restrict d_ffn_weight,
+        float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit, const float *restrict ffn_p_again,
+        const float *restrict ffn_weight_again, const int32_t *restrict chosen_batch_2,
+        const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_row_2,
+        const float *restrict d_ffn_norm_y_2_rows)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
         for (long r = 0; r < 128; r++) {
@@ -691,11 +698,11 @@ static void kernel_train_19(long i, const float *restrict ffn_hidden_3, const fl
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8 */
-static void kernel_train_20(long i, const float *restrict x_3, const float *restrict ffn_norm_hidden,
-        const float *restrict block_ffn_norm_weight, const float *restrict d_ffn_norm_y_2,
-        float *restrict d_ffn_norm_y_3, float *restrict d_block_ffn_norm_weight,
-        float *restrict d_ffn_norm_hidden, const float *restrict ffn_norm_root_again,
-        const float *restrict ffn_norm_y_again)
+static void kernel_train_20_d_ffn_norm_hidden(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+        const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
+        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_hidden,
+        const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -728,12 +735,12 @@ static void kernel_train_20(long i, const float *restrict x_3, const float *rest
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-static void kernel_train_21(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, const float *restrict x_3,
-        const float *restrict d_x_2, float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
-        const float *restrict d_ffn_norm_hidden, float *restrict attention_norm_root_again,
-        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again,
-        const float *restrict ffn_norm_root_again)
+static void kernel_train_21_attention_norm_y_2_again(long i, const float *restrict x_2,
+        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
+        const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
+        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
+        float *restrict attention_norm_y_2_again, const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -770,7 +777,7 @@ static const MoecAttend moec_options_train_22 = {
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-static void kernel_train_23(const float *restrict query_rotary_cosine,
+static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
@@ -801,11 +808,11 @@ static void kernel_train_23(const float *restrict query_rotary_cosine,
    d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_24(long i, const float *restrict x_2, const float *restrict attention_norm_hidden,
-        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
-        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
-        float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again,
-        const float *restrict attention_norm_y_again)
+static void kernel_train_24_d_attention_norm_hidden(long i, const float *restrict x_2,
+        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        const float *restrict d_attention_norm_y_2, float *restrict d_attention_norm_y_3,
+        float *restrict d_block_attention_norm_weight, float *restrict d_attention_norm_hidden,
+        const float *restrict attention_norm_root_again, const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -836,7 +843,7 @@ static void kernel_train_24(long i, const float *restrict x_2, const float *rest
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-static void kernel_train_25(long i, const float *restrict x_2, float *restrict d_balance_3,
+static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
 {
@@ -855,7 +862,7 @@ static void kernel_train_25(long i, const float *restrict x_2, float *restrict d
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-static void kernel_train_26(const int32_t *restrict tokens, const float *restrict d_x_2,
+static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
     for (long d_from = 0; d_from < 32; d_from += 16) {
@@ -997,9 +1004,11 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_start_2 = (void *)(run->arena + 401920); /* [chosen_others] */
     int32_t *const chosen_list_2 = (void *)(run->arena + 401408); /* [chosen_rows] */
 
-    kernel_train_0(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance, busiest);
+    kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance,
+            busiest);
     for (long i = 0; i < 4; i++) {
-        kernel_train_1(i, x_2, attention_norm_hidden, block_attention_norm_weight, attention_norm_y_2);
+        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+                attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
                   -- std/attention.moe:64 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
@@ -1012,8 +1021,8 @@ static void run_train(const MoecRun *run)
                   -- std/attention.moe:67 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
                 attention_v + i * 2 * 32 * 4 * 8);
-        kernel_train_2(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine, query_rotary_y,
-                key_rotary_y);
+        kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
+                query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
                   -- std/attention.moe:102 */
@@ -1024,10 +1033,11 @@ static void run_train(const MoecRun *run)
                   -- std/attention.moe:118 */
         moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
                 * 8 * 32, attention_y);
-        kernel_train_4(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_norm_y_2);
+        kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight,
+                ffn_norm_y_2);
         /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
-        kernel_train_5(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
+        kernel_train_5_ffn_p(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
         /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
@@ -1037,7 +1047,7 @@ static void run_train(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
-        kernel_train_7(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
+        kernel_train_7_ffn_y(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
         /* expert_hidden[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -1045,7 +1055,7 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
                 ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden + i * 128 * 48);
-        kernel_train_8(i, expert_hidden, act_y);
+        kernel_train_8_act_y(i, expert_hidden, act_y);
         /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -1053,8 +1063,8 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
                 ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2 + i * 128 * 48);
-        kernel_train_9(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed, chosen_batch, chosen_s,
-                chosen_n);
+        kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed,
+                chosen_batch, chosen_s, chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:36 */
         moec_grouped_product(
@@ -1062,22 +1072,23 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h_weighed, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
-        kernel_train_10(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest, chosen_batch,
-                chosen_s);
+        kernel_train_10_busiest(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest,
+                chosen_batch, chosen_s);
     }
-    kernel_train_11(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight, final_norm_y_2);
+    kernel_train_11_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
+            final_norm_y_2);
     /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
-    kernel_train_12(logits, hidden_2, hidden_3);
-    kernel_train_13(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total, busiest_2,
-            loss_scale, d_logits);
+    kernel_train_12_hidden_3(logits, hidden_2, hidden_3);
+    kernel_train_13_d_logits(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total,
+            busiest_2, loss_scale, d_logits);
     /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
     /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
-    kernel_train_14(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
-            d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
-    kernel_train_15(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
+    kernel_train_14_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
+            final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
+    kernel_train_15_d_balance_3(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
             d_final_norm_hidden);
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
@@ -1087,9 +1098,9 @@ static void run_train(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
-        kernel_train_17(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden_3, ffn_hidden_4, ffn_load,
-                ffn_total, d_balance_3, d_ffn_hidden_8, d_ffn_norm_y_2, ffn_norm_root_again,
-                ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
+        kernel_train_17_ffn_norm_y_2_again(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden_3,
+                ffn_hidden_4, ffn_load, ffn_total, d_balance_3, d_ffn_hidden_8, d_ffn_norm_y_2,
+                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36 */
         moec_grouped_product(
@@ -1098,8 +1109,8 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_expert_down + i * 4 * 48 * 32,
                         d_expert_h_weighed);
-        kernel_train_18(i, expert_hidden, expert_hidden_2, d_expert_h_weighed, d_ffn_weight,
-                d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
+        kernel_train_18_d_expert_hidden_3(i, expert_hidden, expert_hidden_2, d_expert_h_weighed,
+                d_ffn_weight, d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
                 chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * expert_h_weighed_again[r,f]   -- std/mlp.moe:36 */
@@ -1130,9 +1141,9 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
                 d_expert_hidden_3, block_ffn_expert_gate + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
-        kernel_train_19(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8, d_ffn_weight,
-                d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2, chosen_s_2,
-                chosen_row_2, d_ffn_norm_y_2_rows);
+        kernel_train_19_d_ffn_logit(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8,
+                d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
+                chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows);
         /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
@@ -1146,11 +1157,12 @@ static void run_train(const MoecRun *run)
                   -- std/moe.moe:40 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit, d_block_ffn_router + i * 32
                 * 4);
-        kernel_train_20(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2, d_ffn_norm_y_3,
-                d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again, ffn_norm_y_again);
-        kernel_train_21(i, x_2, attention_norm_hidden, block_attention_norm_weight, x_3, d_x_2, d_x_3,
-                d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again, attention_norm_y_again,
-                attention_norm_y_2_again, ffn_norm_root_again);
+        kernel_train_20_d_ffn_norm_hidden(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2,
+                d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again,
+                ffn_norm_y_again);
+        kernel_train_21_attention_norm_y_2_again(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+                x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again,
+                attention_norm_y_again, attention_norm_y_2_again, ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
                   -- std/attention.moe:118 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
@@ -1176,8 +1188,8 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * 32 * 4 * 8);
-        kernel_train_23(query_rotary_cosine, query_rotary_sine, d_query_rotary_y, d_key_rotary_y,
-                d_attention_k, d_attention_q);
+        kernel_train_23_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
+                d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
                   -- std/attention.moe:66 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * 32 * 4 * 8,
@@ -1194,13 +1206,13 @@ static void run_train(const MoecRun *run)
                 * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * 32 * 4 * 8);
-        kernel_train_24(i, x_2, attention_norm_hidden, block_attention_norm_weight, d_attention_norm_y_2,
-                d_attention_norm_y_3, d_block_attention_norm_weight, d_attention_norm_hidden,
-                attention_norm_root_again, attention_norm_y_again);
-        kernel_train_25(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
-                attention_norm_root_again);
+        kernel_train_24_d_attention_norm_hidden(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+                d_attention_norm_y_2, d_attention_norm_y_3, d_block_attention_norm_weight,
+                d_attention_norm_hidden, attention_norm_root_again, attention_norm_y_again);
+        kernel_train_25_d_balance_3(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3,
+                d_attention_norm_hidden, attention_norm_root_again);
     }
-    kernel_train_26(tokens, d_x_2, d_embedding);
+    kernel_train_26_d_embedding(tokens, d_x_2, d_embedding);
 }
 
 /* The factor of the learning rate at a step (from 0) of `steps`. */

@@ -8,7 +8,7 @@
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
-extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__restrict__ tokens,
         const float *__restrict__ embedding, float *__restrict__ x_2,
         float *__restrict__ query_rotary_cosine, float *__restrict__ query_rotary_sine,
         float *__restrict__ balance, float *__restrict__ busiest)
@@ -54,7 +54,7 @@ extern "C" __global__ void kernel_train_0(const int32_t *__restrict__ tokens,
    attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_1(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float *__restrict__ x_2,
         float *__restrict__ attention_norm_hidden, const float *__restrict__ block_attention_norm_weight,
         float *__restrict__ attention_norm_y_2)
 {
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) dense_exact(Moec
         + attention_q[b,s,h,(e + 4) % 8] * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[i,b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18 */
-extern "C" __global__ void kernel_train_2(long i, const float *__restrict__ attention_q,
+extern "C" __global__ void kernel_train_2_key_rotary_y(long i, const float *__restrict__ attention_q,
         const float *__restrict__ attention_k, const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, float *__restrict__ query_rotary_y,
         float *__restrict__ key_rotary_y)
@@ -158,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float 
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__restrict__ x_3,
         float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         float *__restrict__ ffn_norm_y_2)
 {
@@ -199,7 +199,7 @@ extern "C" __global__ void kernel_train_4(long i, const float *__restrict__ x_3,
    ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
    ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
    ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
-extern "C" __global__ void kernel_train_5(long i, const float *__restrict__ ffn_logit,
+extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_hidden_3, float *__restrict__ ffn_hidden_4, float *__restrict__ ffn_p)
 {
     moec_begin();
@@ -233,11 +233,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
 }
 
 /* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
-   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
-   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ chosen,
+   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58 */
+extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restrict__ chosen,
         float *__restrict__ ffn_load)
 {
     moec_begin();
@@ -256,12 +253,10 @@ extern "C" __global__ void kernel_train_6(long i, const float *__restrict__ chos
     }
 }
 
-/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
-   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+/* ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
    ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-extern "C" __global__ void kernel_train_7(long i, const float *__restrict__ ffn_p,
+extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ chosen, float *__restrict__ ffn_total, float *__restrict__ ffn_weight,
         float *__restrict__ ffn_y)
 {
@@ -339,8 +334,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
-extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
+extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_2,
+        const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
         float *__restrict__ busiest, const int32_t *__restrict__ chosen_batch,
         const int32_t *__restrict__ chosen_s)
@@ -397,7 +392,7 @@ extern "C" __global__ void kernel_train_9(long i, float *__restrict__ x_2, const
    final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
    final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restrict__ x_2,
         float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
@@ -449,7 +444,7 @@ extern "C" __global__ void kernel_train_10(const float *__restrict__ x_2,
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
    d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
    d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70 */
-extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_11_d_hidden_3(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, float *__restrict__ hidden_2, float *__restrict__ loss,
         float *__restrict__ balance_2, float *__restrict__ total, float *__restrict__ busiest_2,
@@ -502,7 +497,7 @@ extern "C" __global__ void kernel_train_11(const int32_t *__restrict__ targets,
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))
         + where(v == targets[b,s], -d_hidden_4, 0)   -- std/decoder.moe:65 */
-extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
+extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
         float *__restrict__ d_logits)
@@ -536,7 +531,7 @@ extern "C" __global__ void kernel_train_12(const int32_t *__restrict__ targets,
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
         * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
@@ -586,7 +581,7 @@ extern "C" __global__ void kernel_train_13(const float *__restrict__ x_2,
    ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
           -- std/moe.moe:65 */
-extern "C" __global__ void kernel_train_14(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
         float *__restrict__ d_ffn_hidden_8, float *__restrict__ ffn_p_again,
@@ -676,12 +671,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_16(const float *__restrict__ d_expert_h_weighed,
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72 */
+extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict__ d_expert_h_weighed,
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
     moec_begin();
@@ -703,12 +694,11 @@ extern "C" __global__ void kernel_train_16(const float *__restrict__ d_expert_h_
     }
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
-   d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
+/* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
    ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_3,
+extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
         float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
         float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again)
@@ -746,20 +736,8 @@ extern "C" __global__ void kernel_train_17(long i, const float *__restrict__ x_3
     }
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
-   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
-        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
-        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
-          -- std/moe.moe:42
-   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
-   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
-   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
-          -- std/moe.moe:42
-   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_18(float *__restrict__ d_ffn_norm_y_2,
+/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35 */
+extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_ffn_norm_y_2,
         const float *__restrict__ d_ffn_norm_y_2_rows, const int32_t *__restrict__ chosen_start_2,
         const int32_t *__restrict__ chosen_list_2)
 {
@@ -767,8 +745,7 @@ extern "C" __global__ void kernel_train_18(float *__restrict__ d_ffn_norm_y_2,
     moec_add_rows<4>(chosen_start_2, chosen_list_2, 64, 32, d_ffn_norm_y_2_rows, d_ffn_norm_y_2);
 }
 
-/* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
-   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+/* d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
    d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
         * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
@@ -780,7 +757,7 @@ extern "C" __global__ void kernel_train_18(float *__restrict__ d_ffn_norm_y_2,
    d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
           -- std/moe.moe:42
    d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn_hidden_3,
+extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_hidden_3,
         const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_logit,
@@ -853,20 +830,10 @@ extern "C" __global__ void kernel_train_19(long i, const float *__restrict__ ffn
 }
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
-   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
-        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8
-   d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
-   attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_ffn_norm_y_2,
-        float *__restrict__ d_block_ffn_norm_weight, const float *__restrict__ ffn_norm_y_again)
+extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
+        const float *__restrict__ d_ffn_norm_y_2, float *__restrict__ d_block_ffn_norm_weight,
+        const float *__restrict__ ffn_norm_y_again)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
@@ -887,9 +854,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
     }
 }
 
-/* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
+/* d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
    d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
@@ -900,7 +865,7 @@ extern "C" __global__ void kernel_train_20(long i, const float *__restrict__ d_f
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
           -- std/norms.moe:12 */
-extern "C" __global__ void kernel_train_21(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
         const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
@@ -1001,7 +966,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
         + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
         + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
-extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotary_cosine,
+extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
         float *__restrict__ d_attention_q)
@@ -1049,7 +1014,7 @@ extern "C" __global__ void kernel_train_23(const float *__restrict__ query_rotar
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
-extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2,
+extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
         float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
@@ -1097,7 +1062,7 @@ extern "C" __global__ void kernel_train_24(long i, const float *__restrict__ x_2
 }
 
 /* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
-extern "C" __global__ void kernel_train_25(const int32_t *__restrict__ tokens,
+extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
     moec_begin();
@@ -1193,13 +1158,13 @@ extern "C" __global__ void update_step(
 
 extern "C" {
 extern const void *const moec_kernel_functions[] = {
-    (const void *)kernel_train_0,
-    (const void *)kernel_train_1,
+    (const void *)kernel_train_0_query_rotary_sine,
+    (const void *)kernel_train_1_attention_norm_y_2,
     (const void *)dense_exact,
-    (const void *)kernel_train_2,
+    (const void *)kernel_train_2_key_rotary_y,
     (const void *)attend_train_3,
-    (const void *)kernel_train_4,
-    (const void *)kernel_train_5,
+    (const void *)kernel_train_4_ffn_norm_y_2,
+    (const void *)kernel_train_5_ffn_p,
     (const void *)moec_top_of_few,
     (const void *)moec_pack_count,
     (const void *)moec_pack_begin,
@@ -1208,28 +1173,28 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)moec_pack_begin_others,
     (const void *)moec_pack_list,
     (const void *)rows_by_weight_exact,
-    (const void *)kernel_train_6,
-    (const void *)kernel_train_7,
+    (const void *)kernel_train_6_ffn_load,
+    (const void *)kernel_train_7_ffn_y,
     (const void *)product_train_8,
-    (const void *)kernel_train_9,
-    (const void *)kernel_train_10,
-    (const void *)kernel_train_11,
-    (const void *)kernel_train_12,
-    (const void *)kernel_train_13,
-    (const void *)kernel_train_14,
+    (const void *)kernel_train_9_busiest,
+    (const void *)kernel_train_10_final_norm_y_2,
+    (const void *)kernel_train_11_d_hidden_3,
+    (const void *)kernel_train_12_d_logits,
+    (const void *)kernel_train_13_d_balance_3,
+    (const void *)kernel_train_14_ffn_weight_again,
     (const void *)product_train_15,
     (const void *)rows_by_rows_exact,
-    (const void *)kernel_train_16,
-    (const void *)kernel_train_17,
-    (const void *)kernel_train_18,
-    (const void *)kernel_train_19,
-    (const void *)kernel_train_20,
-    (const void *)kernel_train_21,
+    (const void *)kernel_train_16_d_ffn_weight,
+    (const void *)kernel_train_17_ffn_norm_y_2_again,
+    (const void *)kernel_train_18_d_ffn_norm_y_2,
+    (const void *)kernel_train_19_d_ffn_logit,
+    (const void *)kernel_train_20_d_block_ffn_norm_weight,
+    (const void *)kernel_train_21_attention_norm_y_2_again,
     (const void *)attend_grad_query_train_22,
     (const void *)attend_grad_both_train_22,
-    (const void *)kernel_train_23,
-    (const void *)kernel_train_24,
-    (const void *)kernel_train_25,
+    (const void *)kernel_train_23_d_attention_q,
+    (const void *)kernel_train_24_d_balance_3,
+    (const void *)kernel_train_25_d_embedding,
     (const void *)update_step,
 };
 }

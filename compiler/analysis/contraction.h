@@ -8,6 +8,7 @@
 /* c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]; strides in elements; as MoecProduct of
  * runtime/abi/abi.h. */
 typedef struct Product {
+    const char *name; /* of its result */
     long m, n, k;
     long a_m, a_k, b_k, b_n, c_m;
     long batch[2], a_batch[2], b_batch[2], c_batch[2];

@@ -202,7 +202,10 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor);
 void emit_store(Emitter *emitter, Member *member, const Term *value);
 /* The local scalar that the sum of a reduction can be kept in, else NULL. */
 const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
-void add_equations(Emitter *emitter, const Kernel *kernel);
+/* A name with a number of its own, after the last tensor that is made there. */
+const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
+/* The equations of a kernel as a comment: those in a nest, or all (NULL). */
+void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 
 /* The loops of a nest: who runs in them, one of them opened, a loop with all that it contains, what
  * comes before and after it. level: its place among the loops of its members. */
@@ -250,7 +253,7 @@ typedef struct Emitted {
     Program *program;
     Schedule *schedule;
     const char *prefix;
-    int first_product, product_count;
+    int first_product, product_count, kernels;
     double flops, product_flops;
 } Emitted;
 
@@ -292,6 +295,8 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);
 void emit_update(Module *module, Program *program);
 void emit_table(Module *module, Text *text, const char *model);
+/* What the text holds, as a comment: its graphs, what they are given and what they need. */
+void emit_overview(const Module *module, Text *text);
 
 /* ---- emit_cuda_*.c ---- */
 

@@ -186,15 +186,31 @@ void emit_member(Emitter *emitter, Member *member) {
 
 /* ---- the function ---- */
 
-void add_equations(Emitter *emitter, const Kernel *kernel) {
+void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest) {
+    List lines = {0};
     for (int i = 0; i < kernel->members.count; i++) {
-        const Statement *statement = ((Member *)kernel->members.items[i])->statement;
-        const char *text = print_statement(emitter->arena, statement);
-        size_t length = strcspn(text, "\n");
-        const char *place = line_of(emitter->arena, statement->span);
-        emit_line(emitter, "%s %.*s%s%s%s", i ? "  " : "/*", (int)length, text,
-                  *place ? "   -- " : "", place, i == kernel->members.count - 1 ? " */" : "");
+        const Member *member = kernel->members.items[i];
+        if (nest && nest != kernel->root && !is_inside(member, nest)) continue;
+        const char *text = print_statement(emitter->arena, member->statement);
+        const char *place = line_of(emitter->arena, member->statement->span);
+        list_push(emitter->arena, &lines,
+                  arena_format(emitter->arena, "%.*s%s%s", (int)strcspn(text, "\n"), text,
+                               *place ? "   -- " : "", place));
     }
+    for (int i = 0; i < lines.count; i++)
+        emit_line(emitter, "%s %s%s", i ? "  " : "/*", (const char *)lines.items[i],
+                  i == lines.count - 1 ? " */" : "");
+}
+
+const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest) {
+    const Tensor *made = NULL;
+    for (int i = 0; i < kernel->members.count; i++) {
+        const Member *member = kernel->members.items[i];
+        if (!nest || nest == kernel->root || is_inside(member, nest))
+            made = member->statement->target->tensor;
+    }
+    return arena_format(emitter->arena, "kernel_%s_%d_%s", emitter->prefix, emitter->kernels++,
+                        made ? emitter->names[made->id] : "");
 }
 
 static void add_parameter(Text *parameters, Text *arguments, const char *parameter,
@@ -264,11 +280,10 @@ void emit_kernel(Emitter *emitter, Kernel *kernel) {
 
     Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
     add_parameters(emitter, &parameters, &arguments);
-    const char *name =
-        arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++);
+    const char *name = kernel_name(emitter, kernel, NULL);
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    add_equations(emitter, kernel);
+    add_equations(emitter, kernel, NULL);
     emit_line(emitter, "static void %s(%s)", name, parameters.text);
     text_add(&emitter->functions, "{\n");
     finish_form(emitter, name, &body, &emitter->functions, 1);

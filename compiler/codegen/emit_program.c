@@ -150,6 +150,7 @@ void emit_program(Module *module, Schedule *schedule, const char *prefix) {
     emitted->schedule = schedule;
     emitted->schedule->arena_bytes += emitter->scratch_bytes;
     emitted->prefix = prefix;
+    emitted->kernels = emitter->kernels;
     emitted->product_count = module->products.count - emitted->first_product;
     emitted->flops = emitter->flops;
     emitted->product_flops = emitter->product_flops;

@@ -96,6 +96,33 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     return entry.text;
 }
 
+static void add_given(Arena *arena, Text *text, const char *what, const List *tensors) {
+    text_add(text, "; %s", what);
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        text_add(text, "%s%s%s", i ? ", " : " ", tensor->path ? tensor->path : tensor->name,
+                 tensor->rank ? axes_of(arena, tensor) : "");
+    }
+    if (!tensors->count) text_add(text, " none");
+}
+
+void emit_overview(const Module *module, Text *text) {
+    Arena *arena = module->arena;
+    for (int i = 0; i < module->emitted.count; i++) {
+        const Emitted *emitted = module->emitted.items[i];
+        const Program *program = emitted->program;
+        const List inputs = tensors_with(arena, program, ROLE_INPUT);
+        Text line = {.arena = arena};
+        text_add(&line, "/* run_%s", emitted->prefix);
+        add_given(arena, &line, "inputs", &inputs);
+        add_given(arena, &line, "outputs", &program->outputs);
+        text_add(&line, "; %d kernels and calls, %d products, %zu bytes of temporaries */",
+                 emitted->kernels, emitted->product_count, emitted->schedule->arena_bytes);
+        print_line(text, 0, line.text);
+    }
+    if (module->update) text_add(text, "/* update: the optimizer's step of one parameter. */\n");
+}
+
 void emit_table(Module *module, Text *text, const char *model) {
     Arena *arena = module->arena;
     const List *emitted = &module->emitted;

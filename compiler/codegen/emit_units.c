@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-static int add_product(Emitter *emitter, const Product *product, bool accumulate) {
+static int add_product(Emitter *emitter, const Contraction *contraction, bool accumulate) {
     Product *copy = arena_alloc(emitter->arena, sizeof *copy);
-    *copy = *product;
+    *copy = contraction->product;
+    copy->name = contraction->c->tensor->name;
     copy->accumulate = accumulate;
     list_push(emitter->arena, emitter->products, copy);
     return emitter->products->count - 1;
@@ -34,10 +35,10 @@ static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
     const char *number =
-        arena_format(emitter->arena, "%d", add_product(emitter, product, product->accumulate));
+        arena_format(emitter->arena, "%d", add_product(emitter, contraction, product->accumulate));
     if (first)
         number = arena_format(emitter->arena, "%s ? %s : %d", first, number,
-                              add_product(emitter, product, true));
+                              add_product(emitter, contraction, true));
     emitter->target->product(emitter, contraction, number);
 }
 

@@ -42,7 +42,7 @@ void emit_products(Text *text, const List *products) {
                      p->add_m, p->kept_m);
         if (p->endings & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
-        text_add(text, "}, /* %d */\n", i);
+        text_add(text, "}, /* %d: %s */\n", i, p->name);
     }
     text_add(text, "};\n\n");
 }
@@ -114,6 +114,7 @@ char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hostin
     Module *module = emit_module(arena, schedules, count, &target_c, NULL);
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              hosting == TARGET_STANDALONE ? " to stand alone" : "");
+    emit_overview(module, &text);
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);

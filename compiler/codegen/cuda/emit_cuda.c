@@ -74,6 +74,7 @@ char *emit_cuda(Arena *arena, Schedule *const *schedules, int count, Hosting hos
     if (module->rounded) list_push(arena, &module->device_kernels, "moec_round");
     text_add(&text, "/* Written by moec%s. Comments hold the equations and where they stand. */\n",
              alone);
+    emit_overview(module, &text);
     text_add(&text, "#include \"launch.h\"\n\n");
     add_kernels(&text, &module->device_kernels);
     emit_products(&text, &module->products);

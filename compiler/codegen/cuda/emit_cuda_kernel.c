@@ -98,11 +98,10 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
         text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",
                  emitter->schedule->arena_bytes);
     }
-    const char *name = device_kernel(
-        emitter, arena_format(emitter->arena, "kernel_%s_%d", emitter->prefix, emitter->kernels++));
+    const char *name = device_kernel(emitter, kernel_name(emitter, kernel, nest));
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    add_equations(emitter, kernel);
+    add_equations(emitter, kernel, nest);
     emit_line(emitter, "extern \"C\" __global__ void %s(%s)", name, parameters.text);
     text_add(&emitter->functions, "{\n    moec_begin();\n");
     if (emitter->uses_seed)

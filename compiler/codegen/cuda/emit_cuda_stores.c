@@ -92,7 +92,7 @@ void emit_equations_above(Emitter *emitter, const Kernel *epilogue) {
     int indent = emitter->indent;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    add_equations(emitter, epilogue);
+    add_equations(emitter, epilogue, NULL);
     emitter->out = out;
     emitter->indent = indent;
 }
