@@ -174,6 +174,7 @@ const Term *real_term(Emitter *emitter, const Expr *expr);
  * which it exists, or NULL. */
 const Term *element_term(Emitter *emitter, const Expr *access, const Term **inside);
 /* `name + offset` of the element of a read where all loops are 0. */
+const Term *pointer_term(Emitter *emitter, const Expr *access);
 const char *pointer_text(Emitter *emitter, const Expr *access);
 /* Bytes of which its place is a multiple, whatever the loops around are: a power of two, at most
  * 16. */

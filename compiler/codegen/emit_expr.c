@@ -114,7 +114,7 @@ long place_alignment(const Emitter *emitter, const Expr *access) {
     return bits & -bits;
 }
 
-const char *pointer_text(Emitter *emitter, const Expr *access) {
+const Term *pointer_term(Emitter *emitter, const Expr *access) {
     static Expr zero = {.kind = EXPR_NUMBER};
     Expr first = *access;
     first.args = arena_alloc(emitter->arena, ((size_t)access->count + 1) * sizeof *first.args);
@@ -125,10 +125,12 @@ const char *pointer_text(Emitter *emitter, const Expr *access) {
     }
     const Term *inside = NULL, *offset = offset_term(emitter, &first, NULL, &inside);
     emitter->used[access->tensor->id] = true;
-    const char *name = emitter->names[access->tensor->id];
-    return term_is_zero(offset)
-               ? name
-               : arena_format(emitter->arena, "%s + %s", name, term_text(emitter->arena, offset));
+    const Term *array = term_name(emitter->arena, emitter->names[access->tensor->id]);
+    return term_is_zero(offset) ? array : term(emitter->arena, "$0 + $1", array, offset);
+}
+
+const char *pointer_text(Emitter *emitter, const Expr *access) {
+    return term_text(emitter->arena, pointer_term(emitter, access));
 }
 
 /* ---- reals ---- */

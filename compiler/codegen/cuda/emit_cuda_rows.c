@@ -31,7 +31,8 @@ Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
 
 /* A parameter: its name and what it is given. */
 typedef struct Operand {
-    const char *name, *pointer;
+    const char *name;
+    const Term *pointer;
 } Operand;
 
 /* Rows that share a launch: the parameters and arguments of its kernel, the calls of the template,
@@ -54,16 +55,17 @@ static void add_row_kernel(Arena *arena, Rows *rows, const ScheduleUnit *unit) {
 
 /* The name of an operand, which is a parameter once. */
 static const char *row_operand(Emitter *emitter, const Expr *read, const char *wanted, Rows *rows) {
-    const char *pointer = pointer_text(emitter, read);
+    const Term *pointer = pointer_term(emitter, read);
     for (int i = 0; i < rows->operands.count; i++) {
         const Operand *known = rows->operands.items[i];
-        if (strcmp(known->pointer, pointer) == 0) return known->name;
+        if (term_equal(known->pointer, pointer)) return known->name;
     }
     Operand *operand = arena_alloc(emitter->arena, sizeof *operand);
     *operand = (Operand){bind_name(emitter, NULL, NULL, wanted), pointer};
     text_add(&rows->parameters, "%sconst %s *%s", rows->parameters.length ? ", " : "",
              type_name(read->tensor), operand->name);
-    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "", pointer);
+    text_add(&rows->arguments, "%sMOEC_POINTER(%s)", rows->arguments.length ? ", " : "",
+             term_text(emitter->arena, pointer));
     list_push(emitter->arena, &rows->operands, operand);
     return operand->name;
 }

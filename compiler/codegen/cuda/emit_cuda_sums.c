@@ -332,8 +332,8 @@ static bool emit_added_rows(Emitter *emitter, const Member *member, const Relati
                   arena_format(emitter->arena, "moec_add_rows<%d>($0, $1, $2, $3, $4, $5)", width),
                   named(emitter, emitter->names[lists[0]->id]),
                   named(emitter, emitter->names[lists[1]->id]), whole(emitter, rows),
-                  whole(emitter, columns), named(emitter, pointer_text(emitter, value)),
-                  named(emitter, pointer_text(emitter, target))));
+                  whole(emitter, columns), pointer_term(emitter, value),
+                  pointer_term(emitter, target)));
     long blocks = (rows * columns / width + THREADS - 1) / THREADS;
     *launch = (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
     return true;
