@@ -30,7 +30,9 @@ static const Command commands[] = {
      "Runs a model once on given tokens and writes what it gives."},
     {"tokenize", command_tokenize,
      "TEXT... --tokenizer F --out X.bin [--lines] [--field NAME] [--end TOKEN] [--resume]",
-     "Writes the tokens of texts to a file that moec train reads."},
+     "Writes the tokens of texts to a file that moec train reads: as llm.c has them, 256 words of "
+     "header\n"
+     "      (20240520 or 20240801, version 1, the number of tokens), then uint16 or uint32."},
     {"tokenizer", command_tokenizer, "train TEXT... --vocab N --out tokenizer.json",
      "Makes a tokenizer (byte-level BPE) from texts."},
     {"train", command_train,

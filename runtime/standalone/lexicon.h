@@ -3,14 +3,14 @@
  *     Lexicon *lexicon;
  *     if (lexicon_open(&lexicon, "tokenizer.bin") == LEXICON_FINE) {
  *         int32_t *tokens;
- *         long count = lexicon_encode(lexicon, "Once upon", &tokens);   // -1: it cannot; free(tokens)
+ *         long count = lexicon_encode(lexicon, "Once upon", &tokens); // then free(tokens)
  *         size_t length;
  *         const char *bytes = lexicon_text(lexicon, tokens[0], &length);
  *     }
  *     lexicon_free(lexicon);
  *
- * It encodes byte-level BPE with the usual patterns; of other tokenizers it has the texts alone. Text
- * is taken for valid UTF-8 in normal form C.
+ * It encodes byte-level BPE with the usual patterns; of other tokenizers it has the texts alone.
+ * Text is taken for valid UTF-8 in normal form C.
  */
 #ifndef LEXICON_H
 #define LEXICON_H
@@ -26,9 +26,11 @@ int lexicon_open(Lexicon **lexicon, const char *path);
 void lexicon_free(Lexicon *lexicon); /* NULL is fine */
 /* Whether it encodes. */
 int lexicon_encodes(const Lexicon *lexicon);
-/* The tokens of a text, to be freed, and how many; -1: it does not encode, or there is no memory. */
+/* The tokens of a text, to be freed, and how many; -1: it does not encode, or there is no
+ * memory. */
 long lexicon_encode(const Lexicon *lexicon, const char *text, int32_t **tokens);
-/* The bytes of a token, which may end inside a character; length 0 for those that are not written. */
+/* The bytes of a token, which may end inside a character; length 0 for those that are not
+ * written. */
 const char *lexicon_text(const Lexicon *lexicon, int32_t token, size_t *length);
 
 #endif

@@ -5,13 +5,14 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "base/seconds.h"
 #include "tokenizer/parts.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 1 << 20 };
+enum { BLOCK_BYTES = 1 << 20, QUIET_SECONDS = 1 };
 
 /* A word of the text as tokens, and how often it was there. */
 typedef struct Spelling {
@@ -99,12 +100,13 @@ static bool count_file(Trainer *trainer, Encoder *encoder, const char *path) {
     if (!file_map(path, "check the path of the text", &mapping)) return false;
     const char *at = (const char *)mapping.bytes, *end = at + mapping.length;
     bool good = true;
+    double began = seconds_now();
     while (at < end && good && !interrupt_signal()) {
         const char *line = memchr(at, '\n', (size_t)(end - at));
         const char *next = line ? line + 1 : end;
         good = encoder_split(encoder, at, (size_t)(next - at), count_word, trainer);
         at = next;
-        if (good && progress_due())
+        if (good && seconds_now() - began > QUIET_SECONDS && progress_due())
             progress_show(false, "%s: %.0f %%, %d words", path,
                           100.0 * (double)(at - (const char *)mapping.bytes) /
                               (double)mapping.length,
@@ -287,6 +289,7 @@ static void merge_pair(Trainer *trainer, uint64_t key) {
 
 static void merge_all(Trainer *trainer) {
     const BpeTraining *training = trainer->training;
+    double began = seconds_now();
     while (trainer->token_count < training->vocabulary && trainer->heap_count &&
            !interrupt_signal()) {
         Candidate top = pop(trainer);
@@ -297,7 +300,7 @@ static void merge_all(Trainer *trainer) {
         }
         if (count < 1 || count < training->least) break;
         merge_pair(trainer, top.key);
-        if (progress_due())
+        if (seconds_now() - began > QUIET_SECONDS && progress_due())
             progress_show(false, "%d of %ld tokens", trainer->token_count, training->vocabulary);
     }
 }

@@ -22,6 +22,7 @@
 /* The header of llm.c: 256 words, of which the first are used. Files of more than 2^32 tokens have
  * the upper half of their number in the fourth. */
 enum { MAGIC_16 = 20240520, MAGIC_32 = 20240801, HEADER_BYTES = 1024 };
+enum { QUIET_SECONDS = 1 }; /* before the first line of progress */
 enum { PART_BYTES = 1 << 20, PART_LIMIT = 64 << 20, PARTS_PER_THREAD = 4 };
 
 /* A part of a text, and its tokens. */
@@ -379,7 +380,7 @@ static bool one_batch(Bulk *bulk, double began, bool *more) {
     }
     char text[16];
     double seconds = seconds_now() - began;
-    if (!bulk->options->quiet && progress_due())
+    if (!bulk->options->quiet && seconds > QUIET_SECONDS && progress_due())
         progress_show(false, "%s read, %.1f M tokens, %.1f MB/s",
                       memory_text(text, (double)bulk->result.bytes),
                       (double)bulk->result.tokens / 1e6,
@@ -389,6 +390,7 @@ static bool one_batch(Bulk *bulk, double began, bool *more) {
 
 static bool run(Bulk *bulk) {
     double began = seconds_now();
+    if (!bulk->options->resume) unlink(bulk->state);
     bool good = take_up(bulk) && open_target(bulk), more = true;
     while (good && more && !interrupt_signal()) good = one_batch(bulk, began, &more);
     progress_clear();
@@ -397,7 +399,9 @@ static bool run(Bulk *bulk) {
     bulk->result.seconds = seconds_now() - began;
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);
-    return good && !more && finish(bulk);
+    if (good && !more) return finish(bulk);
+    if (!file_exists(bulk->state)) unlink(bulk->partial); /* nothing to go on with */
+    return false;
 }
 
 static void release(Bulk *bulk) {

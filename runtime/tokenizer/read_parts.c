@@ -11,9 +11,24 @@
 static const char gpt2[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
+/* What is known of each part, for those who ask for something else. */
+static const char *const known_parts[][2] = {
+    {"normalizer", "known are NFC, NFD, NFKC, NFKD, Lowercase, Replace, Prepend, Strip, "
+                   "StripAccents, BertNormalizer, Nmt, Precompiled, ByteLevel and Sequence"},
+    {"pre_tokenizer", "known are ByteLevel, Metaspace, Split, Digits, Whitespace, WhitespaceSplit, "
+                      "Punctuation, BertPreTokenizer, CharDelimiterSplit and Sequence"},
+    {"post_processor",
+     "known are TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing and Sequence"},
+    {"decoder", "known are ByteLevel, Metaspace, ByteFallback, Fuse, Strip, Replace, WordPiece, "
+                "BPEDecoder and Sequence"},
+    {"model", "known are BPE, Unigram, WordPiece and WordLevel"},
+};
+
 bool read_refuse(const Tokenizer *tokenizer, const char *part, const char *what) {
-    return complain("take a tokenizer without it; `moec tokenize --help` says what is known",
-                    "%s: the %s '%s' is not known", tokenizer->name, part, what);
+    const char *remedy = "take a tokenizer without it";
+    for (size_t i = 0; i < sizeof known_parts / sizeof known_parts[0]; i++)
+        if (strcmp(known_parts[i][0], part) == 0) remedy = known_parts[i][1];
+    return complain(remedy, "%s: the %s '%s' is not known", tokenizer->name, part, what);
 }
 
 bool read_damaged(const Tokenizer *tokenizer, const char *part) {

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "base/seconds.h"
+#include "data/random.h"
 #include "model/speech.h"
 #include "tokenizer/tokenizer.h"
 
@@ -130,6 +131,36 @@ static bool hold_file(const char *tokenizer_path, const char *expected_path, Tal
     return tally->different == 0;
 }
 
+/* Broken copies of a file are refused or read, and what is read encodes. */
+static void try_broken(const char *path, int copies) {
+    static const char *const others[] = {"null", "0", "-1", "\"\"", "[]", "{}", "1e9"};
+    Mapping mapping;
+    if (!file_map(path, NULL, &mapping)) return;
+    for (int i = 0; i < copies; i++) {
+        Text copy = {0};
+        text_append(&copy, (const char *)mapping.bytes, mapping.length);
+        size_t at = (size_t)(random_uniform(7, (uint64_t)i) * (double)mapping.length);
+        const char *other = others[i % 7];
+        char *colon = memchr(copy.bytes + at, ':', copy.length - at);
+        if (colon && copy.bytes + copy.length - colon > 20)
+            memcpy(colon + 1, other, strlen(other));
+        else
+            copy.bytes[at] = '"';
+        Tokenizer *tokenizer = tokenizer_read(path, copy.bytes, copy.length);
+        Encoder *encoder = tokenizer ? encoder_new(tokenizer) : NULL;
+        TokenList tokens = {0};
+        Text text = {0};
+        if (encoder) encoder_encode(encoder, "Hello <s> 12 \xE6\xBC\xA2 x", 18, 1, &tokens);
+        if (tokenizer) tokenizer_decode(tokenizer, tokens.items, tokens.count, false, &text);
+        encoder_free(encoder);
+        tokenizer_close(tokenizer);
+        tokens_free(&tokens);
+        text_free(&text);
+        text_free(&copy);
+    }
+    file_unmap(&mapping);
+}
+
 static double speed(const char *tokenizer_path, const char *text_path) {
     Tokenizer *tokenizer = tokenizer_open(tokenizer_path);
     Mapping mapping;
@@ -192,6 +223,7 @@ int main(int count, char **arguments) {
         char *expected =
             memory_format("%.*s.expected", (int)strlen(found.gl_pathv[i]) - 5, found.gl_pathv[i]);
         good = hold_file(found.gl_pathv[i], expected, &tally) && tally.strings && good;
+        try_broken(found.gl_pathv[i], 30);
         free(expected);
     }
     globfree(&found);
