@@ -200,7 +200,9 @@ static bool put_escape(Translation *t, bool in_class) {
     return true;
 }
 
+/* A class inside a class adds its members; where those are negated it is not known. */
 static bool put_class(Translation *t) {
+    int inner = 0;
     t->at++;
     put(t, "[");
     if (t->at < t->end && *t->at == '^') {
@@ -209,12 +211,18 @@ static bool put_class(Translation *t) {
     }
     for (bool first = true; t->at < t->end; first = false) {
         char c = *t->at;
-        if (c == ']' && !first) {
+        if (c == ']' && !first && !inner) {
             t->at++;
             put(t, "]");
             return true;
         }
-        if (c == '[') return refuse(t, "a class inside a class");
+        if (next_is(t, "[^") || next_is(t, "[:"))
+            return refuse(t, "a negated class inside a class");
+        if (c == '[' || (c == ']' && inner)) {
+            inner += c == '[' ? 1 : -1;
+            t->at++;
+            continue;
+        }
         if (next_is(t, "&&")) return refuse(t, "&& in a class");
         t->at++;
         if (c == '\\') {

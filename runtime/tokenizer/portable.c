@@ -97,11 +97,15 @@ static size_t atom_length(const Parser *parser) {
     size_t left = (size_t)(parser->end - at);
     if (!left || strchr("()|*+?{^$.", *at)) return 0;
     if (*at == '[') {
+        int inner = 0;
         for (size_t i = 1; i < left; i++) {
-            if (at[i] == '\\')
+            if (at[i] == '\\') {
                 i++;
-            else if (at[i] == ']' && i > 1)
+            } else if (at[i] == '[') {
+                inner++;
+            } else if (at[i] == ']' && i > 1 && inner-- == 0) {
                 return i + 1;
+            }
         }
         return 0;
     }

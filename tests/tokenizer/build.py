@@ -22,6 +22,11 @@ DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
             r"|\s*[\r\n]+|\s+(?!\S)|\s+"]
 
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
+ODD = (r"(?<=a)b|(?<!x)y+|\p{^Mark}{1,2}+x|[\p{Ll}\p{Nd}]+$|^\p{Punctuation}|\p{Han}+|[\x41-\x5A\u00e0-\u00ff]{,3}\d"
+       r"|(?i:straße|k+)|[\h]{2,}|\v|[^\S\n]+|\w+|.")
+
 SCRIPTS = [(0x61, 0x7A), (0x61, 0x7A), (0xE0, 0xFF), (0x3B1, 0x3C9), (0x430, 0x44F), (0x5D0, 0x5EA), (0x627, 0x64A),
            (0x905, 0x939), (0xE01, 0xE2E), (0x3041, 0x3096), (0x4E00, 0x4EFF), (0xAC00, 0xACFF), (0x1F600, 0x1F64F)]
 
@@ -111,6 +116,18 @@ def byte_level(expressions, size, special=(), **model):
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits + [last]) if splits else last
     tokenizer.decoder = decoders.ByteLevel()
     return trained_bpe(tokenizer, size, special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
+def cl100k(size):
+    return byte_level([CL100K], size)
+
+
+def bloom(size):
+    return byte_level([BLOOM], size)
+
+
+def odd(size):
+    return byte_level([ODD], size)
 
 
 def gpt2(size):
@@ -309,12 +326,14 @@ def clip(size):
     return tokenizer
 
 
+# All kinds, and those of which small ones are kept beside the tests.
+EXTRA = [cl100k, bloom, odd]
 KINDS = [gpt2, llama3, qwen, o200k, deepseek, roberta, llama2, gemma, t5, unigram_bytes, bert, cased, clip]
 
 
 def made(folder, size):
     os.makedirs(folder, exist_ok=True)
-    for kind in KINDS:
+    for kind in KINDS + EXTRA:
         path = os.path.join(folder, kind.__name__ + ".json")
         if not os.path.exists(path):
             kind(size).save(path)
