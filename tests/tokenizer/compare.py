@@ -2,7 +2,7 @@
 """Compares `moec`'s tokenizer with the tokenizers library: tokens and decoded bytes of random and hurtful strings, and speed.
 
     tests/tokenizer/compare.sh [STRINGS]          installs the library into a folder of its own, then runs this
-    python3 tests/tokenizer/compare.py fixtures   writes the small files that the unit test reads
+    python3 tests/tokenizer/compare.py fixtures   writes the small files that the unit test reads; tokenizers that are there stay
 """
 import json
 import os
@@ -54,8 +54,9 @@ def fixtures():
     for kind in build.KINDS:
         path = os.path.join(folder, kind.__name__ + ".json")
         os.makedirs(folder, exist_ok=True)
-        tokenizer = kind(size.get(kind.__name__, 400))
-        tokenizer.save(path, pretty=False)
+        if not os.path.exists(path):
+            kind(size.get(kind.__name__, 400)).save(path, pretty=False)
+        tokenizer = fresh(path)
         write_expected(os.path.join(folder, kind.__name__ + ".expected"), tokenizer, build.strings(9, 7))
 
 
@@ -95,7 +96,7 @@ def main():
     for name, path, tokenizer in build.made(folder, 3000):
         expected = os.path.join(folder, name + ".bin")
         write_expected(expected, tokenizer, texts)
-        theirs = speed(Tokenizer_again(path), texts), speed(Tokenizer_again(path), prose)
+        theirs = speed(fresh(path), texts), speed(fresh(path), prose)
         with open(os.path.join(folder, "prose.bin"), "wb") as file:
             file.write(b"".join(prose))
         result = subprocess.run([PROGRAM, "compare", path, expected, os.path.join(folder, "prose.bin")], capture_output=True, text=True)
@@ -107,7 +108,7 @@ def main():
     sys.exit(failed)
 
 
-def Tokenizer_again(path):
+def fresh(path):
     """A fresh one, which has not seen the words yet."""
     from tokenizers import Tokenizer
     return Tokenizer.from_file(path)
