@@ -148,23 +148,59 @@ void characters_newer(Text *text, const char *category) {
     }
 }
 
+static int class_of(int32_t character) {
+    return utf8proc_get_property(character)->combining_class;
+}
+
+/* Marks behind a letter by their classes, those of one class as they were: by counting, because
+ * there may be as many as somebody likes. */
+static void order_marks(int32_t *marks, size_t count) {
+    size_t starts[257] = {0};
+    for (size_t i = 0; i < count; i++) starts[class_of(marks[i]) + 1]++;
+    for (int i = 0; i < 256; i++) starts[i + 1] += starts[i];
+    int32_t *ordered = memory_new(sizeof *ordered * count);
+    for (size_t i = 0; i < count; i++) ordered[starts[class_of(marks[i])]++] = marks[i];
+    memcpy(marks, ordered, sizeof *marks * count);
+    free(ordered);
+}
+
+static void order_all(int32_t *characters, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t start = i;
+        bool ordered = true;
+        for (; i < count && class_of(characters[i]); i++)
+            ordered =
+                ordered && (i == start || class_of(characters[i]) >= class_of(characters[i - 1]));
+        if (!ordered) order_marks(characters + start, i - start);
+    }
+}
+
+/* The most characters that one becomes. */
+enum { DECOMPOSED = 32 };
+
 /* A stretch without characters that are unknown to the library. */
 static void add_stretch(Text *text, const char *bytes, size_t length, NormalForm form) {
     if (!length) return;
     utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
     if (form == FORM_NFKC || form == FORM_NFKD) options |= UTF8PROC_COMPAT;
-    utf8proc_ssize_t room = (utf8proc_ssize_t)length * 4 + 32, count;
-    utf8proc_int32_t *characters = memory_new(sizeof *characters * ((size_t)room + 1));
-    count = utf8proc_decompose((const utf8proc_uint8_t *)bytes, (utf8proc_ssize_t)length,
-                               characters, room, options);
-    if (count > room) { /* some signs are words of 18 letters */
-        characters = memory_grow(characters, sizeof *characters * ((size_t)count + 1));
-        count = utf8proc_decompose((const utf8proc_uint8_t *)bytes, (utf8proc_ssize_t)length,
-                                   characters, count, options);
+    size_t room = length + DECOMPOSED, count = 0;
+    int32_t *characters = memory_new(sizeof *characters * (room + 1));
+    for (size_t i = 0; i < length;) {
+        int taken, boundary = 0;
+        int32_t c = character_at(bytes + i, &taken);
+        if (count + DECOMPOSED > room) {
+            room *= 2;
+            characters = memory_grow(characters, sizeof *characters * (room + 1));
+        }
+        count +=
+            (size_t)utf8proc_decompose_char(c, characters + count, DECOMPOSED, options, &boundary);
+        i += (size_t)taken;
     }
+    order_all(characters, count);
     if (form == FORM_NFC || form == FORM_NFKC)
-        count = utf8proc_normalize_utf32(characters, count, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    for (utf8proc_ssize_t i = 0; i < count; i++) text_append_character(text, characters[i]);
+        count = (size_t)utf8proc_normalize_utf32(characters, (utf8proc_ssize_t)count,
+                                                 UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+    for (size_t i = 0; i < count; i++) text_append_character(text, characters[i]);
     free(characters);
 }
 
