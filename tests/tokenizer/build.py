@@ -24,7 +24,7 @@ DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
 
 CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+")
 BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
-ODD = (r"(?<=a)b|(?<!x)y+|\p{^Mark}{1,2}+x|[\p{Ll}\p{Nd}]+$|^\p{Punctuation}|\p{Han}+|[\x41-\x5A\u00e0-\u00ff]{,3}\d"
+ODD = (r"(?<=a)b|(?<!x)y+|\p{N}{1,2}+|\p{^Mark}{2}x|[\p{Ll}\p{Nd}]+$|^\p{Punctuation}|\p{Han}+|[\x41-\x5A\u00e0-\u00ff]{,3}\d"
        r"|(?i:straße|k+)|[\h]{2,}|\v|[^\S\n]+|\w+|.")
 
 SCRIPTS = [(0x61, 0x7A), (0x61, 0x7A), (0xE0, 0xFF), (0x3B1, 0x3C9), (0x430, 0x44F), (0x5D0, 0x5EA), (0x627, 0x64A),
