@@ -378,6 +378,8 @@ static void read_model(void *data) {
     compiler->model = work.program->name;
     if (work.program->by_training) check_graph(compiler, work.program, GRAPH_TRAIN);
     if (work.program->by_decoding) check_graph(compiler, work.program, GRAPH_DECODE);
+    if (work.program->loss && moec_option(compiler, "train.optimizer"))
+        elaborate(compiler->unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
 MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,

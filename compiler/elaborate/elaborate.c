@@ -455,6 +455,7 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     for (int i = 0; layer && i < unit->overrides.count; i++) {
         const Node *entry = unit->overrides.items[i];
         Value *value = evaluate(e, entry->kids[0]);
+        warn_rounded(e, entry->kids[0]);
         if (value->kind != KIND_ERROR) record_set(e, record, entry->name, value, entry->name_span);
     }
     if (!layer) return NULL;
@@ -466,5 +467,6 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
         model_program(e, model, layer, record);
     unit->reports->at = model->name_span;
     if (settings && !unit->reports->errors) warn_unused(unit);
+    if ((settings || graph == GRAPH_UPDATE) && !unit->reports->errors) warn_idle(e);
     return unit->reports->errors ? NULL : e->program;
 }

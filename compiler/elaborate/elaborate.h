@@ -10,7 +10,7 @@
  *     express.c    expressions to values
  *     value.c      values as text, compared; scopes
  *     subscript.c  tensors read at subscripts
- *     unused.c     names that nothing reads
+ *     unused.c     names that nothing reads, options that have no effect
  *     call.c       functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
@@ -34,6 +34,14 @@ typedef enum Kind {
 
 typedef struct Record Record;
 
+/* An option that is given, wherever it takes effect: is it read by anything? */
+typedef struct Watch {
+    Span span; /* where it is given */
+    const char *name;
+    const Node *layer;
+    bool read;
+} Watch;
+
 /* What an expression or an option stands for. */
 typedef struct Value {
     Kind kind;
@@ -51,6 +59,7 @@ typedef struct Value {
     int rank;
     Index *dims[MAX_RANK];
     struct Value *lse; /* of an attend */
+    Watch *watch;      /* the value of an option that is given, or NULL */
 } Value;
 
 typedef struct Entry {
@@ -162,6 +171,7 @@ typedef struct Elaborator {
     List axes;    /* Binding *: axes that layers declared, by their paths */
     Value *loss;
     List *settings;
+    List watches; /* Watch * */
     int random_places;
     long steps; /* statements and expressions read so far */
 } Elaborator;
@@ -266,6 +276,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
 /* Where the user asked for what the layer at hand does: the nearest call, or choice of a layer,
  * that is not the standard library's; else the nearest call. */
 Span asked_here(const Elaborator *e);
+bool is_written(Span span); /* by a user: it stands in no standard layer */
 /* A layer of the standard library that was refused: the rest of its body has no more to say. */
 bool is_abandoned(const Elaborator *e);
 /* An error there; what the standard library's line says is a note. */
@@ -284,6 +295,14 @@ Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
 /* ---- unused.c ---- */
 /* Warns of names in the layers of the user's files that nothing reads. */
 void warn_unused(Unit *unit);
+/* What is known of the option of a layer that is given at `span`, wherever that is applied. */
+Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span);
+/* A value is read. */
+void watch_read(const Value *value);
+/* Warns of options that are given and that nothing has read. */
+void warn_idle(Elaborator *e);
+/* Warns of a size that is rounded where it does not divide: head_dim = floor(64 / 5). */
+void warn_rounded(Elaborator *e, const Node *given);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

@@ -234,7 +234,10 @@ static Value *field(Elaborator *e, const Node *node) {
     if (base->kind == KIND_TENSOR && base->lse && !strcmp(node->name, "lse"))
         return e->equation ? read_value(e, base->lse, node->span) : base->lse;
     Entry *entry = base->kind == KIND_RECORD ? record_find(base->record, node->name) : NULL;
-    if (entry) return read_value(e, entry->value, node->span);
+    if (entry) {
+        watch_read(entry->value);
+        return read_value(e, entry->value, node->span);
+    }
     if (base->kind == KIND_WORD) {
         report_unknown_name(e, base);
         return value_error(e, node->span);

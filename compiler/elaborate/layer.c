@@ -46,7 +46,7 @@ static const char *instance_path(Elaborator *e, const Node *layer, const char *l
     return *e->frame->path ? arena_format(e->arena, "%s.%s", e->frame->path, name) : name;
 }
 
-static bool is_written(Span span) {
+bool is_written(Span span) {
     return span.source && strncmp(span.source->path, "std/", 4) != 0;
 }
 

@@ -92,6 +92,7 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
         const Node *entry = node->kids[i];
         Value *value = evaluate(e, entry->kids[0]);
         if (value->kind == KIND_ERROR) continue;
+        warn_rounded(e, entry->kids[0]);
         if (!strchr(entry->name, '.')) {
             Entry *before = record_find(record, entry->name);
             if (before && value->kind != KIND_RECORD) {
@@ -308,13 +309,17 @@ static bool check_limits(Elaborator *e, const Node *option, Value *value) {
     return false;
 }
 
-static Value *given_value(Elaborator *e, Record *given, const char *path) {
+static Entry *given_entry(Elaborator *e, Record *given, const char *path) {
     const char *dot = strchr(path, '.');
     char *head = arena_copy(e->arena, path, dot ? (size_t)(dot - path) : strlen(path));
     Entry *entry = record_find(given, head);
-    if (!entry) return NULL;
-    if (!dot) return entry->value;
-    return entry->value->kind == KIND_RECORD ? given_value(e, entry->value->record, dot + 1) : NULL;
+    if (!entry || !dot) return entry;
+    return entry->value->kind == KIND_RECORD ? given_entry(e, entry->value->record, dot + 1) : NULL;
+}
+
+static Value *given_value(Elaborator *e, Record *given, const char *path) {
+    Entry *entry = given_entry(e, given, path);
+    return entry ? entry->value : NULL;
 }
 
 /* Options with dotted names are found as fields of a record that is bound under the first name. */
@@ -350,10 +355,13 @@ static void record_setting(Elaborator *e, const char *prefix, const char *name, 
 }
 
 /* A layer that is never applied only groups options: they are settings of the model. */
+static bool is_group(const Value *value) {
+    return value->kind == KIND_LAYER && value->layer->kind == NODE_LAYER &&
+           !(value->layer->kids[0] && value->layer->kids[0]->count);
+}
+
 static void record_group(Elaborator *e, const char *prefix, const char *name, Value *value) {
-    if (!e->settings || !prefix || value->kind != KIND_LAYER || value->layer->kind != NODE_LAYER)
-        return;
-    if (value->layer->kids[0] && value->layer->kids[0]->count) return;
+    if (!e->settings || !prefix || !is_group(value)) return;
     const Node *body = layer_body(value->layer);
     const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
     check_unknown_options(e, value->layer, value->record);
@@ -432,6 +440,11 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         value = value_error(e, option->span);
     record_setting(e, prefix, option->name, value);
     record_group(e, prefix, option->name, value);
+    const Entry *entry = given_entry(e, given, option->name);
+    if (entry && e->frame && !is_group(value)) {
+        value = value_copy(e, value);
+        value->watch = watch_option(e, e->frame->layer, option->name, entry->span);
+    }
     bind_path(e, e->scope, option->name, value, option->name_span);
 }
 
@@ -510,6 +523,8 @@ Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span sp
         Scope scope = {0};
         e->scope = &scope;
         Value *value = option_value(e, option, layer->record);
+        const Entry *entry = given_entry(e, layer->record, name);
+        if (entry) watch_option(e, layer->layer, name, entry->span)->read = true;
         if (value->kind != KIND_ERROR && !check_limits(e, option, value))
             value = value_error(e, span);
         e->scope = outer;

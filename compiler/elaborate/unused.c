@@ -1,8 +1,10 @@
-/* unused: names that a layer declares and nothing in it reads. Each is likely a mistake, and no
- * error; layers of the standard library are not looked at.
+/* unused: names that a layer declares and nothing in it reads; options that are given, and that
+ * nothing reads as the others stand. Each is likely a mistake, and no error; what the standard
+ * library declares is not looked at.
  */
 #include "elaborate/elaborate.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool is_reference(const Node *node) {
@@ -49,12 +51,15 @@ static const char *declared_kind(const Node *node) {
 }
 
 static bool is_result(const Node *layer, const char *name) {
-    return layer->kids[1] && !strcmp(layer->kids[1]->name, name);
+    if (layer->kind == NODE_SCHEDULE) return !strcmp(name, "rate");
+    const Node *result = layer->kind == NODE_LAYER ? layer->kids[1] : NULL;
+    return result && !strcmp(result->name, name);
 }
 
 /* `train` groups what the commands read. */
 static bool is_for_commands(const Node *layer, const Node *node) {
-    return node->kind == NODE_OPTION && !layer->kids[1] && !strcmp(node->name, "train");
+    return layer->kind == NODE_LAYER && node->kind == NODE_OPTION && !layer->kids[1] &&
+           !strcmp(node->name, "train");
 }
 
 static void look_at(Reports *reports, const Node *layer, const Node *node) {
@@ -75,10 +80,78 @@ static bool is_group(const Node *body) {
     return true;
 }
 
-void warn_unused(Unit *unit) {
-    for (int i = 0; i < unit->layers.count; i++) {
-        const Node *layer = unit->layers.items[i], *body = layer_body(layer);
-        if (strncmp(layer->span.source->path, "std/", 4) == 0 || is_group(body)) continue;
-        look_at(unit->reports, layer, body);
+static void look_at_all(Reports *reports, const List *list) {
+    for (int i = 0; i < list->count; i++) {
+        const Node *layer = list->items[i], *body = layer_body(layer);
+        if (is_written(layer->span) && !is_group(body)) look_at(reports, layer, body);
     }
+}
+
+void warn_unused(Unit *unit) {
+    look_at_all(unit->reports, &unit->layers);
+    look_at_all(unit->reports, &unit->optimizers);
+    look_at_all(unit->reports, &unit->schedules);
+}
+
+/* ---- options that are given ---- */
+
+Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span) {
+    for (int i = 0; i < e->watches.count; i++) {
+        Watch *watch = e->watches.items[i];
+        if (watch->span.source == span.source && watch->span.start == span.start &&
+            watch->layer == layer && !strcmp(watch->name, name))
+            return watch;
+    }
+    Watch *watch = arena_alloc(e->arena, sizeof *watch);
+    *watch = (Watch){.span = span, .name = name, .layer = layer};
+    list_push(e->arena, &e->watches, watch);
+    return watch;
+}
+
+void watch_read(const Value *value) {
+    if (value->watch) value->watch->read = true;
+}
+
+/* `if training` hides a use from the graph at hand. */
+static bool is_used_elsewhere(const Watch *watch) {
+    return (reads(watch->layer, "training", 8) || reads(watch->layer, "decoding", 8)) &&
+           reads(watch->layer, watch->name, strcspn(watch->name, "."));
+}
+
+/* Of a layer of the user's own, warn_unused tells of what nothing could ever read. */
+static bool is_told(const Watch *watch) {
+    return is_written(watch->layer->span) &&
+           !reads(watch->layer, watch->name, strcspn(watch->name, "."));
+}
+
+void warn_idle(Elaborator *e) {
+    for (int i = 0; i < e->watches.count; i++) {
+        const Watch *watch = e->watches.items[i];
+        if (!is_written(watch->span) || watch->read || is_used_elsewhere(watch) || is_told(watch))
+            continue;
+        const char *kind = watch->layer->kind == NODE_OPTIMIZER  ? "optimizer"
+                           : watch->layer->kind == NODE_SCHEDULE ? "schedule"
+                                                                 : "layer";
+        report_warning(e->reports, watch->span, "option '%s' has no effect here", watch->name);
+        report_help(e->reports, "%s '%s' does not read it with the other options as they are", kind,
+                    watch->layer->name);
+    }
+}
+
+/* A product is a width that is scaled, and meant to be rounded: floor(8 * dim / 3). */
+void warn_rounded(Elaborator *e, const Node *given) {
+    const Node *args = given->kind == NODE_CALL ? given->kids[1] : NULL;
+    const Node *ratio = args && args->count == 1 ? args->kids[0] : NULL;
+    if (!ratio || ratio->kind != NODE_BINARY || strcmp(ratio->name, "/") != 0 ||
+        given->kids[0]->kind != NODE_NAME || strcmp(given->kids[0]->name, "floor") != 0 ||
+        ratio->kids[0]->kind == NODE_BINARY)
+        return;
+    const Value *whole = evaluate(e, ratio->kids[0]), *parts = evaluate(e, ratio->kids[1]);
+    if (whole->kind != KIND_NUMBER || parts->kind != KIND_NUMBER || parts->number <= 1 ||
+        whole->number == parts->number * floor(whole->number / parts->number))
+        return;
+    double each = floor(whole->number / parts->number);
+    report_warning(e->reports, given->span, "%g does not divide by %g: %g * %g is %g",
+                   whole->number, parts->number, parts->number, each, parts->number * each);
+    report_help(e->reports, "choose sizes that divide, or write %g", each);
 }

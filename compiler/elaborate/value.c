@@ -143,7 +143,9 @@ Binding *scope_own(const Scope *scope, const char *name) {
 Binding *scope_find(const Scope *scope, const char *name) {
     for (; scope; scope = scope->parent) {
         Binding *binding = scope_own(scope, name);
-        if (binding) return binding;
+        if (!binding) continue;
+        watch_read(binding->value);
+        return binding;
     }
     return NULL;
 }
