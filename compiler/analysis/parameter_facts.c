@@ -6,6 +6,9 @@
  *
  *     sum[d] x[s,d] * stop(w[d,f])         terms: 1; factors: x[s,d], stop(w[d,f])
  *     h[s,f] + bias[f]                     terms: h[s,f], bias[f]
+ *
+ * A product of two equations, p[s,d,f] = x[s,d] * w[d,f] and sum[d] p[s,d,f], is one all the same:
+ * a sum is read once more with what it reads written out.
  */
 #include "analysis/parameter_facts.h"
 
@@ -26,6 +29,8 @@ typedef struct Finder {
     int *writes;        /* by tensor id */
     bool *open;         /* by tensor id: parameters to be looked at in this round */
     const bool *counts; /* by tensor id: what is made of this counts in this round; NULL: all */
+    const Statement **makers; /* by tensor id: the last that writes it */
+    bool written_out; /* the sum at hand: only products between two axes of their own count */
     const Statement *statement;
 } Finder;
 
@@ -170,12 +175,20 @@ static bool is_reduced(const Origin *origin) {
     return false;
 }
 
+static bool keeps_axis(const Tensor *parameter, const unsigned *axes) {
+    for (int j = parameter->lead; j < parameter->rank; j++)
+        if (axes[j] & AXIS_KEPT) return true;
+    return false;
+}
+
 static void note_origin(Finder *finder, const Origin *origin, const Expr *read, Way way,
                         const List *others) {
     ParameterFacts *facts = origin->parameter->facts;
     unsigned axes[MAX_RANK];
     if (!finder->open[origin->parameter->id]) return;
-    if (way == WAY_PRODUCT && in_product(finder, origin, read, others, axes)) {
+    bool product = way == WAY_PRODUCT && in_product(finder, origin, read, others, axes);
+    if (finder->written_out && !(product && keeps_axis(origin->parameter, axes))) return;
+    if (product) {
         facts->product = true;
         for (int j = 0; j < origin->parameter->rank; j++) facts->axes[j] |= axes[j];
         return;
@@ -282,6 +295,49 @@ static void find_uses(Finder *finder, const Expr *expr, bool sum) {
     }
 }
 
+/* The product that alone makes a tensor, place by place, or NULL. */
+static const Statement *product_behind(const Finder *finder, const Expr *read) {
+    const Tensor *tensor = read->kind == EXPR_READ ? read->tensor : NULL;
+    const Statement *maker = tensor ? finder->makers[tensor->id] : NULL;
+    if (!maker || tensor->role != ROLE_TEMP || finder->writes[tensor->id] != 1 ||
+        maker->reduction != REDUCE_NONE || maker->value->kind != EXPR_APPLY)
+        return NULL;
+    for (int i = 0; i < maker->target->count; i++)
+        if (maker->target->args[i]->kind != EXPR_INDEX) return NULL;
+    return maker->value->op == OP_MUL || maker->value->op == OP_NEG ? maker : NULL;
+}
+
+enum { MOST_EQUATIONS = 4 }; /* that one product is looked for in */
+
+/* The factors of a product with those written out that are products of their own; the expression
+ * itself where there are none. */
+static const Expr *write_out(Finder *finder, const Expr *expr, int equations) {
+    const Statement *maker = equations < MOST_EQUATIONS ? product_behind(finder, expr) : NULL;
+    if (maker) {
+        Index *from[MAX_RANK];
+        for (int i = 0; i < expr->count; i++) from[i] = maker->target->args[i]->index;
+        const Expr *value = expr_substitute(finder->program, maker->value, from,
+                                            (Expr *const *)expr->args, expr->count);
+        return write_out(finder, value, equations + 1);
+    }
+    if (expr->kind != EXPR_APPLY || (expr->op != OP_MUL && expr->op != OP_NEG)) return expr;
+    Expr *args[3] = {NULL, NULL, NULL};
+    bool same = true;
+    for (int i = 0; i < expr->count; i++) {
+        args[i] = (Expr *)(uintptr_t)write_out(finder, expr->args[i], equations);
+        same &= args[i] == expr->args[i];
+    }
+    return same ? expr : expr_apply(finder->program, expr->op, args[0], args[1], args[2]);
+}
+
+static void find_written_out(Finder *finder, const Statement *statement) {
+    const Expr *value = write_out(finder, statement->value, 0);
+    if (value == statement->value) return;
+    finder->written_out = true;
+    find_uses(finder, value, true);
+    finder->written_out = false;
+}
+
 static void find_in_loop(Finder *finder, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
     bool made = is_made_of_parameters(finder, statement->value) && is_fixed(statement->value) &&
@@ -289,6 +345,7 @@ static void find_in_loop(Finder *finder, const Statement *statement) {
     if (made && !finder->origins[target->id].count) add_origins(finder, statement->value);
     if (!made || statement->reduction == REDUCE_SUM)
         find_uses(finder, statement->value, statement->reduction == REDUCE_SUM);
+    if (statement->reduction == REDUCE_SUM) find_written_out(finder, statement);
 }
 
 /* Scores sum over the width of queries and keys, results over the places of values. */
@@ -330,7 +387,9 @@ static void find_in_statement(Statement *statement, void *data) {
 
 static void count_writes(Statement *statement, void *data) {
     Finder *finder = data;
-    if (statement->kind == STATEMENT_LOOP) finder->writes[statement->target->tensor->id]++;
+    if (statement->kind != STATEMENT_LOOP) return;
+    finder->writes[statement->target->tensor->id]++;
+    finder->makers[statement->target->tensor->id] = statement;
 }
 
 static void begin(Finder *finder, Tensor *tensor) {
@@ -354,6 +413,7 @@ void parameter_facts(Program *program) {
     finder.origins = arena_alloc(program->arena, count * sizeof *finder.origins);
     finder.writes = arena_alloc(program->arena, count * sizeof *finder.writes);
     finder.open = arena_alloc(program->arena, count * sizeof *finder.open);
+    finder.makers = arena_alloc(program->arena, count * sizeof *finder.makers);
     block_walk(&program->body, count_writes, &finder);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];

@@ -63,6 +63,14 @@ static const Case cases[] = {
     {"axis h = 2\n param b[h,d], v[d]\n t[s,h] = sum[d] v[d] * tanh(x[s,d] + b[h,d])\n"
      "y[s,d] = x[s,d] * (mean[h] t[s,h])",
      {"b: shift; h pointwise; d pointwise", "v: product matrix; d summed"}},
+    /* In two equations, and in three; a scale before a mean or a product stays one. */
+    {"axis f = 3\n param w[d,f], o[f,d]\n p[s,d,f] = x[s,d] * w[d,f]\n h[s,f] = sum[d] p[s,d,f]\n"
+     "q[s,f,d] = h[s,f] * o[f,d]\n r[s,f,d] = 2 * q[s,f,d]\n y[s,d] = sum[f] r[s,f,d]",
+     {"w: product scale matrix; d summed, pointwise; f kept, pointwise",
+      "o: product scale matrix; f summed, pointwise; d kept, pointwise"}},
+    {"param g[d], w[d,d]\n t[s,d] = x[s,d] * g[d]\n u[s,j] = sum[d] t[s,d] * w[d,j]\n"
+     "y[s,d] = u[s,d] - (mean[d] t[s,d])",
+     {"g: scale; d pointwise", "w: product matrix; d summed; d kept"}},
     /* A choice between values sums over products all the same. */
     {"param w[d,d]\n y[s,j] = sum[d] where(d < 3, x[s,d] * w[d,j], 0)",
      {"w: product matrix; d summed; d kept"}},
