@@ -22,6 +22,7 @@
 #include "model/call.h"
 #include "command/commands.h"
 #include "base/complain.h"
+#include "base/json_number.h"
 #include "base/memory.h"
 #include "data/random.h"
 #include "command/spec.h"
@@ -557,18 +558,20 @@ static void print_json(const Comparison *comparison) {
     for (int kind = 0; kind < KINDS; kind++) {
         const Worst *worst = &comparison->worst[kind];
         if (!*worst->name) continue;
-        json_t *row = json_pack("{s:i, s:s, s:f, s:f}", "tensors", worst->count, "worst",
-                                worst->name, "error", worst->error, "limit", worst->limit);
-        if (comparison->rounded) json_object_set_new(row, "reference", json_real(worst->reference));
+        json_t *row =
+            json_pack("{s:i, s:s, s:o, s:o}", "tensors", worst->count, "worst", worst->name,
+                      "error", json_number(worst->error), "limit", json_number(worst->limit));
+        if (comparison->rounded)
+            json_object_set_new(row, "reference", json_number(worst->reference));
         json_object_set_new(report, kind_names[kind], row);
     }
     json_t *undecided = json_array();
     for (int i = 0; i < comparison->undecided_count; i++) {
         const Undecided *one = &comparison->undecided[i];
         json_array_append_new(undecided,
-                              json_pack("{s:s, s:s, s:f, s:f}", "of", kind_names[one->kind], "name",
-                                        one->name, "error", isinf(one->error) ? -1 : one->error,
-                                        "moved", isinf(one->moved) ? -1 : one->moved));
+                              json_pack("{s:s, s:s, s:o, s:o}", "of", kind_names[one->kind], "name",
+                                        one->name, "error", json_number(one->error), "moved",
+                                        json_number(one->moved)));
     }
     if (comparison->undecided_count) json_object_set(report, "undecided", undecided);
     json_decref(undecided);

@@ -44,3 +44,10 @@ planted() {
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
 planted '-D__builtin_sqrtf(x)=((x)-(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
 planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/nothing.moe"
+
+# What is no number keeps its row.
+! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec compare "$work/cancels.moe" --seed 1 --json >"$work/said" ||
+    wrong "what is no number agrees"
+for row in outputs gradients decoding; do
+    grep -A3 "\"$row\"" "$work/said" | grep -q '"error": null' || { cat "$work/said"; wrong "--json: no row of $row"; }
+done
