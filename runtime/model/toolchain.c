@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,6 +193,23 @@ static int link_objects(const Translation *work, int count, const char *ready, b
     return status;
 }
 
+/* Is there no room where the compiler writes, here or for what it keeps beside? */
+static bool is_full(const char *folder, char *const *logs, int count) {
+    enum { LEAST = 1 << 20 };
+    struct statvfs room;
+    bool full = statvfs(folder, &room) == 0 && room.f_blocks > 0 &&
+                (double)room.f_bavail * (double)room.f_frsize < LEAST;
+    for (int i = 0; i < count && !full; i++) {
+        FILE *file = fopen(logs[i], "r");
+        char line[512];
+        while (file && !full && fgets(line, sizeof line, file))
+            full = strstr(line, "No space left on device") != NULL;
+        if (file)
+            fclose(file);
+    }
+    return full;
+}
+
 /* Some compilers come without OpenMP: slower, but it works. */
 bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
                      const char *output) {
@@ -207,6 +225,9 @@ bool toolchain_build(const char *folder, const Translation *work, int count, con
     if (status < 0)
         complain("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
                  "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
+    else if (status > 0 && is_full(folder, logs, count))
+        complain("free some space, or set TMPDIR and XDG_CACHE_HOME to folders with room",
+                 "cannot compile the program in %s: the disk is full", folder);
     else if (status > 0) {
         complain("please report this with the spec",
                  "%s does not take the generated program:", compiler_name());

@@ -146,4 +146,28 @@ REFUSE
     LD_PRELOAD=$PWD/refuse.so runs compiled ""
     ;;
 esac
+
+# A full disk is what it is told to be, not a fault of the program; where a mount may be made, on one, and below a folder
+# from which nothing may be run.
+full() { # full WORDS: the last command said that the disk is full
+    grep -qE "disk is full|No space left on device" log || { cat log; wrong "$1: not told of"; }
+    ! grep -q "please report" log || { cat log; wrong "$1: taken for a fault of ours"; }
+}
+printf '#!/bin/sh\necho "fatal error: error writing to /tmp/x.s: No space left on device" >&2\nexit 1\n' >full_cc
+chmod 755 full_cc
+MOEC_CC=$PWD/full_cc moec train small.moe --data text --out run3 >out 2>log && wrong "a compiler without room"
+full "a compiler without room"
+if unshare -rm mount -t tmpfs none "$folder" 2>/dev/null; then
+    unshare -rm sh -c "mount -t tmpfs -o size=600k,mode=700 none '$folder' && exec moec train small.moe --data text --out run4" >out 2>log &&
+        wrong "a program of more than there is room for"
+    full "a cache on a full disk"
+    [ ! -e run4/model.safetensors ] || wrong "a checkpoint of a run that has not begun"
+    mkdir -p noexec
+    unshare -rm sh -c "mount -t tmpfs -o noexec,mode=700 none noexec && mkdir -m 700 noexec/moec &&
+        export XDG_CACHE_HOME=\$PWD/noexec && moec train small.moe --data text --out run5 && moec train small.moe --data text --out run6" >out 2>log ||
+        { cat out log; wrong "a cache from which nothing may be run"; }
+    grep -q "program compiled" out && grep -q "program loaded" out || { cat out log; wrong "not kept where nothing may be run"; }
+else
+    echo "no mount may be made here: full and noexec folders are left out"
+fi
 exit 0
