@@ -1,0 +1,47 @@
+#!/bin/sh
+# Inputs that are far too large: a prompt of a megabyte, 200,000 tensors in a file. Seconds, and a word about it.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
+cat >"$work/small.moe" <<'SPEC'
+use decoder
+
+model small = decoder {
+  dim = 8, layers = 1
+  attention = { heads = { q = 1 }, head_dim = 8 }
+  ffn = swiglu { hidden = 8 }
+  train = { batch = 2, context = 16, steps = 1 }
+}
+SPEC
+cat stdlib/*.moe >"$work/text"
+cd "$work" || exit 1
+
+# soon SECONDS TEXT COMMAND...: it is refused, with this text, in so much time of a processor.
+soon() {
+    seconds=$1 text=$2
+    shift 2
+    code=0
+    (ulimit -t "$seconds" && exec timeout 120 "$@") >said 2>&1 </dev/null || code=$?
+    [ $code = 1 ] || { head -c 500 said; wrong "$*: exit code $code"; }
+    grep -qF -- "$text" said || { head -c 500 said; wrong "$*: does not say '$text'"; }
+}
+
+moec train small.moe --data text --out run >said 2>&1 || wrong "$(cat said)"
+yes 'hello world' | tr '\n' ' ' | head -c 1000000 >prompt
+soon 10 'the prompt has 1000000 tokens' moec generate run/last.safetensors --prompts prompt --tokens 2
+grep -q 'train.context=1000000' said || wrong "no way to allow it"
+head -c 5000 prompt >shorter
+moec generate run/last.safetensors --prompts shorter --tokens 2 >said 2>&1 || wrong "$(head -c 500 said)"
+
+# The header holds a name, a type and a place for each; its length comes before it, the lowest byte first.
+awk 'BEGIN { printf "{"
+    for (i = 0; i < 200000; i++)
+        printf "%s\"block.%d.weight\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, 4 * i, 4 * i + 4
+    printf "}" }' >header
+length=$(wc -c <header)
+for i in 0 1 2 3 4 5 6 7; do
+    printf "\\$(printf %03o $((length >> 8 * i & 255)))"
+done >many.safetensors
+cat header >>many.safetensors
+head -c 800000 /dev/zero >>many.safetensors
+soon 10 'does not hold its spec' moec generate many.safetensors --prompt x
+soon 10 'tensor' moec run small.moe --weights many.safetensors --tokens text --want loss --out out.safetensors
