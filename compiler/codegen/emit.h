@@ -130,6 +130,8 @@ const char *axes_of(Arena *arena, const Tensor *tensor);
 
 /* Each adds to emitter->block. An array of `size` begins as `initial` says, or NULL. */
 void lower_let(Emitter *emitter, const char *type, const char *name, const Term *value);
+/* The place of a loop: nothing when nothing uses it. */
+void lower_place(Emitter *emitter, const char *name, const Term *value);
 void lower_array(Emitter *emitter, const char *type, const char *name, long size,
                  const char *initial);
 void lower_set(Emitter *emitter, const Term *target, const char *sign, const Term *value);
@@ -150,7 +152,7 @@ const Term *named(Emitter *emitter, const char *name);
 const Term *whole(Emitter *emitter, long number);
 
 /* A kernel is complete: its body goes into the text, and its form where it is asked for. */
-void finish_form(Emitter *emitter, const char *name, const FormBlock *body, Text *text, int indent);
+void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent);
 
 /* ---- emit_whole.c ---- */
 
@@ -366,9 +368,8 @@ Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, i
 /* Several turns of a nest's outer loops, each long enough for many threads. */
 bool shares_turns(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
-/* The loop variables of a chain from the number of the turn; those that the body names. */
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                 const FormBlock *body);
+/* The loop variables of a chain from the number of the turn. */
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn);
 /* What a thread begins with or moves by, times the width of lanes where there are any. */
 const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads);
 /* Two values of a reduction into one: "MoecSum::join($0, $1)". */

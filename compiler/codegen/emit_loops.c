@@ -355,18 +355,11 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
     }
     lower_hint(emitter, "MOEC_OMP(parallel for schedule(static))");
     lower_count(emitter, "long", "turn", turns, IN_BRACES);
-
-    FormBlock body = {0}, *outer = emitter->block;
-    emitter->block = &body;
-    emit_body(emitter, loops[length - 1], length - 1);
-    emitter->block = outer;
     for (int i = 0; i < length; i++) {
         turns /= loops[i]->size;
-        if (form_uses(&body, loops[i]->text))
-            lower_let(emitter, "const long", loops[i]->text,
-                      place_in_chain(emitter, loops[i], turns, i == 0));
+        lower_place(emitter, loops[i]->text, place_in_chain(emitter, loops[i], turns, i == 0));
     }
-    form_append(outer, &body);
+    emit_body(emitter, loops[length - 1], length - 1);
     close_loop(emitter, bindings);
 }
 

@@ -8,6 +8,11 @@ void lower_let(Emitter *emitter, const char *type, const char *name, const Term 
     node->values[0] = value;
 }
 
+void lower_place(Emitter *emitter, const char *name, const Term *value) {
+    lower_let(emitter, "const long", name, value);
+    emitter->block->last->optional = true;
+}
+
 void lower_array(Emitter *emitter, const char *type, const char *name, long size,
                  const char *initial) {
     const char *array = arena_format(emitter->arena, "%s[%ld]", name, size);
@@ -77,8 +82,8 @@ const Term *whole(Emitter *emitter, long number) {
     return term_whole(emitter->arena, number);
 }
 
-void finish_form(Emitter *emitter, const char *name, const FormBlock *body, Text *text,
-                 int indent) {
+void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent) {
+    unused(body);
     print_block(text, body, indent);
     if (!emitter->forms) return;
     text_add(emitter->forms, "%s:\n", name);

@@ -17,6 +17,7 @@
 #include "base/arena.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* ---- terms ---- */
 
@@ -94,6 +95,7 @@ struct FormNode {
     FormKind kind;
     const char *type, *name, *text;
     const Term *values[3];
+    bool optional; /* a let that goes when nothing behind it uses the name */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
@@ -104,6 +106,11 @@ FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 void form_append(FormBlock *block, FormBlock *body);
 /* Some node in it uses the name, however deep. */
 bool form_uses(const FormBlock *block, const char *name);
+
+/* ---- unused.c ---- */
+
+/* Drops what is optional and not used. */
+void unused(FormBlock *block);
 
 /* ---- dump.c ---- */
 

@@ -101,11 +101,37 @@ static void test_block(void **state) {
                                    "    }\n");
 }
 
+static FormNode *let(Arena *arena, FormBlock *block, const char *name, const Term *value) {
+    FormNode *node = form_add(arena, block, FORM_LET);
+    node->type = "long";
+    node->name = name;
+    node->values[0] = value;
+    node->optional = true;
+    return node;
+}
+
+/* What only another unused place reads is not used either. */
+static void test_unused(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    Text text = {.arena = arena};
+    let(arena, &block, "a", term_whole(arena, 1));
+    let(arena, &block, "b", a);
+    let(arena, &block, "c", term_whole(arena, 2));
+    let(arena, &block, "d", c)->optional = false;
+    let(arena, &block, "e", b);
+    unused(&block);
+    assert_string_equal(block.last->name, "d");
+    print_block(&text, &block, 0);
+    assert_string_equal(text.text, "long c = 2;\nlong d = c;\n");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_parentheses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_signs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_block, set_up, tear_down)};
+        cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_unused, set_up, tear_down)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,15 +69,6 @@ static void bind_columns(Emitter *emitter, const Columns *columns) {
     for (int i = 0; i < columns->length; i++) bind_loop(emitter, columns->loops[i]);
 }
 
-/* The loop variables of the columns, before what was written of them. */
-static void end_columns(Emitter *emitter, const Columns *columns, FormBlock *outer, FormBlock *body,
-                        int bindings) {
-    emitter->block = outer;
-    emit_places(emitter, columns->loops, columns->length, "turn", body);
-    form_append(outer, body);
-    close_loop(emitter, bindings);
-}
-
 /* Where the launch before leaves the sum of a slice, and the next one finds it. */
 static const Term *slice_term(Emitter *emitter, const Columns *columns, int number) {
     return term(emitter->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
@@ -106,13 +97,11 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     Columns columns;
     find_columns(emitter, nest, &columns);
     const Member *member;
-    FormBlock body = {0};
     int bindings = emitter->binding_count;
     long pieces = (columns.turns + COLUMNS - 1) / COLUMNS;
     bind_columns(emitter, &columns);
     begin_slice(emitter, &columns, pieces, (columns.terms + columns.slices - 1) / columns.slices);
-    FormBlock *outer = emitter->block;
-    emitter->block = &body;
+    emit_places(emitter, columns.loops, columns.length, "turn");
     emit_hoisted(emitter, columns.last, columns.length - 1);
     emit_shared_loop(emitter, columns.sum, columns.length, COLUMNS_IN_SLICES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
@@ -125,7 +114,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
                   named(emitter, member->sum));
         lower_end(emitter);
     }
-    end_columns(emitter, &columns, outer, &body, bindings);
+    close_loop(emitter, bindings);
     const size_t floats =
         (size_t)(columns.slices * columns.turns) * (size_t)emitter->kernel->members.count;
     if (4 * floats > emitter->scratch_bytes) emitter->scratch_bytes = 4 * floats;
@@ -137,13 +126,11 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     find_columns(emitter, nest, &columns);
     const Member *member;
     Arena *arena = emitter->arena;
-    FormBlock body = {0};
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
     lower_for(emitter, "long", "turn", term(arena, "moec_first()"), whole(emitter, columns.turns),
               term(arena, "moec_step()"));
-    FormBlock *outer = emitter->block;
-    emitter->block = &body;
+    emit_places(emitter, columns.loops, columns.length, "turn");
     emit_hoisted(emitter, columns.last, columns.length - 1);
     begin_sums(emitter, columns.sum, false);
     lower_count(emitter, "long", "moec_slice", columns.slices, IN_BRACES);
@@ -154,6 +141,6 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
                            slice_term(emitter, &columns, number++)));
     lower_end(emitter);
     end_sums(emitter, columns.sum);
-    end_columns(emitter, &columns, outer, &body, bindings);
+    close_loop(emitter, bindings);
     return (Launch){arena_format(arena, "%ld", (columns.turns + THREADS - 1) / THREADS), THREADS};
 }

@@ -314,7 +314,7 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
         lower_do(emitter, term(arena, "break"));
         lower_end(emitter);
     }
-    if (form_uses(&lanes->body, nest->text)) lower_let(emitter, "const long", nest->text, turn);
+    lower_place(emitter, nest->text, turn);
     form_append(emitter->block, &lanes->body);
     lower_end(emitter);
     emit_writes(emitter, lanes);

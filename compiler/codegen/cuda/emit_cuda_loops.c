@@ -161,8 +161,7 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     }
 }
 
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                 const FormBlock *body) {
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn) {
     Arena *arena = emitter->arena;
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
@@ -170,7 +169,6 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
     const char *number = small ? "%ldu" : "%ld";
     for (int i = 0; i < length; i++) {
         inner /= loops[i]->size;
-        if (!form_uses(body, loops[i]->text)) continue;
         const Term *place = named(emitter, turn);
         if (small && length > 1) place = term(arena, "(unsigned)$0", place);
         if (inner > 1)
@@ -179,7 +177,7 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
         if (i > 0)
             place = term(arena, "$0 % $1", place,
                          term_number(arena, arena_format(arena, number, loops[i]->size)));
-        lower_let(emitter, "const long", loops[i]->text, place);
+        lower_place(emitter, loops[i]->text, place);
     }
 }
 
@@ -213,11 +211,11 @@ static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
 
 /* The place of the innermost loop is that of the first lane. */
 static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *turn,
-                           const Lanes *lanes, const FormBlock *body) {
+                           const Lanes *lanes) {
     Nest *last = loops[length - 1];
     const char *text = last->text;
     if (lanes) last->text = lanes_from(lanes);
-    emit_places(emitter, loops, length, turn, body);
+    emit_places(emitter, loops, length, turn);
     last->text = text;
 }
 
@@ -244,18 +242,14 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
               in_lanes(emitter, lanes, steps[sharing]));
 
-    FormBlock body = {0}, *outer = emitter->block;
+    if (length > 1) emit_places_of(emitter, loops, length, name, lanes);
     const Term *owner = emitter->owner;
     const char *storage = emitter->storage;
     emitter->owner = NULL;
     emitter->storage = NULL;
-    emitter->block = &body;
     emit_turns(emitter, last, level + length - 1, lanes);
-    emitter->block = outer;
     emitter->owner = owner;
     emitter->storage = storage;
-    if (length > 1) emit_places_of(emitter, loops, length, name, lanes, &body);
-    form_append(outer, &body);
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
     if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
@@ -292,10 +286,7 @@ static const char *blocks_for(Emitter *emitter, long turns, long each) {
     return arena_format(emitter->arena, "%ld", blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 }
 
-static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes,
-                        FormBlock *body) {
-    FormBlock *outer = emitter->block;
-    emitter->block = body;
+static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes) {
     if (sharing == THREADS_ALONE) {
         emit_turns(emitter, last, length - 1, lanes);
     } else {
@@ -308,7 +299,6 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
         emitter->owner = NULL;
         emitter->storage = NULL;
     }
-    emitter->block = outer;
 }
 
 /* piece: each block has turns of its own. lanes: what a thread takes together, or NULL. */
@@ -334,7 +324,6 @@ static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, con
 
 static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
-    FormBlock body = {0};
     long turns;
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
@@ -344,9 +333,8 @@ static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
                        ? lanes_of(emitter, last, length == 1)
                        : NULL;
     open_turns(emitter, sharing, turns_of(emitter, nest, turns), lanes, elements);
-    emit_inside(emitter, last, length, sharing, lanes, &body);
-    emit_places_of(emitter, loops, length, "turn", lanes, &body);
-    form_append(emitter->block, &body);
+    emit_places_of(emitter, loops, length, "turn", lanes);
+    emit_inside(emitter, last, length, sharing, lanes);
     close_loop(emitter, bindings);
 
     long inside = turns_inside(last);

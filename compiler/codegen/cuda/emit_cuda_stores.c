@@ -30,25 +30,23 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
         nest = loops[count] = nest->children.items[0];
         bind_loop(emitter, nest);
     }
-    FormBlock body = {0}, *outer = emitter->block;
+    Nest *last = count ? loops[count - 1] : NULL;
+    Lanes *lanes = store->width > 1 ? lanes_of_width(emitter, last, store->width) : NULL;
+    const char *name = last ? last->text : NULL;
+    if (lanes) last->text = lanes_from(lanes);
+    emit_places(emitter, loops, rows, given->row);
+    emit_places(emitter, loops + rows, count - rows, given->column);
+    if (lanes) last->text = name;
     Member *first = epilogue->members.items[0];
-    emitter->block = &body;
     first->given = named(emitter, given->sum);
     if (store->fellow) give_fellow(epilogue, store->fellow, named(emitter, given->other));
-    if (store->width > 1) {
-        Nest *last = loops[count - 1];
-        Lanes *lanes = lanes_of_width(emitter, last, store->width);
+    if (lanes) {
         first->given = term(emitter->arena, "$0[$1]", named(emitter, given->sum),
                             named(emitter, lanes_number(lanes)));
         emit_lanes(emitter, lanes, last, count - 1);
-        last->text = lanes_from(lanes);
     } else {
         emit_members(emitter, epilogue);
     }
-    emitter->block = outer;
-    emit_places(emitter, loops, rows, given->row, &body);
-    emit_places(emitter, loops + rows, count - rows, given->column, &body);
-    form_append(outer, &body);
 }
 
 const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {

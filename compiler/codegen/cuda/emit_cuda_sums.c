@@ -140,13 +140,10 @@ static void emit_row_of_part(Emitter *emitter, const Member *member, const char 
     int count = member->depth - member->kept;
     const Term *inside, *row = row_term(emitter, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
-    FormBlock body = {0}, *outer = emitter->block;
-    emitter->block = &body;
+    emit_places(emitter, loops, count, "part");
     if (inside) lower_if(emitter, inside, ON_NEXT_LINE);
     lower_set(emitter, named(emitter, name), sign, term(emitter->arena, spelling, row));
-    emitter->block = outer;
-    emit_places(emitter, loops, count, "part", &body);
-    form_append(outer, &body);
+    if (inside) lower_end(emitter);
 }
 
 /* Which of the next turns add to `row`: their numbers in order, in `hits`. */
@@ -165,41 +162,33 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     lower_barrier(emitter);
 }
 
-/* The turn whose number is `place`, as the loop variables that `body` uses, and what it does. */
-static void emit_turn(Emitter *emitter, const Member *member, const Term *place, FormBlock *body) {
-    lower_let(emitter, "const long", "of", place);
-    emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of", body);
-    form_append(emitter->block, body);
-}
-
-/* What is done with `sum`, or with that of each lane. */
-static FormBlock lane_work(Emitter *emitter, Lanes *lanes, Member *member, bool store) {
-    FormBlock work = {0}, *outer = emitter->block;
+/* The turn whose number is `place`, and what it does with `sum`, or with that of each lane. */
+static void emit_turn(Emitter *emitter, Lanes *lanes, Member *member, const Term *place,
+                      bool store) {
     const Term *sum = named(emitter, "sum");
-    if (lanes) sum = term(emitter->arena, "$0[$1]", sum, named(emitter, lanes_number(lanes)));
-    emitter->block = &work;
-    if (lanes) begin_lanes(emitter, lanes);
+    lower_let(emitter, "const long", "of", place);
+    emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of");
+    if (lanes) {
+        sum = term(emitter->arena, "$0[$1]", sum, named(emitter, lanes_number(lanes)));
+        begin_lanes(emitter, lanes);
+    }
     if (store)
         emit_store(emitter, member, sum);
     else
         lower_set(emitter, sum, "+=", real_term(emitter, member->statement->value));
     if (lanes) end_lanes(emitter, lanes);
-    emitter->block = outer;
-    return work;
 }
 
-/* The places of the columns that a thread takes, and what it does there. */
-static void emit_columns(Emitter *emitter, const Member *member, Lanes *lanes, FormBlock *inner) {
+/* The places of the columns that a thread takes. */
+static void begin_columns(Emitter *emitter, const Member *member, Lanes *lanes) {
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const char *text = last ? last->text : NULL;
     lower_for(emitter, "long", "column", in_lanes(emitter, lanes, "moec_thread()"),
               whole(emitter, turns_of(member, 0, member->kept)),
               in_lanes(emitter, lanes, "moec_threads()"));
     if (last) last->text = lanes_from(lanes);
-    emit_places(emitter, member->path, member->kept, "column", inner);
+    emit_places(emitter, member->path, member->kept, "column");
     if (last) last->text = text;
-    form_append(emitter->block, inner);
-    lower_end(emitter);
 }
 
 /* The turns that add to a row: the number of one of them; a loop over all, and in it the number of
@@ -212,21 +201,17 @@ typedef struct Additions {
 
 /* Adds up what belongs to a row, column by column, and adds the sum to it. */
 static void emit_additions(Emitter *emitter, Member *member, const Additions *additions) {
-    FormBlock work, inner = {0}, *outer = emitter->block;
     Lanes *lanes = member->kept ? lanes_around(emitter, member->path[member->kept - 1]) : NULL;
-    emitter->block = &inner;
+    begin_columns(emitter, member, lanes);
     if (lanes)
         lower_array(emitter, "float", "sum", lanes_width(lanes), "{}");
     else
         lower_let(emitter, "float", "sum", term_number(emitter->arena, "0.0f"));
     lower_for(emitter, additions->type, "n", additions->from, additions->to, NULL);
-    work = lane_work(emitter, lanes, member, false);
-    emit_turn(emitter, member, additions->place, &work);
+    emit_turn(emitter, lanes, member, additions->place, false);
     lower_end(emitter);
-    work = lane_work(emitter, lanes, member, true);
-    emit_turn(emitter, member, additions->first, &work);
-    emitter->block = outer;
-    emit_columns(emitter, member, lanes, &inner);
+    emit_turn(emitter, lanes, member, additions->first, true);
+    lower_end(emitter);
 }
 
 /* Looks through the turns before the block's own for its row. */

@@ -1,0 +1,26 @@
+/* unused: places of loops that nothing reads are not computed.
+ *
+ *     let? long b = turn / 4                        let long s = turn % 4
+ *     let? long s = turn % 4              -->       store y[s] = x[s]
+ *     store y[s] = x[s]
+ */
+#include "loop/form.h"
+
+static bool is_used(const FormNode *first, const char *name) {
+    const FormBlock rest = {.first = (FormNode *)(uintptr_t)first};
+    return form_uses(&rest, name);
+}
+
+/* From the end on: a place may be read by another one alone. */
+static FormNode *without_unused(FormNode *node) {
+    if (!node) return NULL;
+    node->next = without_unused(node->next);
+    unused(&node->body);
+    return node->optional && !is_used(node->next, node->name) ? node->next : node;
+}
+
+void unused(FormBlock *block) {
+    block->first = without_unused(block->first);
+    block->last = block->first;
+    while (block->last && block->last->next) block->last = block->last->next;
+}
