@@ -61,7 +61,7 @@ static void emit(const Spec *spec, const char *line, const Wanted *want, const c
         moec_open(spec->file, spec->model, spec->sets, spec->set_count, NULL);
     MoecProgram *programs[2];
     char name[64];
-    if (moec_failed(compiler)) exit((fputs(moec_reports(compiler), stderr), 2));
+    if (moec_failed(compiler)) put(folder, line, "errors", moec_reports(compiler));
     for (int alone = 0; alone < 2 && compile(compiler, want, programs); alone++) {
         snprintf(name, sizeof name, "%s%s.c", want->name, alone ? "_alone" : "");
         put(folder, line, name, moec_emit_c(compiler, programs, want->count, alone));
