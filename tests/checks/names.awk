@@ -1,5 +1,6 @@
-# names, one a line -> a spec in which name i has role (i + rotation) % 10: whatever somebody may call something.
-function role(i) { return (i + rotation) % 10 }
+# names, one a line -> a spec in which name i has role (i + rotation) % 15: whatever somebody may call something.
+# Every third rotation reads real inputs, called so, in place of tokens.
+function role(i) { return (i + rotation) % 15 }
 
 { name[NR] = $1 }
 
@@ -18,13 +19,29 @@ END {
         }
     printf "  rate = 1%s\n}\n\n", slowed
     print "layer scaled(x[s, d]) -> y[s, d] {\n  param weight[d] ~ ones\n  y[s, d] = 0.5 * x[s, d] * weight[d]\n}\n"
+    for (i = 1; i <= NR; i++) {
+        if (role(i) == 10)
+            printf "layer p%d_(x[s, d]) -> y[s, d] {\n  option %s: real = 1\n  y[s, d] = x[s, d] * %s\n}\n\n", i, name[i], name[i]
+        if (role(i) == 11)
+            printf "layer %s(x[s, d]) -> y[s, d] { y[s, d] = 0.9 * x[s, d] }\n\n", name[i]
+        if (role(i) == 12) model = name[i]
+        if (role(i) == 13) { goals = toks; toks = name[i] }
+    }
     print "layer whole {\n  option train: layer = train { batch = 1, context = 2, optimizer = kept, schedule = slow }"
-    print "  axis dd = 2\n  axis vv = 3\n  sequence ss = train.context\n  input toks[ss]: token\n  input goals[ss]: next"
-    print "  param wte[vv, dd] ~ normal(1)\n  x0[ss, dd] = wte[toks[ss], dd]"
+    print "  axis dd = 2\n  axis vv = 3\n  sequence ss = train.context\n"
+    print "  param wte[vv, dd] ~ normal(1)"
+    if (rotation % 3 == 1)
+        print "  input given[ss, dd]: real\n  x0[ss, dd] = given[ss, dd]"
+    else {
+        if (!toks) toks = "toks"
+        if (!goals) goals = "goals"
+        print "  input " toks "[ss]: token\n  input " goals "[ss]: next\n  x0[ss, dd] = wte[" toks "[ss], dd]"
+    }
     at = "x0"
     for (i = 1; i <= NR; i++) add(name[i], role(i), "x" i "_", "p" i "_")
     printf "  logits[ss, vv] = sum[dd] rms_norm@last(%s)[ss, dd] * wte[vv, dd]\n  output logits\n", at
-    print "  loss = mean[batch, ss] ((logsumexp[vv] logits[ss, vv]) - logits[ss, goals[ss]])\n}\n\nmodel m = whole"
+    wanted = rotation % 3 == 1 ? "logits[ss, 1]" : "logits[ss, " goals "[ss]]"
+    print "  loss = mean[batch, ss] ((logsumexp[vv] logits[ss, vv]) - " wanted ")\n}\n\nmodel " (model ? model : "m") " = whole"
 }
 
 # From the tensor `at`, with something called n, to the tensor t, which is the next `at`.
@@ -49,7 +66,15 @@ function add(n, r, t, p) {
     else if (r == 9) {
         printf "  %s[ss, dd] = 0.3 * (sum[dd] %s[ss, dd]) + %s[ss, dd]\n  output %s\n", n, at, at, n
         t = at
-    } else
+    } else if (r == 10)
+        printf "  %s = %s_(%s; %s = 0.9)\n", t, substr(p, 1, length(p) - 1), at, n
+    else if (r == 11)
+        printf "  %s[ss, dd] = %s[ss, dd] + (0.1 * %s(%s))[ss, dd]\n", t, at, n, at
+    else if (r == 13 && rotation % 3 == 1)
+        printf "  input %s[ss, dd]: real\n  %s[ss, dd] = %s[ss, dd] + 0.1 * %s[ss, dd]\n", n, t, at, n
+    else if (r == 14)
+        printf "  %s = %s\n  repeat %s[ii < 2] {\n    param %s[dd] ~ normal(0.1)\n    %s[ss, dd] = %s[ss, dd] + %s[dd]\n  }\n", t, at, n, p, t, t, p
+    else
         t = at
     at = t
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Whatever somebody calls something, it meets no name of ours, of C or of CUDA: every identifier of generated programs and of
 # what they include is tried as a parameter, a state, a tensor, a probe, an axis, an index, the name of an application, a
-# state of an optimizer, a tensor of a schedule, an output; on the CPU and on the simulated device, beside the definition.
+# state of an optimizer, a tensor of a schedule, an output, an option, a layer, a model, an input, a repeat; on the CPU and on
+# the simulated device, beside the definition.
 #
 #   tests/checks/names.sh        each in one role; what is named in emit_names.c and macros in small letters in every role
 #   tests/checks/names.sh all    each in every role
@@ -42,7 +43,7 @@ try() {
     done
 }
 
-roles='0 1 2 3 4 5 6 7 8 9' some=
+roles=$(seq 0 14) some=
 [ "${1:-}" != all ] || some=$roles
 try cpu "$work/words" $roles
 try cpu "$work/c" $some
