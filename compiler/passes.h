@@ -16,7 +16,7 @@ typedef struct Unit {
     Reports *reports;
     List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
     List layers;  /* Node * NODE_LAYER, and so on */
-    List optimizers, schedules, models, experiments;
+    List optimizers, schedules, parametrizations, models, experiments;
     List overrides; /* Node * NODE_ENTRY, from --set */
 } Unit;
 

@@ -119,7 +119,8 @@ static bool group(Expectation *expectation, Parser *parser) {
     }
     if (has(expectation, "use") && has(expectation, "end of file") && !has(expectation, "or")) {
         show_rest(expectation, parser, nothing);
-        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'model' or 'experiment'");
+        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model' or "
+             "'experiment'");
         return false;
     }
     if (has(expectation, "a name")) {
@@ -168,11 +169,13 @@ static void advise_spelling(Parser *parser, const Expectation *expectation) {
 }
 
 static void advise_keyword(Parser *parser, const Expectation *expectation) {
-    static const char *const items[] = {"use",      "layer", "optimizer",
-                                        "schedule", "model", "experiment"};
+    static const char *const items[] = {"use",      "layer",           "optimizer",
+                                        "schedule", "parametrization", "model",
+                                        "experiment"};
     static const char *const statements[] = {
         "option", "axis",   "sequence", "param",  "state", "input", "update", "loss",    "aux",
-        "probe",  "output", "cache",    "repeat", "if",    "match", "for",    "require", "else"};
+        "probe",  "output", "cache",    "repeat", "if",    "match", "for",    "require", "else",
+        "kind"};
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *near = NULL;
     if (found->kind == NAME && has(expectation, "use") && !has(expectation, "or"))

@@ -167,6 +167,7 @@ static int head_end(const Format *format, const Node *node) {
         return node->kids[2]->span.start;
     case NODE_IF:
     case NODE_FOR:
+    case NODE_KIND:
         return node->kids[1]->span.start;
     case NODE_MATCH:
         return node->kids[0]->span.end;
@@ -409,6 +410,14 @@ static void statement(Format *format, const Node *node) {
         add(format, " ");
         format_block(format, node->kids[1]);
         break;
+    case NODE_KIND:
+        add(format, "kind ");
+        add(format, node->name);
+        if (node->kids[0]) add(format, " if ");
+        if (node->kids[0]) line_expr(&format->line, node->kids[0]);
+        add(format, " ");
+        format_block(format, node->kids[1]);
+        break;
     case NODE_IF:
         format_if(format, node);
         break;
@@ -444,7 +453,7 @@ static int parameters(Format *format, const Node *block, int i) {
 
 static bool is_simple(const Node *node) {
     return node->kind != NODE_REPEAT && node->kind != NODE_IF && node->kind != NODE_FOR &&
-           node->kind != NODE_MATCH;
+           node->kind != NODE_MATCH && node->kind != NODE_KIND;
 }
 
 /* `{ y = x }`: one simple statement that stands on one line and fits there. */
@@ -520,6 +529,10 @@ static void format_model(Format *format, const Node *node) {
     if (node->count > 2) {
         add(format, " transfer ");
         add(format, node->kids[2]->name);
+        if (node->kids[2]->kids[0]) {
+            add(format, " ");
+            format_value(format, node->kids[2]->kids[0]);
+        }
         add(format, " from ");
         add(format, node->kids[3]->name);
     }
@@ -537,6 +550,7 @@ static void format_item(Format *format, const Node *node) {
         break;
     case NODE_OPTIMIZER:
     case NODE_SCHEDULE:
+    case NODE_PARAMETRIZATION:
         add(format, node->name);
         add(format, " ");
         format_block(format, node->kids[0]);

@@ -35,6 +35,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token END "end of file" INVALID "invalid text" RESYNC "place to go on" START_FILE "a file" START_ENTRY "an entry"
 %token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
+%token <token> PARAMETRIZATION "parametrization" KIND "kind"
 %token <token> TRANSFER "transfer" FROM "from" OPTION "option" AXIS "axis" SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
 %token <token> CACHE "cache" REPEAT "repeat" IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
@@ -69,14 +70,16 @@ item: USE name                                          { $$ = titled(parser, NO
         { $$ = with(parser, titled(parser, NODE_OPTIMIZER, @$, $2), $block); }
     | SCHEDULE name block
         { $$ = with(parser, titled(parser, NODE_SCHEDULE, @$, $2), $block); }
+    | PARAMETRIZATION name block
+        { $$ = with(parser, titled(parser, NODE_PARAMETRIZATION, @$, $2), $block); }
     | MODEL name '=' name optional_record
         { $$ = titled(parser, NODE_MODEL, @$, $2);
           with(parser, with(parser, $$, titled(parser, NODE_NAME, @4, $4)), $5); }
-    | MODEL name '=' name optional_record TRANSFER name FROM name
+    | MODEL name '=' name optional_record TRANSFER name optional_record FROM name
         { $$ = titled(parser, NODE_MODEL, @$, $2);
           with(parser, with(parser, $$, titled(parser, NODE_NAME, @4, $4)), $5);
-          with(parser, $$, titled(parser, NODE_NAME, @7, $7));
-          with(parser, $$, titled(parser, NODE_NAME, @9, $9)); }
+          with(parser, $$, with(parser, titled(parser, NODE_MADE, span_join(@7, @8), $7), $8));
+          with(parser, $$, titled(parser, NODE_NAME, @10, $10)); }
     | EXPERIMENT name record
         { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $record); }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
@@ -93,7 +96,7 @@ result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 
 /* Every keyword but these may also be a name: the position decides. */
 name: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE | OUTPUT
-    | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT;
+    | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -181,6 +184,10 @@ statement:
     | REPEAT name '[' name '<' expr ']' block
         { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
           with(parser, with(parser, $$, $expr), $block); }
+    | KIND name block
+        { $$ = with(parser, with(parser, titled(parser, NODE_KIND, @$, $2), NULL), $3); }
+    | KIND name IF expr block
+        { $$ = with(parser, with(parser, titled(parser, NODE_KIND, @$, $2), $4), $5); }
     | if_statement
     | MATCH expr '{' cases '}'
         { $$ = with(parser, make(parser, NODE_MATCH, @$), $expr); take_all(parser, $$, $cases); }
@@ -193,7 +200,7 @@ statement:
 
 /* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
 target: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE | OUTPUT
-      | CACHE | REPEAT;
+      | CACHE | REPEAT | KIND;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }

@@ -19,7 +19,8 @@ static bool is_word(int kind) {
 
 static bool begins_item(const Token *token) {
     bool keyword = token->kind == USE || token->kind == LAYER || token->kind == OPTIMIZER ||
-                   token->kind == SCHEDULE || token->kind == MODEL || token->kind == EXPERIMENT;
+                   token->kind == SCHEDULE || token->kind == PARAMETRIZATION ||
+                   token->kind == MODEL || token->kind == EXPERIMENT;
     return keyword && token->first && token->indent == 0;
 }
 

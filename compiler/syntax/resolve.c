@@ -32,7 +32,7 @@ typedef struct Resolver {
     Unit *unit;
     const char *search;
     bool given; /* all sources are given: nothing is read from disk */
-    Names parts, optimizers, schedules, experiments;
+    Names parts, optimizers, schedules, parametrizations, experiments;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -259,6 +259,9 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         break;
     case NODE_SCHEDULE:
         define(resolver, &resolver->schedules, &unit->schedules, item);
+        break;
+    case NODE_PARAMETRIZATION:
+        define(resolver, &resolver->parametrizations, &unit->parametrizations, item);
         break;
     default:
         report_error(unit->reports, item->span,

@@ -18,11 +18,11 @@ const char *stdlib_text(const char *name, size_t *length) {
 
 /* Whether a line of the text declares `name`. */
 static bool declares(const char *text, const char *name) {
-    static const char *const kinds[] = {"layer ", "optimizer ", "schedule "};
+    static const char *const kinds[] = {"layer ", "optimizer ", "schedule ", "parametrization "};
     size_t size = strlen(name);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             const char *at = line + strlen(kinds[i]);
             if (strncmp(line, kinds[i], strlen(kinds[i])) == 0 && strncmp(at, name, size) == 0 &&
                 (at[size] == ' ' || at[size] == '('))

@@ -15,7 +15,9 @@ typedef enum NodeKind {
     NODE_LAYER,      /* layer NAME(formals) -> formal { body }    name; kids: FORMALS, FORMAL or NULL, BLOCK */
     NODE_OPTIMIZER,  /* optimizer NAME { body }                   name; kids: BLOCK */
     NODE_SCHEDULE,   /* schedule NAME { body }                    name; kids: BLOCK */
-    NODE_MODEL,      /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL */
+    NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
+    NODE_MODEL,      /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
+                        from NAME` besides MADE (whose record may be NULL), NAME */
     NODE_EXPERIMENT, /* experiment NAME { record }                name; kids: RECORD */
 
     /* layers */
@@ -46,6 +48,7 @@ typedef enum NodeKind {
     NODE_CASE,     /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
     NODE_FOR,      /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
     NODE_REQUIRE,  /* require expr "text"      kids: expr, STRING */
+    NODE_KIND,     /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
     /* records and their values (also option defaults) */
     NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
