@@ -15,6 +15,7 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
+    Tuning *tuning; /* NULL: the model names no transfer */
     List settings; /* Setting * */
     bool checked;
 };
@@ -46,6 +47,7 @@ static void pass_elaborate(Work *work) {
     if (!work->program) return;
     work->program->rounded = precision && !strcmp(precision, "bf16");
     parameter_facts(work->program);
+    if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
 }
 
 static void pass_weigh(Work *work) {
@@ -359,6 +361,20 @@ static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
     reports->list.count = count;
 }
 
+/* What parameters have for themselves the optimizer reads from a table. */
+static void note_own(MoecCompiler *compiler, const Program *program) {
+    List *names = &compiler->unit->own;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; j < tensor->own.count; j++) {
+            const OwnNumber *own = tensor->own.items[j];
+            bool known = false;
+            for (int k = 0; k < names->count; k++) known |= !strcmp(names->items[k], own->name);
+            if (!known) list_push(compiler->arena, names, (void *)own->name);
+        }
+    }
+}
+
 /* Reads the model once, so that its errors and settings are known before anything else is asked
  * for. */
 static void read_model(void *data) {
@@ -378,7 +394,11 @@ static void read_model(void *data) {
     compiler->model = work.program->name;
     if (work.program->by_training) check_graph(compiler, work.program, GRAPH_TRAIN);
     if (work.program->by_decoding) check_graph(compiler, work.program, GRAPH_DECODE);
-    if (work.program->loss && moec_option(compiler, "train.optimizer"))
+    if (compiler->reports.errors) return;
+    compiler->tuning = transfer(compiler->unit, work.program);
+    if (compiler->tuning) tune(compiler->tuning, work.program);
+    note_own(compiler, work.program);
+    if (!compiler->reports.errors && work.program->loss && moec_option(compiler, "train.optimizer"))
         elaborate(compiler->unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
@@ -414,6 +434,11 @@ const char *moec_warnings(MoecCompiler *compiler) {
 
 const char *moec_warnings_json(MoecCompiler *compiler) {
     return warnings_json(&compiler->reports, compiler->arena);
+}
+
+const char *moec_transfer(MoecCompiler *compiler, bool json) {
+    if (moec_failed(compiler) || !compiler->tuning) return NULL;
+    return (json ? tuning_json : tuning_text)(compiler->arena, compiler->tuning);
 }
 
 Arena *moec_arena(MoecCompiler *compiler) {

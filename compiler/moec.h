@@ -47,6 +47,9 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
+/* What each parameter gets by the transfer that the model names, as a table or as JSON; NULL when it
+ * names none. */
+const char *moec_transfer(MoecCompiler *compiler, bool json);
 const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */

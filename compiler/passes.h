@@ -18,6 +18,9 @@ typedef struct Unit {
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments;
     List overrides; /* Node * NODE_ENTRY, from --set */
+    /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
+    const struct Program *shape;
+    List own; /* const char *: options of the optimizer that some parameter has for itself */
 } Unit;
 
 /* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in
@@ -52,7 +55,17 @@ Program *elaborate(Unit *unit, const char *model, Graph graph, long batch, long 
  * not, or with another shape. */
 void same_tensors(const Program *forward, const Program *other);
 
+/* transfer: what the parametrization that a model names makes of its parameters. `program` is the
+ * model as it was elaborated, with parameter_facts. NULL when it names none, and after an error. */
+typedef struct Tuning Tuning;
+Tuning *transfer(Unit *unit, Program *program);
+/* The same as a table, and as JSON. */
+char *tuning_text(Arena *arena, const Tuning *tuning);
+char *tuning_json(Arena *arena, const Tuning *tuning);
+
 /* ---- program to program ---- */
+/* Gives the parameters of a program, as elaborated, what a transfer made for them. */
+void tune(const Tuning *tuning, Program *program);
 /* Factors on what a product made go to what it is made of. */
 void weigh(Program *program);
 /* Appends the backward pass; recompute: remat = layer. */

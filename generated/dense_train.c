@@ -954,6 +954,12 @@ static double update_rate(double step, double steps)
     return (double)rate_2[0];
 }
 
+/* For each group of parameters its own lr, step, matrix, clip. */
+static const float update_own[] = {
+    1, 1, 1, 1,
+    1, 1, 0, 1,
+};
+
 /* unbias1 = 1 / (1 - 0.9 ^ step)   -- std/adamw.moe:14
    unbias2 = 1 / (1 - 0.95 ^ step)   -- std/adamw.moe:15
    share = 0.1 * matrix   -- std/adamw.moe:16
@@ -996,13 +1002,14 @@ static const char *const update_scalars[] = {"lr", "step", "matrix", "clip"};
 static const MoecUpdate update = {
     .run = run_update, .rate = update_rate, .state_names = update_states, .state_count = 2,
     .scalar_names = update_scalars, .scalar_count = 4,
+    .own = update_own, .group_count = 2,
 };
 
 static const MoecTensor parameters[] = {
     {.name = "embedding", .axes = "v,d", .block = MOEC_WEIGHTS, .offset = 0,
      .rank = 2, .shape = {64, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 1, .matrix = 1},
     {.name = "block.{i}.attention_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 8192,
-     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0, .group = 1},
     {.name = "block.{i}.attention.query", .axes = "block,d,h,e", .block = MOEC_WEIGHTS, .offset = 8704,
      .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
     {.name = "block.{i}.attention.key", .axes = "block,d,hk,e", .block = MOEC_WEIGHTS, .offset = 25088,
@@ -1014,7 +1021,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.attention.sdpa_gate.weight", .axes = "block,d,h,c", .block = MOEC_WEIGHTS, .offset = 53760,
      .rank = 4, .shape = {4, 32, 4, 8}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663689, .matrix = 1},
     {.name = "block.{i}.ffn_norm.weight", .axes = "block,d", .block = MOEC_WEIGHTS, .offset = 70144,
-     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+     .rank = 2, .shape = {4, 32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0, .group = 1},
     {.name = "block.{i}.ffn.up", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 70656,
      .rank = 3, .shape = {4, 32, 48}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.17677669529663687, .matrix = 1},
     {.name = "block.{i}.ffn.gate", .axes = "block,d,f", .block = MOEC_WEIGHTS, .offset = 95232,
@@ -1022,7 +1029,7 @@ static const MoecTensor parameters[] = {
     {.name = "block.{i}.ffn.down", .axes = "block,f,d", .block = MOEC_WEIGHTS, .offset = 119808,
      .rank = 3, .shape = {4, 48, 32}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.14433756729740643, .matrix = 1},
     {.name = "final_norm.weight", .axes = "d", .block = MOEC_WEIGHTS, .offset = 144384,
-     .rank = 1, .shape = {32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0},
+     .rank = 1, .shape = {32}, .init = MOEC_INIT_CONSTANT, .a = 1, .b = 0, .matrix = 0, .group = 1},
     {.name = "unembedding", .axes = "d,v", .block = MOEC_WEIGHTS, .offset = 144512,
      .rank = 2, .shape = {32, 64}, .init = MOEC_INIT_NORMAL, .a = 0, .b = 0.02, .matrix = 1},
 };

@@ -1086,19 +1086,19 @@ extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict
    v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
    weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
 static __device__ const MoecShare update_shares[] = {
-    {0, 0, 2048, 1}, /* embedding */
-    {1, 2048, 128, 0}, /* block_attention_norm_weight */
-    {2, 2176, 4096, 1}, /* block_attention_query */
-    {3, 6272, 4096, 1}, /* block_attention_key */
-    {4, 10368, 4096, 1}, /* block_attention_value */
-    {5, 14464, 4096, 1}, /* block_attention_output */
-    {6, 18560, 128, 0}, /* block_ffn_norm_weight */
-    {7, 18688, 512, 1}, /* block_ffn_router */
-    {8, 19200, 24576, 1}, /* block_ffn_expert_up */
-    {11, 43776, 24576, 1}, /* block_ffn_expert_gate */
-    {14, 68352, 24576, 1}, /* block_ffn_expert_down */
-    {17, 92928, 32, 0}, /* final_norm_weight */
-    {18, 92960, 2048, 1}, /* unembedding */
+    {0, 0, 2048, 0}, /* embedding */
+    {1, 2048, 128, 1}, /* block_attention_norm_weight */
+    {2, 2176, 4096, 0}, /* block_attention_query */
+    {3, 6272, 4096, 0}, /* block_attention_key */
+    {4, 10368, 4096, 0}, /* block_attention_value */
+    {5, 14464, 4096, 0}, /* block_attention_output */
+    {6, 18560, 128, 1}, /* block_ffn_norm_weight */
+    {7, 18688, 512, 0}, /* block_ffn_router */
+    {8, 19200, 24576, 0}, /* block_ffn_expert_up */
+    {11, 43776, 24576, 0}, /* block_ffn_expert_gate */
+    {14, 68352, 24576, 0}, /* block_ffn_expert_down */
+    {17, 92928, 32, 1}, /* final_norm_weight */
+    {18, 92960, 2048, 0}, /* unembedding */
 };
 
 extern "C" __global__ void update_step(
@@ -1116,7 +1116,7 @@ extern "C" __global__ void update_step(
     const long elements = moec_least(moec_share.count - moec_before, 8192);
     float *const weight = moec_weights + moec_from;
     const float *const gradient = moec_gradients + moec_from;
-    const float *const scalars = moec_numbers + moec_share.matrix * 4;
+    const float *const scalars = moec_numbers + moec_share.group * 4;
     float *const state[] = {moec_state_0 + moec_from, moec_state_1 + moec_from};
     const float *const lr = scalars + 0;
     const float *const step_2 = scalars + 1;

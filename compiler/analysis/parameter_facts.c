@@ -436,5 +436,5 @@ void parameter_facts(Program *program) {
 
 bool is_matrix(const Tensor *parameter) {
     const ParameterFacts *facts = parameter->facts;
-    return facts && facts->trained && (facts->product || facts->lookup);
+    return facts && facts->trained && !parameter->frozen && (facts->product || facts->lookup);
 }

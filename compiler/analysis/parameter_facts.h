@@ -19,7 +19,7 @@
 typedef enum AxisUse {
     AXIS_SUMMED = 1,    /* summed over in a product with something else: part of the fan-in */
     AXIS_KEPT = 2,      /* of the result of a product, not of the other operand: of the fan-out */
-    AXIS_SHARED = 4,    /* of both: one product for each of its values (experts, heads, channels) */
+    AXIS_SHARED = 4,    /* of both: one product for each of its values (heads, channels) */
     AXIS_LOOKED_UP = 8, /* by a token, a class, any number that is computed, or a place */
     AXIS_POINTWISE = 16 /* met value by value: scaled, added, under a function */
 } AxisUse;

@@ -287,6 +287,7 @@ struct Module {
     Layout weights, states;
     List emitted; /* Emitted * */
     bool update;
+    int *groups;  /* of parameters, by place in weights: see MoecUpdate.own; NULL without update */
     bool rounded; /* some program reads weights as bf16 */
 };
 

@@ -28,7 +28,7 @@ static const char *block_of(const Tensor *tensor) {
     return "MOEC_ARENA";
 }
 
-static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset) {
+static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t offset, int group) {
     MoecTensorInfo info = tensor_info(arena, tensor, offset);
     Text shape = {.arena = arena};
     for (int i = 0; i < info.rank; i++) text_add(&shape, "%s%ld", i ? ", " : "", info.shape[i]);
@@ -42,6 +42,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
                  init_kinds[info.init], info.a, info.b, info.matrix);
+    if (group) text_add(text, ", .group = %d", group);
     if (tensor->role == ROLE_INPUT)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
                  info.vocabulary);
@@ -49,11 +50,12 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
 }
 
 static void add_tensors(Arena *arena, Text *text, const char *name, const List *tensors,
-                        const size_t *offsets) {
+                        const size_t *offsets, const int *groups) {
     if (!tensors->count) return;
     text_add(text, "static const MoecTensor %s[] = {\n", name);
     for (int i = 0; i < tensors->count; i++)
-        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i);
+        add_tensor(arena, text, tensors->items[i], offsets ? offsets[i] : (size_t)i,
+                   groups ? groups[i] : 0);
     text_add(text, "};\n\n");
 }
 
@@ -67,10 +69,11 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);
     const char *prefix = emitted->prefix;
-    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL);
-    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_inputs", prefix), &inputs, NULL, NULL);
+    add_tensors(arena, text, arena_format(arena, "%s_outputs", prefix), &program->outputs, NULL,
+                NULL);
     add_tensors(arena, text, arena_format(arena, "%s_caches", prefix), &caches.tensors,
-                caches.offsets);
+                caches.offsets, NULL);
 
     bool decodes = program->graph == GRAPH_DECODE;
     long sequence = program->sequence ? program->sequence->size : 1;
@@ -128,8 +131,8 @@ void emit_table(Module *module, Text *text, const char *model) {
     const List *emitted = &module->emitted;
     const Layout *weights = &module->weights, *states = &module->states;
     Text graphs = {.arena = arena};
-    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets);
-    add_tensors(arena, text, "states", &states->tensors, states->offsets);
+    add_tensors(arena, text, "parameters", &weights->tensors, weights->offsets, module->groups);
+    add_tensors(arena, text, "states", &states->tensors, states->offsets, NULL);
     for (int i = 0; i < emitted->count; i++)
         text_add(&graphs, "%s", add_graph(arena, text, emitted->items[i]));
     if (emitted->count)

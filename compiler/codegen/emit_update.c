@@ -154,6 +154,52 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
     }
 }
 
+/* ---- what parameters have for themselves ---- */
+
+static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
+    if (parameter->frozen && !strcmp(scalar->name, "lr")) return 0;
+    for (int i = 0; i < parameter->own.count; i++) {
+        const OwnNumber *own = parameter->own.items[i];
+        if (!strcmp(own->name, scalar->name)) return own->value;
+    }
+    if (!strcmp(scalar->name, "matrix")) return tensor_info(module->arena, parameter, 0).matrix;
+    return scalar->init.a;
+}
+
+/* Parameters with the same numbers are one group. Returns how many there are; *own: the numbers. */
+static int group_parameters(Module *module, const List *scalars, float **own) {
+    const List *all = &module->weights.tensors;
+    int width = scalars->count, groups = 0;
+    module->groups = arena_alloc(module->arena, ((size_t)all->count + 1) * sizeof *module->groups);
+    *own = arena_alloc(module->arena, ((size_t)(all->count * width) + 1) * sizeof **own);
+    for (int i = 0; i < all->count; i++) {
+        float *row = *own + (size_t)(groups * width);
+        int group = 0;
+        for (int j = 0; j < width; j++)
+            row[j] = (float)own_number(module, all->items[i], scalars->items[j]);
+        while (group < groups &&
+               memcmp(*own + (size_t)(group * width), row, (size_t)width * sizeof *row) != 0)
+            group++;
+        module->groups[i] = group;
+        if (group == groups) groups++;
+    }
+    return groups ? groups : 1;
+}
+
+static void add_own(Text *text, const float *own, int groups, const List *scalars) {
+    text_add(text, "/* For each group of parameters its own");
+    for (int i = 0; i < scalars->count; i++)
+        text_add(text, "%s %s", i ? "," : "", ((Tensor *)scalars->items[i])->path);
+    text_add(text, ". */\nstatic const float update_own[] = {\n");
+    for (int i = 0; i < groups; i++) {
+        text_add(text, "   ");
+        for (int j = 0; j < scalars->count; j++)
+            text_add(text, " %.9g,", (double)own[i * scalars->count + j]);
+        text_add(text, "%s\n", scalars->count ? "" : " 0,");
+    }
+    text_add(text, "};\n\n");
+}
+
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel) {
     emit_nests(emitter, kernel->root);
     return (Launch){NULL, 0};
@@ -194,7 +240,10 @@ void emit_update(Module *module, Program *program) {
     update.head = head.text;
     update.body = lines.text;
 
+    float *own;
+    int groups = group_parameters(module, &update.scalars, &own);
     emit_rate(module, program);
+    add_own(text, own, groups, &update.scalars);
     add_statements(arena, target->apart ? &module->device : text, &statements);
     target->update(module, &update);
     add_names(arena, text, "update_states", &update.states);
@@ -202,8 +251,9 @@ void emit_update(Module *module, Program *program) {
     text_add(text,
              "static const MoecUpdate update = {\n"
              "    .%s, .rate = update_rate, .state_names = %s, .state_count = %d,\n"
-             "    .scalar_names = %s, .scalar_count = %d,\n};\n\n",
+             "    .scalar_names = %s, .scalar_count = %d,\n"
+             "    .own = update_own, .group_count = %d,\n};\n\n",
              target->update_function, update.states.count ? "update_states" : "NULL",
              update.states.count, update.scalars.count ? "update_scalars" : "NULL",
-             update.scalars.count);
+             update.scalars.count, groups);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* The model of that name; without a name, the last one that the file itself declares. */
-static const Node *find_model(Unit *unit, const char *name) {
+const Node *find_model(Unit *unit, const char *name) {
     for (int i = unit->models.count - 1; i >= 0; i--) {
         const Node *model = unit->models.items[i];
         if (name ? !strcmp(model->name, name) : model->span.source == unit->sources.items[0])
@@ -33,7 +33,7 @@ static void report_no_model(Unit *unit) {
     report_help(unit->reports, "ask for it by name: %s:%s", file->path, used->name);
 }
 
-static void report_unknown_model(Unit *unit, Span span, const char *name) {
+void report_unknown_model(Unit *unit, Span span, const char *name) {
     const char *names[256];
     int count = 0;
     for (int i = 0; i < unit->models.count && count < 256; i++)
@@ -49,8 +49,7 @@ static void report_unknown_model(Unit *unit, Span span, const char *name) {
         report_help(unit->reports, "the models are %s%s", text.text, count > 16 ? ", ..." : "");
 }
 
-/* The layer of a model and the options it was given, base first. */
-static const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
+const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth) {
     const Node *base = model->kids[0], *layer = NULL;
     if (depth > MAX_APPLICATIONS) {
         report_error(e->reports, model->name_span, "model '%s' is based on itself", model->name);
@@ -76,7 +75,7 @@ static void override(Elaborator *e, Record *record, const char *path, double num
 }
 
 /* `span` receives the place where it was written. */
-static double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
+double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
                            Span *span) {
     if (!group || group->kind != KIND_LAYER) return otherwise;
     const Node *body = layer_body(group->layer);
@@ -85,14 +84,13 @@ static double group_number(Elaborator *e, const Value *group, const char *name, 
         if (option->kind != NODE_OPTION || strcmp(option->name, name)) continue;
         Value *value = layer_option(e, group, name, group->span);
         if (value->kind != KIND_NUMBER) return otherwise;
-        *span = value->span;
+        if (span) *span = value->span;
         return value->number;
     }
     return otherwise;
 }
 
-/* The value that option `train` of the outermost layer will have. */
-static Value *train_group(Elaborator *e, const Node *layer, Record *record) {
+Value *train_group(Elaborator *e, const Node *layer, Record *record) {
     const Node *body = layer_body(layer);
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -284,6 +282,7 @@ static void model_program(Elaborator *e, const Node *model, const Node *layer, R
     outputs(e);
     initialise(e);
     check_sizes(e);
+    outside_attributes(e, e->attributes);
     for (int i = 0; i < e->once.count; i++)
         list_push(e->arena, &e->program->body.statements, e->once.items[i]);
 }
@@ -294,6 +293,7 @@ static Value *scalar_input(Elaborator *e, Scope *scope, const char *name) {
     Tensor *tensor = tensor_new(e->program, name, ROLE_INPUT, TYPE_REAL, 0, NULL, (Span){0});
     tensor->path = name;
     tensor->input = INPUT_SCALAR;
+    tensor->init = (Init){INIT_CONSTANT, 1, 0}; /* for a parameter that has none of its own */
     Value *value = value_tensor(e, expr_read(e->program, tensor, NULL), NULL, 0, (Span){0});
     scope_bind(e, scope, name, value, (Span){0});
     return value;
@@ -347,6 +347,19 @@ static bool is_by_element(Elaborator *e, const Node *node) {
     return true;
 }
 
+/* An option that parameters have for themselves is no number of the program but one it is given;
+ * what the others have is its initial value. */
+static void own_option(Elaborator *e, const char *name) {
+    bool own = false;
+    for (int i = 0; i < e->unit->own.count; i++) own |= !strcmp(e->unit->own.items[i], name);
+    Binding *binding = own ? scope_find(e->scope, name) : NULL;
+    if (!binding || binding->value->kind != KIND_NUMBER) return;
+    double number = binding->value->number;
+    Scope scope = {0};
+    binding->value = scalar_input(e, &scope, name);
+    binding->value->expr->tensor->init = (Init){INIT_CONSTANT, number, 0};
+}
+
 static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
     for (int i = 0; i < body->count; i++) {
         const Node *node = body->kids[i];
@@ -362,6 +375,7 @@ static void optimizer_body(Elaborator *e, const Node *body, Index *index) {
                  node->kind == NODE_REQUIRE) {
             Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&body->kids[i], .count = 1};
             block_statements(e, &wrapper);
+            if (node->kind == NODE_OPTION) own_option(e, node->name);
         } else if (node->kind == NODE_IF) {
             bool yes;
             if (!evaluate_flag(e, node->kids[0], &yes)) continue;
@@ -398,7 +412,7 @@ static void schedule_program(Elaborator *e, const Value *schedule) {
     if (expr) output_scalar(e, "rate", expr, rate->span);
 }
 
-static Value *group_layer(Elaborator *e, const Value *train, const char *name) {
+Value *group_layer(Elaborator *e, const Value *train, const char *name) {
     Value *value =
         train && train->kind == KIND_LAYER ? layer_option(e, train, name, train->span) : NULL;
     return value && value->kind == KIND_LAYER ? value : NULL;
@@ -420,8 +434,8 @@ static void update_program(Elaborator *e, const Node *layer, Record *record) {
     Frame frame;
     Axis *axis = axis_new(e->program, "elements", 1, AXIS_ELEMENTS, layer->span);
     Index *index = index_new(e->program, "i", axis);
-    static const char *const scalars[] = {"lr", "step", "matrix", "clip"};
-    for (int i = 0; i < 4; i++) scalar_input(e, &scope, scalars[i]);
+    static const char *const scalars[] = {"lr", "step", "steps", "matrix", "clip"};
+    for (int i = 0; i < 5; i++) scalar_input(e, &scope, scalars[i]);
     element_tensor(e, &scope, "weight", ROLE_PARAMETER, index, optimizer->layer->span);
     element_tensor(e, &scope, "grad", ROLE_INPUT, index, optimizer->layer->span)->input =
         INPUT_REAL;
@@ -429,13 +443,27 @@ static void update_program(Elaborator *e, const Node *layer, Record *record) {
     optimizer_body(e, layer_body(optimizer->layer), index);
 }
 
-/* elaborate: the model's program for a graph. */
-Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
-                   List *settings) {
+Elaborator *elaborator_new(Unit *unit) {
     Elaborator *e = arena_alloc(unit->arena, sizeof *e);
     e->arena = unit->arena;
     e->reports = unit->reports;
     e->unit = unit;
+    return e;
+}
+
+void override_options(Elaborator *e, Record *record) {
+    for (int i = 0; i < e->unit->overrides.count; i++) {
+        const Node *entry = e->unit->overrides.items[i];
+        Value *value = evaluate(e, entry->kids[0]);
+        warn_rounded(e, entry->kids[0]);
+        if (value->kind != KIND_ERROR) record_set(e, record, entry->name, value, entry->name_span);
+    }
+}
+
+/* elaborate: the model's program for a graph. */
+Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, long context,
+                   List *settings) {
+    Elaborator *e = elaborator_new(unit);
     e->settings = settings;
     const Node *model = find_model(unit, model_name);
     if (!model) {
@@ -452,13 +480,9 @@ Program *elaborate(Unit *unit, const char *model_name, Graph graph, long batch, 
     e->scope = &scope;
     Record *record = record_new(e);
     const Node *layer = model_options(e, model, record, 0);
-    for (int i = 0; layer && i < unit->overrides.count; i++) {
-        const Node *entry = unit->overrides.items[i];
-        Value *value = evaluate(e, entry->kids[0]);
-        warn_rounded(e, entry->kids[0]);
-        if (value->kind != KIND_ERROR) record_set(e, record, entry->name, value, entry->name_span);
-    }
     if (!layer) return NULL;
+    override_options(e, record);
+    e->attributes = take_attributes(layer, record);
     override(e, record, "train.batch", (double)batch);
     override(e, record, "train.context", (double)context);
     if (graph == GRAPH_UPDATE)

@@ -102,6 +102,7 @@ typedef struct Frame {
     Span given;   /* where the layer was chosen as an option; no place when by its name */
     bool refused; /* by a requirement, or for sizes that do not divide */
     int depth;
+    int turns; /* iterations of the repeats around it; 0: none */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
                                  applied under */
@@ -170,6 +171,7 @@ typedef struct Elaborator {
     List aliases; /* Axis *, Axis *: an axis under another name, and the axis */
     List axes;    /* Binding *: axes that layers declared, by their paths */
     Value *loss;
+    Value *attributes; /* `parameters` of the model, or NULL */
     List *settings;
     List watches; /* Watch * */
     int random_places;
@@ -200,6 +202,29 @@ Scope *scope_opaque(Scope *scope); /* the scope that new names go to */
 Scope *scope_push(Elaborator *e);
 void scope_pop(Elaborator *e);
 
+/* ---- elaborate.c ---- */
+Elaborator *elaborator_new(Unit *unit);
+const Node *find_model(Unit *unit, const char *name);
+void report_unknown_model(Unit *unit, Span span, const char *name);
+/* The layer of a model and the options it was given, base first; NULL after a report. */
+const Node *model_options(Elaborator *e, const Node *model, Record *record, int depth);
+/* What was set from outside. */
+void override_options(Elaborator *e, Record *record);
+/* The value that option `train` of the outermost layer will have; an option of it that is a layer,
+ * a number. */
+Value *train_group(Elaborator *e, const Node *layer, Record *record);
+Value *group_layer(Elaborator *e, const Value *train, const char *name);
+/* span: receives the place where it was written; may be NULL. */
+double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
+                    Span *span);
+
+/* ---- attributes.c ---- */
+void set_own(Arena *arena, Tensor *tensor, const char *name, double value);
+void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor);
+/* `parameters` of the model's own record, taken out of it; NULL: none. */
+Value *take_attributes(const Node *layer, Record *record);
+void outside_attributes(Elaborator *e, const Value *list);
+
 /* ---- settings.c ---- */
 Record *record_new(Elaborator *e);
 Entry *record_find(const Record *record, const char *name);
@@ -212,6 +237,7 @@ const Node *layer_body(const Node *layer);
 /* Binds every option the layer declares, in the current scope, to what `given` says or to its
  * default. `prefix` is the path of the instance's options for settings, or NULL. */
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix);
+bool check_limits(Elaborator *e, const Node *option, Value *value);
 void check_unknown_options(Elaborator *e, const Node *layer, Record *given);
 Value *layer_option(Elaborator *e, const Value *layer, const char *name, Span span);
 

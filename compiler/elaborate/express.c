@@ -122,7 +122,9 @@ bool evaluate_flag(Elaborator *e, const Node *node, bool *flag) {
         *flag = value->number != 0;
         return true;
     }
-    if (value->kind != KIND_ERROR) {
+    if (value->kind == KIND_WORD && !value->record)
+        report_unknown_name(e, value);
+    else if (value->kind != KIND_ERROR) {
         report_error(e->reports, node->span,
                      "a condition must be true or false before the run, not %s",
                      value_kind_text(value));
@@ -393,6 +395,11 @@ Value *evaluate(Elaborator *e, const Node *node) {
         return name(e, node);
     case NODE_FIELD:
         return field(e, node);
+    case NODE_STRING: {
+        Value *text = value_new(e, KIND_WORD, node->span);
+        text->word = node->name;
+        return text;
+    }
     case NODE_LIST:
         return list(e, node);
     case NODE_RECORD: {

@@ -315,7 +315,8 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .caller = e->frame,
                    .call = span,
                    .given = layer->span,
-                   .depth = e->frame->depth + 1};
+                   .depth = e->frame->depth + 1,
+                   .turns = e->frame->turns};
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
         report_error(e->reports, span, "layer '%s' would be mapped over more than %d indices",
                      node->name, MAX_RANK);

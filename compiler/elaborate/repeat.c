@@ -372,16 +372,8 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     }
 }
 
-/* repeat: the turns before the recurring ones, the recurring ones, those left over. */
-void repeat_statement(Elaborator *e, const Node *node) {
-    double number;
-    if (!evaluate_number(e, node->kids[1], "the number of turns", &number)) return;
-    if (number != floor(number) || number < 0 || number > MAX_TURNS) {
-        report_error(e->reports, node->kids[1]->span,
-                     "a repeat cannot run %.9g turns: give a whole number from 0 to %d", number,
-                     (int)MAX_TURNS);
-        return;
-    }
+/* The turns before the recurring ones, the recurring ones, those left over. */
+static void all_turns(Elaborator *e, const Node *node, long number) {
     Carried carried[MAX_CARRIED] = {{0}};
     int count = find_carried(e, node->kids[2], carried, 0);
     Plan plan;
@@ -389,7 +381,7 @@ void repeat_statement(Elaborator *e, const Node *node) {
         if (!fits_rank(e, carried[i].binding->name,
                        e->frame->ambient_count + carried[i].before->rank, node->span))
             return;
-    if (!plan_turns(e, node, (long)number, carried, count, &plan)) return;
+    if (!plan_turns(e, node, number, carried, count, &plan)) return;
     long after = plan.prefix + plan.period * plan.turns;
     int errors = e->reports->errors;
     for (long i = 0; i < plan.count && e->reports->errors == errors; i++) {
@@ -400,4 +392,20 @@ void repeat_statement(Elaborator *e, const Node *node) {
         }
         turn(e, node, i, arena_format(e->arena, "%ld", i));
     }
+}
+
+/* repeat: a body repeated over depth. */
+void repeat_statement(Elaborator *e, const Node *node) {
+    double number;
+    if (!evaluate_number(e, node->kids[1], "the number of turns", &number)) return;
+    if (number != floor(number) || number < 0 || number > MAX_TURNS) {
+        report_error(e->reports, node->kids[1]->span,
+                     "a repeat cannot run %.9g turns: give a whole number from 0 to %d", number,
+                     (int)MAX_TURNS);
+        return;
+    }
+    int around = e->frame->turns;
+    e->frame->turns = (around ? around : 1) * (int)number;
+    all_turns(e, node, (long)number);
+    e->frame->turns = around;
 }

@@ -77,7 +77,8 @@ void record_set(Elaborator *e, Record *record, const char *path, Value *value, S
         return;
     }
     Value *old = entry->value;
-    if (value->kind == KIND_RECORD && old && (old->kind == KIND_RECORD || old->record)) {
+    bool holds = old && (old->kind == KIND_RECORD || old->kind == KIND_WORD || old->record);
+    if (value->kind == KIND_RECORD && holds) {
         if (!old->record) old->record = record_new(e);
         record_merge(e, old->record, value->record);
         return;
@@ -283,7 +284,7 @@ static Value *literal(Elaborator *e, const Node *node) {
     return value;
 }
 
-static bool check_limits(Elaborator *e, const Node *option, Value *value) {
+bool check_limits(Elaborator *e, const Node *option, Value *value) {
     const Node *limits = option->kids[1] ? option->kids[1]->kids[0] : NULL;
     if (!limits || value->kind == KIND_ERROR) return true;
     if (limits->kind == NODE_LIST) {
@@ -495,7 +496,8 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
             report_help_inner(e, path, names, entry->value);
             continue;
         }
-        report_error(e->reports, entry->span, "layer '%s' has no option '%s'", layer->name, path);
+        report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
+                     node_kind_name(layer->kind), layer->name, path);
         const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
         if (near) report_help(e->reports, "did you mean '%s'?", near);
         Text text = {.arena = e->arena};

@@ -65,6 +65,16 @@ static Value *new_axis(Elaborator *e, const Node *node, double size) {
     return value;
 }
 
+/* An axis of the outermost layer at the size it has in another model, where one is asked for. */
+static double shaped(Elaborator *e, const char *name, double size) {
+    const Program *shape = e->unit->shape;
+    for (int i = 0; shape && !e->frame->caller && i < shape->axes.count; i++) {
+        const Axis *axis = shape->axes.items[i];
+        if (axis->kind == AXIS_PLAIN && !strcmp(axis->name, name)) return (double)axis->size;
+    }
+    return size;
+}
+
 static void axis_statement(Elaborator *e, const Node *node) {
     double size;
     Value *value = value_error(e, node->span);
@@ -76,6 +86,7 @@ static void axis_statement(Elaborator *e, const Node *node) {
         return;
     }
     if (evaluate_number(e, node->kids[0], "the size of an axis", &size)) {
+        size = shaped(e, node->name, size);
         if (axis_can_have(e, node->name, size, node->kids[0]->span))
             value = new_axis(e, node, size);
     }
@@ -177,6 +188,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
                             node->name_span);
         tensor->path = path;
         tensor->lead = lead;
+        tensor->turns = e->frame->turns;
     }
     stored->tensor = tensor;
     stored->scope = e->scope;
@@ -243,6 +255,7 @@ static void stored_statement(Elaborator *e, const Node *node, Role role) {
     if (value->kind != KIND_ERROR && !stored->known) {
         list_push(e->arena, &e->stored, stored);
         if (!evaluate_init(e, stored, 1, 1, &stored->tensor->init)) stored->init = NULL;
+        if (role == ROLE_PARAMETER) declared_attributes(e, node->kids[2], stored->tensor);
     }
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }

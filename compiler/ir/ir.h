@@ -91,6 +91,12 @@ typedef enum InputKind {
     INPUT_SCALAR /* rank 0, set by the runtime by name: position, loss_scale, step, steps, rate */
 } InputKind;
 
+/* An option of the optimizer that one parameter has for itself; of "lr": a factor. */
+typedef struct OwnNumber {
+    const char *name;
+    double value;
+} OwnNumber;
+
 typedef struct Tensor {
     int id;           /* its place in program->tensors */
     const char *name; /* unique in the program, an identifier: what generated code calls it */
@@ -110,6 +116,9 @@ typedef struct Tensor {
     int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
                  layer is applied under */
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
+    int turns; /* parameters: iterations of the repeats it was declared in, 0: of none */
+    bool frozen; /* parameters: not trained */
+    List own;  /* OwnNumber *, parameters: what the optimizer reads for it alone */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
     Span span;   /* where it is defined */
 } Tensor;

@@ -282,9 +282,16 @@ static void definition(Line *line, const char *keyword, const Node *node, const 
 static void parameter(Line *line, const Node *node) {
     line_add(line, node->name);
     line_subs(line, node->kids[0]);
-    if (!node->kids[1]) return;
-    line_add(line, " ~ ");
-    line_expr(line, node->kids[1]);
+    if (node->kids[1]) line_add(line, " ~ ");
+    if (node->kids[1]) line_expr(line, node->kids[1]);
+    for (int i = 0; node->kids[2] && i < node->kids[2]->count; i++) {
+        const Node *attribute = node->kids[2]->kids[i];
+        line_add(line, i ? ", " : " { ");
+        line_add(line, attribute->name);
+        if (attribute->kids[0]) line_add(line, " = ");
+        if (attribute->kids[0]) line_expr(line, attribute->kids[0]);
+    }
+    if (node->kids[2]) line_add(line, " }");
 }
 
 /* Statements without a block in them. */

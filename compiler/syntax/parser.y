@@ -48,6 +48,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> item formals formal_list formal result path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
+%type <node> own attributes attribute
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr disjunction conjunction negation compared sum_expr term open_term open_unary product unary power exponent
 %type <node> postfix primary binders names arguments expr_list options call_entries call_entry optional_subs subs sub
@@ -224,10 +225,18 @@ description: %empty
 parameters: PARAM parameter
         { $$ = with(parser, make(parser, NODE_LIST, @$), $2); $2->span = @$; }
           | parameters ',' parameter                    { $$ = with(parser, $1, $3); };
-parameter: name optional_subs initial
+parameter: name optional_subs initial own
         { $$ = with(parser, titled(parser, NODE_PARAM, @$, $1), $2 ? $2 : make(parser, NODE_SUBS, @2));
-          with(parser, $$, $initial); };
+          with(parser, with(parser, $$, $initial), $own); };
 initial: %empty { $$ = NULL; } | '~' expr               { $$ = $2; };
+own: %empty { $$ = NULL; } | '{' attributes '}'         { $$ = $2; $$->span = @$; };
+attributes: attribute
+        { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
+          | attributes ',' attribute                    { $$ = with(parser, $1, $3); };
+attribute: word
+        { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), NULL); }
+         | word '=' expr
+        { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), $3); };
 
 if_statement: IF expr block
         { $$ = with(parser, with(parser, with(parser, make(parser, NODE_IF, @$), $2), $3), NULL); }

@@ -32,7 +32,8 @@ typedef enum NodeKind {
     NODE_LIMITS,   /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
     NODE_AXIS,     /* axis NAME = expr         name; kids: expr */
     NODE_SEQUENCE, /* sequence NAME = expr     name; kids: expr */
-    NODE_PARAM,    /* param NAME[subs] ~ expr  name; kids: SUBS, expr or NULL.  param a[..], b[..] makes one node each */
+    NODE_PARAM,    /* param NAME[subs] ~ expr { freeze, lr = expr }  name; kids: SUBS, expr or NULL, RECORD or NULL (of ENTRY,
+                      whose value may be NULL).  param a[..], b[..] makes one node each */
     NODE_STATE,    /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
     NODE_INPUT,    /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next, real, class) */
     NODE_EQUATION, /* NAME[subs] = expr        name; kids: SUBS or NULL, expr */

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 8, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 9, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -57,6 +57,7 @@ typedef struct MoecTensor {
     MoecInput input;
     long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
     int matrix;            /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay applies) */
+    int group;             /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
 } MoecTensor;
 
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand
@@ -174,11 +175,14 @@ typedef struct MoecUpdate {
     double (*rate)(double step, double steps); /* the schedule's factor of the learning rate */
     const char *const *state_names;
     int state_count;
-    const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "matrix", "clip" (factor of the gradient) */
+    const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "steps", "clip" (factor of the gradient);
+                                        others are 1 */
     int scalar_count;
+    /* What a parameter is given is each of these times its own: scalar_count factors for each of group_count groups. */
+    const float *own;
+    int group_count;
     /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients and each of `states` (an
-     * array of the host) are whole blocks of the device; scalars are the device's, twice: for parameters that are no
-     * matrices, then, from scalar_count on, for those that are; rounded receives the new weights as MoecTable.round makes
+     * array of the host) are whole blocks of the device; scalars are the device's, scalar_count for each group; rounded receives the new weights as MoecTable.round makes
      * them, where that is not NULL */
     void (*launch)(const MoecHost *host, float *weights, const float *gradients, float *const *states,
                    const float *scalars, void *rounded);

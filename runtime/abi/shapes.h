@@ -58,7 +58,7 @@ enum { MOEC_BOX = 64 };
 typedef struct MoecShare {
     long block;        /* the first of its blocks */
     long first, count; /* its elements in the block of weights */
-    int matrix;
+    int group;         /* its numbers, see MoecUpdate.own */
 } MoecShare;
 
 #endif

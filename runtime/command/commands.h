@@ -7,6 +7,7 @@
 #include "command/arguments.h"
 
 int command_check(int argc, char **argv);
+int command_transfer(int argc, char **argv);
 int command_fmt(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_init(int argc, char **argv);

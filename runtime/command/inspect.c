@@ -1,4 +1,4 @@
-/* inspect: moec check, fmt and dump: what the compiler alone can answer. */
+/* inspect: moec check, transfer, fmt and dump: what the compiler alone can answer. */
 #include "command/commands.h"
 #include "base/complain.h"
 #include "base/files.h"
@@ -35,6 +35,30 @@ int command_check(int argc, char **argv) {
     const char *text = moec_failed(compiler) ? NULL : moec_cost_json(compiler);
     bool good = text && !moec_failed(compiler);
     puts(good ? text : moec_reports_json(compiler));
+    moec_close(compiler);
+    return good ? 0 : EXIT_INPUT;
+}
+
+int command_transfer(int argc, char **argv) {
+    const Command *command = command_row("transfer");
+    const char *operand;
+    bool json = false;
+    TextList sets = {0};
+    const Option table[] = {
+        {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of the model, as in the file"},
+        {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    MoecCompiler *compiler = spec_open(operand, &sets);
+    const char *text = compiler ? moec_transfer(compiler, json) : NULL;
+    bool good = compiler && reports_good(compiler) && text;
+    if (good)
+        fputs(text, stdout);
+    else if (compiler && reports_good(compiler))
+        complain("add it: model NAME = BASE { ... } transfer complete_mue from BASE",
+                 "model '%s' names no transfer", moec_model(compiler));
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }

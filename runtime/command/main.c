@@ -14,6 +14,8 @@
 static const Command commands[] = {
     {"check", command_check, "FILE[:MODEL]|DIR [--set key=value]... [--json]",
      "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
+    {"transfer", command_transfer, "FILE[:MODEL] [--set key=value]... [--json]",
+     "Says what each parameter gets from the model that was tuned, and by which clause."},
     {"fmt", command_fmt, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
     {"dump", command_dump,

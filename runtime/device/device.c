@@ -86,17 +86,14 @@ static bool square_sum(Engine *engine, const float *values, size_t count, double
 static bool update_all(Engine *engine, const BlockUpdate *given) {
     const MoecTable *table = engine->table;
     const MoecUpdate *update = table->update;
-    int matrix = update_scalar(update, "matrix");
-    float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
+    float *scalars = update_numbers(update, given->scalars);
     float **moments = memory_new(sizeof *moments * (size_t)(update->state_count + 1));
-    memcpy(scalars, given->scalars, sizeof *scalars * (size_t)update->scalar_count);
     for (int i = 0; i < table->parameter_count; i++) {
         const MoecTensor *tensor = &table->parameters[i];
         size_t offset = tensor->offset / sizeof(float);
         for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
-        if (matrix >= 0) scalars[matrix] = (float)tensor->matrix;
         update->run(given->weights + offset, given->gradients + offset, moments,
-                    (long)tensor_count(tensor), scalars);
+                    (long)tensor_count(tensor), scalars + tensor->group * update->scalar_count);
     }
     free(moments);
     free(scalars);
@@ -135,10 +132,11 @@ static const DeviceKind kind = {
     .ceiling_read = best_read,
 };
 
-int update_scalar(const MoecUpdate *update, const char *name) {
-    for (int i = 0; i < update->scalar_count; i++)
-        if (strcmp(update->scalar_names[i], name) == 0) return i;
-    return -1;
+float *update_numbers(const MoecUpdate *update, const float *scalars) {
+    int width = update->scalar_count, count = update->group_count * width;
+    float *numbers = memory_new(sizeof *numbers * (size_t)(count + 1));
+    for (int i = 0; i < count; i++) numbers[i] = update->own[i] * scalars[i % width];
+    return numbers;
 }
 
 Device *device_cpu(void) {

@@ -33,7 +33,7 @@ typedef struct BlockUpdate {
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
     void *rounded;         /* receives the new weights as bf16, where that is not NULL */
-    const float *scalars;  /* host: by scalar_names; "matrix" is filled in from each parameter */
+    const float *scalars;  /* host: by scalar_names; what parameters have for themselves is not in it */
 } BlockUpdate;
 
 /* What a kernel took in one run of a graph, all its launches together; flops: 0 where they are not
@@ -78,8 +78,9 @@ typedef struct DeviceKind {
     double (*ceiling_read)(Device *device);
 } DeviceKind;
 
-/* The place of a scalar of the update by name, or -1. */
-int update_scalar(const MoecUpdate *update, const char *name);
+/* What each group of parameters is given, from what a run gives: group_count rows of scalar_count.
+ * To be freed. */
+float *update_numbers(const MoecUpdate *update, const float *scalars);
 
 struct Device {
     const DeviceKind *kind;

@@ -36,7 +36,7 @@ static double scalar_value(const char *name, const Stepper *stepper, const StepR
     if (strcmp(name, "lr") == 0) return result->rate;
     if (strcmp(name, "step") == 0) return (double)step + 1;
     if (strcmp(name, "steps") == 0) return (double)stepper->settings.steps;
-    return strcmp(name, "clip") == 0 ? factor : 0;
+    return strcmp(name, "clip") == 0 ? factor : 1;
 }
 
 static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {

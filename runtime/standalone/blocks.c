@@ -58,7 +58,7 @@ void update_run(const MoecTable *table, float *weights, const float *gradients,
         for (int i = 0; i < update->state_count; i++)
             state[i] = states[i] + offset;
         update->run(weights + offset, gradients + offset, state, (long)block_count(tensor),
-                    scalars + (tensor->matrix ? update->scalar_count : 0));
+                    scalars + tensor->group * update->scalar_count);
     }
     free(state);
 }

@@ -17,8 +17,8 @@ void block_zero(void *block, size_t bytes);
 double block_squares(const float *block, size_t count);
 /* Runs a graph, and the optimizer on all parameters; both are done when they return. Pointers are
  * whole blocks, but inputs and outputs are memory of the program (see slots_new); each of `states`
- * is laid out like the weights; scalars are update->scalar_count numbers for parameters that are no
- * matrices, then those for parameters that are. */
+ * is laid out like the weights; scalars are update->scalar_count numbers for each group of
+ * parameters. */
 void graph_run(const MoecGraphEntry *graph, MoecRun *run);
 void update_run(const MoecTable *table, float *weights, const float *gradients,
                 float *const *states, const float *scalars, void *rounded);

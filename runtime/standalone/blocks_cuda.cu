@@ -133,7 +133,7 @@ extern "C" void weights_round(const MoecTable *table, const float *weights, void
 extern "C" void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states,
                            const float *scalars, void *rounded) {
     static float *numbers;
-    size_t bytes = 2 * (size_t)table->update->scalar_count * sizeof *numbers;
+    size_t bytes = (size_t)table->update->group_count * (size_t)table->update->scalar_count * sizeof *numbers;
     if (!numbers)
         check(cudaMalloc((void **)&numbers, bytes + 4), "no memory on the device");
     block_put(numbers, 0, scalars, bytes);

@@ -108,15 +108,15 @@ static void set_scalar(Trainer *trainer, const char *name, double value) {
 
 static void update_all(Trainer *trainer, long step, double rate, double factor) {
     const MoecUpdate *update = trainer->update;
-    float *scalars = calloc(2 * (size_t)update->scalar_count + 1, sizeof *scalars);
-    for (int i = 0; scalars && i < 2 * update->scalar_count; i++) {
+    int count = update->group_count * update->scalar_count;
+    float *scalars = calloc((size_t)count + 1, sizeof *scalars);
+    for (int i = 0; scalars && i < count; i++) {
         const char *name = update->scalar_names[i % update->scalar_count];
-        scalars[i] = (float)(strcmp(name, "lr") == 0       ? rate
-                             : strcmp(name, "step") == 0   ? (double)step + 1
-                             : strcmp(name, "steps") == 0  ? (double)trainer->wishes.steps
-                             : strcmp(name, "clip") == 0   ? factor
-                             : strcmp(name, "matrix") == 0 ? (double)(i / update->scalar_count)
-                                                           : 0);
+        scalars[i] = update->own[i] * (float)(strcmp(name, "lr") == 0      ? rate
+                                              : strcmp(name, "step") == 0  ? (double)step + 1
+                                              : strcmp(name, "steps") == 0 ? (double)trainer->wishes.steps
+                                              : strcmp(name, "clip") == 0  ? factor
+                                                                           : 1);
     }
     if (scalars)
         update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,

@@ -359,17 +359,17 @@ typedef struct Element {
 static double scalar_value(const char *name, long step) {
     if (strcmp(name, "lr") == 0) return 0.01;
     if (strcmp(name, "clip") == 0) return 0.7;
-    return strcmp(name, "step") == 0 ? (double)step : 100;
+    if (strcmp(name, "step") == 0) return (double)step;
+    return strcmp(name, "steps") == 0 ? 100 : 1;
 }
 
 static void update_element(MoecEval *eval, const MoecUpdate *update, const PublicTensor *parameter, long step,
                            double gradient, Element *element) {
-    double matrix = parameter->tensor->matrix;
+    const float *own = update->own + parameter->tensor->group * update->scalar_count;
     for (int i = 0; i < update->scalar_count; i++) {
-        double value = scalar_value(update->scalar_names[i], step);
+        double value = scalar_value(update->scalar_names[i], step) * (double)own[i];
         moec_eval_set(eval, update->scalar_names[i], &value, 1);
     }
-    moec_eval_set(eval, "matrix", &matrix, 1);
     moec_eval_set(eval, "grad", &gradient, 1);
     moec_eval_set(eval, "weight", &element->weight, 1);
     for (int i = 0; i < update->state_count; i++) moec_eval_set(eval, update->state_names[i], &element->state[i], 1);

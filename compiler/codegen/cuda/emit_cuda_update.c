@@ -15,7 +15,7 @@ static long add_shares(Module *module, long each) {
         const Tensor *tensor = weights->tensors.items[i];
         long count = tensor_elements(tensor);
         text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", blocks, weights->offsets[i] / 4,
-                 count, tensor_info(module->arena, tensor, 0).matrix, tensor->name);
+                 count, module->groups[i], tensor->name);
         blocks += each ? (count + each - 1) / each : 1;
     }
     if (!weights->tensors.count) text_add(text, "    {0, 0, 0, 0},\n");
@@ -46,7 +46,7 @@ static void add_piece(Text *text, int shares, int states, int scalars, long each
                  "    const long moec_from = moec_share.first, elements = moec_share.count;\n");
     text_add(text, "    float *const weight = moec_weights + moec_from;\n"
                    "    const float *const gradient = moec_gradients + moec_from;\n");
-    text_add(text, "    const float *const scalars = moec_numbers + moec_share.matrix * %d;\n",
+    text_add(text, "    const float *const scalars = moec_numbers + moec_share.group * %d;\n",
              scalars);
     if (!states) return;
     text_add(text, "    float *const state[] = {");

@@ -58,7 +58,7 @@ typedef struct CudaEngine {
     bool capturing;
     bool overlaps;        /* kernels of a graph may, see moec_begin */
     int refused;          /* the number of the error when the driver takes no such launch */
-    CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's scalars for either
+    CudaPointer scratch;  /* parts of a sum, the sum, the seed, then the update's numbers for each
                              kind of parameter */
     CudaProfile *profile; /* not NULL: kernels are timed */
     Capture captures[CAPTURE_LIMIT];
@@ -75,6 +75,10 @@ static CudaPointer sum_place(const CudaEngine *engine) {
 
 static CudaPointer seed_place(const CudaEngine *engine) {
     return sum_place(engine) + 64;
+}
+
+static size_t numbers_bytes(const MoecUpdate *update) {
+    return sizeof(float) * (size_t)update->group_count * (size_t)update->scalar_count;
 }
 
 static CudaPointer scalars_place(const CudaEngine *engine) {
@@ -354,8 +358,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
     engine->products = cuda_products_new(engine->device, table, keep);
     engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
-    size_t scalars = table->update ? 2 * sizeof(float) * (size_t)table->update->scalar_count : 0;
-    size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + scalars;
+    size_t numbers = table->update ? numbers_bytes(table->update) : 0;
+    size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),
                   "taking memory") &&
         load(engine, kernels, keep))
@@ -510,16 +514,10 @@ bool cuda_engine_round(Engine *base, const float *weights, void *rounded) {
 bool cuda_engine_update(Engine *base, const BlockUpdate *given) {
     CudaEngine *engine = of(base);
     const MoecUpdate *update = base->table->update;
-    size_t count = (size_t)update->scalar_count;
-    int matrix = update_scalar(update, "matrix");
-    float *scalars = memory_new(sizeof *scalars * (2 * count + 1));
-    for (int kind = 0; kind < 2; kind++) {
-        memcpy(scalars + (size_t)kind * count, given->scalars, sizeof *scalars * count);
-        if (matrix >= 0) scalars[(size_t)kind * count + (size_t)matrix] = (float)kind;
-    }
+    float *numbers = update_numbers(update, given->scalars);
     bool good = base->device->kind->put(base->device, (void *)(uintptr_t)scalars_place(engine),
-                                        scalars, sizeof *scalars * 2 * count);
-    free(scalars);
+                                        numbers, numbers_bytes(update));
+    free(numbers);
     const CaptureKey key = {.what = update};
     return good && repeat(engine, &key, work_update, given);
 }

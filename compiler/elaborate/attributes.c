@@ -1,0 +1,193 @@
+/* attributes: what a parameter has for itself, as it was declared or from outside.
+ *
+ *     param w[d,f] ~ zeros { freeze, lr = 0.1, decay = 0 }
+ *
+ *     model tuned = base { parameters = [{ of = "block.*.ffn.*", freeze = true }, { of =
+ * "*.router", init = 0.01 }] }
+ *
+ * `freeze`: it is not trained. `lr`: a factor. `init`, from outside: the deviation of what is
+ * random. Everything else is an option of the optimizer. What is set from outside goes before what
+ * is declared, later entries before earlier ones.
+ */
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+/* The declaration of an option that some optimizer has, or NULL. */
+static const Node *optimizer_option(Elaborator *e, const char *name) {
+    for (int i = 0; i < e->unit->optimizers.count; i++) {
+        const Node *body = layer_body(e->unit->optimizers.items[i]);
+        for (int j = 0; j < body->count; j++) {
+            const Node *node = body->kids[j];
+            bool real = node->kind == NODE_OPTION && !strcmp(node->kids[0]->name, "real");
+            if (real && name && !strcmp(node->name, name)) return node;
+        }
+    }
+    return NULL;
+}
+
+static void report_unknown_attribute(Elaborator *e, const char *name, Span span, bool outside) {
+    const char *names[64] = {"freeze", "lr"};
+    int count = 2;
+    Text text = {.arena = e->arena};
+    if (outside) names[count++] = "init";
+    for (int i = 0; i < e->unit->optimizers.count; i++) {
+        const Node *body = layer_body(e->unit->optimizers.items[i]);
+        for (int j = 0; j < body->count && count < 64; j++)
+            if (optimizer_option(e, body->kids[j]->name) == body->kids[j])
+                names[count++] = body->kids[j]->name;
+    }
+    for (int i = 0; i < count; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
+    const char *near = did_you_mean(name, names, count);
+    report_error(e->reports, span, "a parameter has no '%s' of its own", name);
+    if (near)
+        report_help(e->reports, "did you mean '%s'?", near);
+    else
+        report_help(e->reports, "it may have %s", text.text);
+}
+
+void set_own(Arena *arena, Tensor *tensor, const char *name, double value) {
+    for (int i = 0; i < tensor->own.count; i++) {
+        OwnNumber *own = tensor->own.items[i];
+        if (strcmp(own->name, name)) continue;
+        own->value = value;
+        return;
+    }
+    OwnNumber *own = arena_alloc(arena, sizeof *own);
+    *own = (OwnNumber){name, value};
+    list_push(arena, &tensor->own, own);
+}
+
+static void set_deviation(Tensor *tensor, double deviation) {
+    Init *init = &tensor->init;
+    double middle = (init->a + init->b) / 2;
+    if (init->kind == INIT_NORMAL) init->b = deviation;
+    if (init->kind == INIT_UNIFORM)
+        *init = (Init){INIT_UNIFORM, middle - deviation, middle + deviation};
+}
+
+/* One attribute; value: NULL stands for true. False after a report. */
+static bool set_attribute(Elaborator *e, Tensor *tensor, const char *name, Span span, Value *value,
+                          bool outside) {
+    const Node *option = optimizer_option(e, name);
+    bool freeze = !strcmp(name, "freeze"), init = outside && !strcmp(name, "init");
+    bool factor = !strcmp(name, "lr");
+    if (!freeze && !init && !factor && !option) {
+        report_unknown_attribute(e, name, span, outside);
+        return false;
+    }
+    if (value && value->kind == KIND_ERROR) return false;
+    if (freeze ? value && value->kind != KIND_FLAG : !value || value->kind != KIND_NUMBER) {
+        report_error(e->reports, value ? value->span : span, "'%s' of a parameter takes %s, not %s",
+                     name, freeze ? "a flag" : "a number",
+                     value ? value_kind_text(value) : "nothing");
+        return false;
+    }
+    if ((init || factor) && value->number < 0) {
+        report_error(e->reports, value->span,
+                     "'%s' of a parameter is %.9g: it must not be negative", name, value->number);
+        return false;
+    }
+    if (option && !freeze && !factor && !check_limits(e, option, value)) return false;
+    if (freeze)
+        tensor->frozen = !value || value->number != 0;
+    else if (init)
+        set_deviation(tensor, value->number);
+    else
+        set_own(e->arena, tensor, name, value->number);
+    return true;
+}
+
+void declared_attributes(Elaborator *e, const Node *record, Tensor *tensor) {
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *entry = record->kids[i];
+        Value *value = entry->kids[0] ? evaluate(e, entry->kids[0]) : NULL;
+        if (value && value->kind == KIND_WORD && !value->record) {
+            report_unknown_name(e, value);
+            return;
+        }
+        if (!set_attribute(e, tensor, entry->name, entry->name_span, value, false)) return;
+    }
+}
+
+/* `*` stands for any text. */
+static bool fits(const char *pattern, const char *path) {
+    for (; *pattern && *pattern != '*'; pattern++, path++)
+        if (*pattern != *path) return false;
+    if (!*pattern) return !*path;
+    for (;; path++) {
+        if (fits(pattern + 1, path)) return true;
+        if (!*path) return false;
+    }
+}
+
+static void report_no_match(Elaborator *e, const Value *pattern) {
+    const char *names[512] = {NULL};
+    int count = 0;
+    for (int i = 0; i < e->program->tensors.count && count < 512; i++) {
+        const Tensor *tensor = e->program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER) names[count++] = tensor->path;
+    }
+    const char *near = did_you_mean(pattern->word, names, count);
+    report_error(e->reports, pattern->span, "no parameter is called '%s'", pattern->word);
+    if (near)
+        report_help(e->reports, "did you mean '%s'?", near);
+    else
+        report_help(e->reports, "'*' stands for any text, and for the number of a layer, as in %s",
+                    count ? "block.*.ffn.*" : "");
+}
+
+static bool one_entry(Elaborator *e, const Value *entry) {
+    Entry *of = entry->kind == KIND_RECORD ? record_find(entry->record, "of") : NULL;
+    if (!of || of->value->kind != KIND_WORD || of->value->record) {
+        report_error(e->reports, entry->span,
+                     "an entry of 'parameters' says which: { of = \"block.*.ffn.*\", ... }");
+        return false;
+    }
+    int found = 0;
+    for (int i = 0; i < e->program->tensors.count; i++) {
+        Tensor *tensor = e->program->tensors.items[i];
+        if (tensor->role != ROLE_PARAMETER || !fits(of->value->word, tensor->path)) continue;
+        found++;
+        for (int j = 0; j < entry->record->entries.count; j++) {
+            const Entry *own = entry->record->entries.items[j];
+            if (own != of && !set_attribute(e, tensor, own->name, own->span, own->value, true))
+                return false;
+        }
+    }
+    if (!found) report_no_match(e, of->value);
+    return found > 0;
+}
+
+void outside_attributes(Elaborator *e, const Value *list) {
+    if (!list || list->kind == KIND_NONE || list->kind == KIND_ERROR) return;
+    if (list->kind == KIND_RECORD) {
+        one_entry(e, list);
+        return;
+    }
+    if (list->kind != KIND_LIST) {
+        report_error(e->reports, list->span, "'parameters' takes a list of records, not %s",
+                     value_kind_text(list));
+        report_help(e->reports, "for example [{ of = \"block.*.ffn.*\", lr = 0.1 }]");
+        return;
+    }
+    for (int i = 0; i < list->list.count; i++)
+        if (!one_entry(e, list->list.items[i])) return;
+}
+
+/* Options of that name belong to the model and to no layer, unless its outermost layer has one. */
+Value *take_attributes(const Node *layer, Record *record) {
+    const Node *body = layer_body(layer);
+    for (int i = 0; i < body->count; i++)
+        if (body->kids[i]->kind == NODE_OPTION && !strcmp(body->kids[i]->name, "parameters"))
+            return NULL;
+    for (int i = 0; i < record->entries.count; i++) {
+        Entry *entry = record->entries.items[i];
+        if (strcmp(entry->name, "parameters")) continue;
+        for (int j = i; j + 1 < record->entries.count; j++)
+            record->entries.items[j] = record->entries.items[j + 1];
+        record->entries.count--;
+        return entry->value;
+    }
+    return NULL;
+}

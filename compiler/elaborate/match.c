@@ -1,0 +1,86 @@
+/* match: which parameter of another model stands for which.
+ *
+ * Counterparts stand in the same kind of equation: multiplied and summed, or looked up, or neither;
+ * over axes of the same names in the same places; before or behind all others; joining what they
+ * were made from, or not; inside a repeat, or outside. Among those, the one whose path is most
+ * alike.
+ *
+ *     block.*.ffn.each.down[n,f,d]   stands for   block.*.ffn.down[f,d]
+ *     block.*.ffn.router[d,n]        for nothing: no axis n there
+ */
+#include "analysis/parameter_facts.h"
+#include "elaborate/transfer.h"
+
+#include <ctype.h>
+#include <string.h>
+
+const char *pattern_of(Arena *arena, const char *path) {
+    Text text = {.arena = arena};
+    text_add(&text, "%s", "");
+    for (const char *at = path; *at;) {
+        size_t length = strcspn(at, ".");
+        bool turn = *at == '{' || isdigit((unsigned char)*at);
+        text_add(&text, "%.*s%s", turn ? 1 : (int)length, turn ? "*" : at, at[length] ? "." : "");
+        at += length + (at[length] == '.');
+    }
+    return text.text;
+}
+
+static unsigned use_of(const Tensor *tensor, int axis) {
+    return tensor->facts->axes[axis] & (AXIS_SUMMED | AXIS_KEPT | AXIS_LOOKED_UP | AXIS_SHARED);
+}
+
+/* Own axes that have one of the same name and use in the other; -1: some have none. */
+static int common_axes(const Tensor *a, const Tensor *b) {
+    int common = 0;
+    for (int i = a->lead; i < a->rank; i++) {
+        bool found = false;
+        for (int j = b->lead; j < b->rank; j++)
+            found |= !strcmp(a->axes[i]->name, b->axes[j]->name) && use_of(a, i) == use_of(b, j);
+        common += found;
+    }
+    return common;
+}
+
+static bool may_stand_for(const ParameterFlow *a, const ParameterFlow *b) {
+    const Tensor *x = a->tensor, *y = b->tensor;
+    if (a->product != b->product || a->lookup != b->lookup || a->joins != b->joins ||
+        a->last != b->last || a->first != b->first || !x->turns != !y->turns)
+        return false;
+    int own = x->rank - x->lead, common = common_axes(x, y);
+    if (own != y->rank - y->lead) return false;
+    return common == own || (a->joins && common > 0);
+}
+
+static const char *last_part(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+/* How alike two paths are: the same, else a common beginning and the same last part. */
+static int likeness(const char *a, const char *b) {
+    int score = 1;
+    if (!strcmp(a, b)) return 1000;
+    for (int i = 0; a[i] && a[i] == b[i]; i++) score += a[i] == '.' ? 2 : 0;
+    return score + (strcmp(last_part(a), last_part(b)) ? 0 : 100);
+}
+
+const ParameterFlow **match_parameters(Arena *arena, const List *flows, const List *base) {
+    const ParameterFlow **found = arena_alloc(arena, ((size_t)flows->count + 1) * sizeof *found);
+    for (int i = 0; i < flows->count; i++) {
+        const ParameterFlow *flow = flows->items[i];
+        const char *path = pattern_of(arena, flow->tensor->path);
+        int best = 0;
+        for (int j = 0; j < base->count; j++) {
+            const ParameterFlow *other = base->items[j];
+            if (!may_stand_for(flow, other)) continue;
+            int score = likeness(path, pattern_of(arena, other->tensor->path));
+            bool vector = !flow->product && !flow->lookup;
+            if (score > best && (!vector || score >= 100)) {
+                found[i] = other;
+                best = score;
+            }
+        }
+    }
+    return found;
+}

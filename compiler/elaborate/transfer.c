@@ -1,0 +1,512 @@
+/* transfer: the numbers of a model's parameters, derived from a model that was tuned.
+ *
+ *     model large = proxy { dim = 1024 } transfer complete_mue { alpha = 0.5 } from proxy
+ *
+ * What a parameter is and how it has grown are facts, read off the equations of both models
+ * (parameter_flow, match); what follows from them is the text of a parametrization:
+ *
+ *     parametrization simple {
+ *       option alpha: real = 1
+ *       pace = (batch / data)^0.5               # facts are ratios: this model's by the base's
+ *       lr = lr * pace                          # for all parameters
+ *       kind matrix if product {                # the first kind whose condition holds
+ *         lr   = lr / fan_in
+ *         init = init / fan_in^0.5
+ *       }
+ *     }
+ *
+ * Settings begin with what they are without the transfer: `lr` and the options of the optimizer as
+ * the model says, `init` with the deviation of the counterpart, `forward` with 1.
+ */
+#include "elaborate/transfer.h"
+
+#include "analysis/parameter_facts.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What of a model a transfer looks at. */
+typedef struct Side {
+    const char *name;
+    Program *program;
+    List flows; /* ParameterFlow * */
+    double batch, steps, lr;
+    double depth;    /* the longest repeat */
+    Program *shaped; /* the same model with the outermost axes of the base; NULL: there is none */
+    const Node *optimizer;
+    List options; /* TunedNumber *: options of the optimizer that are real numbers */
+} Side;
+
+typedef struct Derivation {
+    Elaborator *e;
+    const Node *rule; /* NODE_PARAMETRIZATION */
+    Record *given;    /* its options */
+    Side base, model;
+    const ParameterFlow *flow, *counterpart;
+    Tuned *row;
+    bool checked;
+} Derivation;
+
+static const char *const first_settings[] = {"lr", "init", "forward"};
+enum { FIRST_SETTINGS = 3 };
+
+/* ---- both models ---- */
+
+static void note_options(Elaborator *e, Side *side, const Value *optimizer) {
+    const Node *body = layer_body(optimizer->layer);
+    side->optimizer = optimizer->layer;
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strcmp(option->kids[0]->name, "real")) continue;
+        Value *value = layer_option(e, optimizer, option->name, optimizer->span);
+        if (value->kind != KIND_NUMBER) continue;
+        TunedNumber *number = arena_alloc(e->arena, sizeof *number);
+        *number = (TunedNumber){.name = option->name, .plain = value->number};
+        list_push(e->arena, &side->options, number);
+    }
+}
+
+static bool note_training(Elaborator *e, const Node *model, bool overridden, Side *side) {
+    Scope scope = {0}, *outer = e->scope;
+    Record *record = record_new(e);
+    e->scope = &scope;
+    const Node *layer = model_options(e, model, record, 0);
+    if (layer && overridden) override_options(e, record);
+    if (layer) take_attributes(layer, record);
+    Value *train = layer ? train_group(e, layer, record) : NULL;
+    Value *optimizer = group_layer(e, train, "optimizer");
+    if (train && train->kind == KIND_LAYER) {
+        side->lr = group_number(e, train, "lr", 1, NULL);
+        side->steps = group_number(e, train, "steps", 1, NULL);
+        side->batch = group_number(e, train, "batch", 1, NULL) *
+                      group_number(e, train, "accumulate", 1, NULL) *
+                      group_number(e, train, "context", 1, NULL);
+    }
+    if (optimizer) note_options(e, side, optimizer);
+    e->scope = outer;
+    return layer != NULL && side->steps > 0;
+}
+
+static void note_flows(Side *side) {
+    parameter_facts(side->program);
+    side->flows = parameter_flow(side->program);
+    side->depth = 0;
+    for (int i = 0; i < side->flows.count; i++) {
+        const ParameterFlow *flow = side->flows.items[i];
+        if (flow->tensor->turns > side->depth) side->depth = flow->tensor->turns;
+    }
+}
+
+/* ---- facts ---- */
+
+static Axis *axis_called(const Program *program, const char *name) {
+    for (int i = 0; i < program->axes.count; i++) {
+        Axis *axis = program->axes.items[i];
+        if (axis->kind == AXIS_PLAIN && !strcmp(axis->name, name)) return axis;
+    }
+    return NULL;
+}
+
+/* How far the axes of one use have grown; for a parameter without counterpart, those axes that the
+ * base has, too. */
+static double growth(const Derivation *d, unsigned use) {
+    const Tensor *tensor = d->flow->tensor;
+    double ratio = 1;
+    for (int j = tensor->lead; j < tensor->rank; j++) {
+        if (!(tensor->facts->axes[j] & use)) continue;
+        const Axis *axis = axis_called(d->base.program, tensor->axes[j]->name);
+        if (axis) ratio *= (double)tensor->axes[j]->size / (double)axis->size;
+    }
+    return ratio;
+}
+
+static double ratio_of(double mine, double its) {
+    return mine > 0 && its > 0 ? mine / its : 1;
+}
+
+/* What the weights of the instances that meet are on average; 1 of a single one, and where they
+ * have no fixed sum. */
+static double share_of(const ParameterFlow *flow) {
+    return flow->weights > 0 && flow->active > 0 ? flow->weights / flow->active : 1;
+}
+
+static void bind_number(Derivation *d, Scope *scope, const char *name, double number) {
+    Span span = d->rule->name_span;
+    scope_bind(d->e, scope, name, value_number(d->e, number, span), span);
+}
+
+static void bind_flag(Derivation *d, Scope *scope, const char *name, bool flag) {
+    Value *value = value_new(d->e, KIND_FLAG, d->rule->name_span);
+    value->number = flag;
+    scope_bind(d->e, scope, name, value, d->rule->name_span);
+}
+
+static void bind_facts(Derivation *d, Scope *scope) {
+    const ParameterFlow *flow = d->flow, *its = d->counterpart;
+    bool scored = its && its->product && flow->product;
+    double in = scored ? ratio_of(flow->fan_in, its->fan_in) : growth(d, AXIS_SUMMED);
+    double out = scored ? ratio_of(flow->fan_out, its->fan_out) : growth(d, AXIS_KEPT);
+    double depth = its ? ratio_of(flow->tensor->turns, its->tensor->turns)
+                       : ratio_of(d->model.depth, d->base.depth);
+    bind_flag(d, scope, "product", flow->product);
+    bind_flag(d, scope, "lookup", flow->lookup);
+    bind_flag(d, scope, "joins", flow->joins);
+    bind_flag(d, scope, "first", flow->first);
+    bind_flag(d, scope, "last", flow->last);
+    bind_flag(d, scope, "repeated", flow->tensor->turns > 0);
+    bind_number(d, scope, "fan_in", in);
+    bind_number(d, scope, "fan_out", out);
+    bind_number(d, scope, "meets", scored ? ratio_of(flow->meets, its->meets) : in);
+    bind_number(d, scope, "share", share_of(flow) / (scored ? share_of(its) : 1));
+    bind_number(d, scope, "depth", flow->tensor->turns > 0 ? depth : 1);
+    bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
+    bind_number(d, scope, "data",
+                ratio_of(d->model.batch * d->model.steps, d->base.batch * d->base.steps));
+}
+
+/* ---- settings ---- */
+
+static TunedNumber *find_number(const Tuned *row, const char *name) {
+    for (int i = 0; i < row->numbers.count; i++) {
+        TunedNumber *number = row->numbers.items[i];
+        if (!strcmp(number->name, name)) return number;
+    }
+    return NULL;
+}
+
+/* What the parameter has for itself without a transfer; of "lr" a factor. */
+static double own_number(const Tensor *tensor, const char *name, double otherwise) {
+    for (int i = 0; i < tensor->own.count; i++) {
+        const OwnNumber *own = tensor->own.items[i];
+        if (!strcmp(own->name, name)) return own->value;
+    }
+    return otherwise;
+}
+
+static void add_number(Derivation *d, Scope *scope, const char *name, double plain, double value) {
+    TunedNumber *number = arena_alloc(d->e->arena, sizeof *number);
+    *number = (TunedNumber){name, plain, value, value, NULL};
+    list_push(d->e->arena, &d->row->numbers, number);
+    bind_number(d, scope, name, value);
+}
+
+static double spread_of(const Init *init) {
+    return init->kind == INIT_NORMAL ? init->b : (init->b - init->a) / 2;
+}
+
+static const Tensor *parameter_called(const Program *program, const char *path) {
+    for (int i = 0; program && i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_PARAMETER && !strcmp(tensor->path, path)) return tensor;
+    }
+    return NULL;
+}
+
+/* The counterpart's deviation, where both are random; without one that which the model declares,
+ * read at the width of the base. */
+static double first_spread(const Derivation *d) {
+    const Tensor *own = d->flow->tensor, *its = d->counterpart ? d->counterpart->tensor : NULL;
+    if (own->init.kind == INIT_CONSTANT) return 0;
+    if (!its) its = parameter_called(d->model.shaped, own->path);
+    return spread_of(its && its->init.kind == own->init.kind ? &its->init : &own->init);
+}
+
+static void bind_settings(Derivation *d, Scope *scope) {
+    const Tensor *tensor = d->flow->tensor;
+    add_number(d, scope, "lr", d->model.lr, d->model.lr * own_number(tensor, "lr", 1));
+    add_number(d, scope, "init", first_spread(d), first_spread(d));
+    add_number(d, scope, "forward", 1, 1);
+    for (int i = 0; i < d->model.options.count; i++) {
+        const TunedNumber *option = d->model.options.items[i];
+        if (find_number(d->row, option->name)) continue;
+        add_number(d, scope, option->name, option->plain,
+                   own_number(tensor, option->name, option->plain));
+    }
+}
+
+static bool is_setting(const Derivation *d, const char *name) {
+    for (int i = 0; i < FIRST_SETTINGS; i++)
+        if (!strcmp(name, first_settings[i])) return true;
+    for (int i = 0; i < d->e->unit->optimizers.count; i++) {
+        const Node *body = layer_body(d->e->unit->optimizers.items[i]);
+        for (int j = 0; j < body->count; j++)
+            if (body->kids[j]->kind == NODE_OPTION && !strcmp(body->kids[j]->name, name))
+                return true;
+    }
+    return false;
+}
+
+/* ---- the text ---- */
+
+static void run_body(Derivation *d, const Node *body);
+
+static const char *text_of(Arena *arena, Span span) {
+    return arena_copy(arena, span.source->text + span.start, (size_t)(span.end - span.start));
+}
+
+/* A name that is neither a setting nor read anywhere does nothing: it was meant as something. */
+static void check_name(Derivation *d, const Node *node) {
+    if (d->checked || is_setting(d, node->name) || node_mentions(d->rule->kids[0], node->name))
+        return;
+    const char *names[64];
+    int count = 0;
+    for (int i = 0; i < FIRST_SETTINGS; i++) names[count++] = first_settings[i];
+    for (int i = 0; i < d->model.options.count && count < 64; i++)
+        names[count++] = ((TunedNumber *)d->model.options.items[i])->name;
+    Text text = {.arena = d->e->arena};
+    for (int i = 0; i < count; i++) text_add(&text, "%s%s", i ? ", " : "", names[i]);
+    const char *near = did_you_mean(node->name, names, count);
+    report_error(d->e->reports, node->name_span,
+                 "'%s' is no setting, and nothing in parametrization '%s' reads it", node->name,
+                 d->rule->name);
+    if (near) report_help(d->e->reports, "did you mean '%s'?", near);
+    if (!near) report_help(d->e->reports, "the settings are %s", text.text);
+}
+
+static void run_equation(Derivation *d, const Node *node) {
+    Elaborator *e = d->e;
+    TunedNumber *number = find_number(d->row, node->name);
+    double value;
+    check_name(d, node);
+    if (!number && is_setting(d, node->name)) return; /* another optimizer has it, this one not */
+    if (node->kids[0]) {
+        report_error(e->reports, node->kids[0]->span, "a setting is one number");
+        return;
+    }
+    if (!evaluate_number(e, node->kids[1], number ? "a setting" : "this", &value)) return;
+    Binding *binding = scope_find(e->scope, node->name);
+    if (binding && !number && !node_mentions(node->kids[1], node->name)) {
+        report_error(e->reports, node->name_span, "'%s' has a meaning here already", node->name);
+        report_note(e->reports, binding->span, "it is declared here");
+        report_help(e->reports, "choose another name");
+        return;
+    }
+    if (binding)
+        binding->value = value_number(e, value, node->span);
+    else
+        scope_bind(e, e->scope, node->name, value_number(e, value, node->span), node->name_span);
+    if (!number) return;
+    const char *text = text_of(e->arena, node->kids[1]->span);
+    number->clause = number->clause ? arena_format(e->arena, "%s, %s", number->clause, text) : text;
+    number->after = value;
+}
+
+static void run_kind(Derivation *d, const Node *node) {
+    bool holds = true;
+    if (d->row->kind) return;
+    if (node->kids[0] && !evaluate_flag(d->e, node->kids[0], &holds)) return;
+    if (!holds) return;
+    d->row->kind = node->name;
+    d->row->span = node->name_span;
+    run_body(d, node->kids[1]);
+}
+
+static void run_statement(Derivation *d, const Node *node) {
+    Elaborator *e = d->e;
+    bool yes;
+    if (node->kind == NODE_OPTION)
+        bind_option(e, node, d->given, NULL);
+    else if (node->kind == NODE_EQUATION)
+        run_equation(d, node);
+    else if (node->kind == NODE_KIND)
+        run_kind(d, node);
+    else if (node->kind == NODE_REQUIRE) {
+        Node wrapper = {.kind = NODE_BLOCK, .kids = (Node **)&node, .count = 1};
+        block_statements(e, &wrapper);
+    } else if (node->kind == NODE_IF) {
+        if (!evaluate_flag(e, node->kids[0], &yes)) return;
+        const Node *branch = yes ? node->kids[1] : node->kids[2];
+        if (branch && branch->kind == NODE_IF)
+            run_statement(d, branch);
+        else if (branch)
+            run_body(d, branch);
+    } else
+        report_error(e->reports, node->span, "this cannot stand in a parametrization");
+}
+
+static void run_body(Derivation *d, const Node *body) {
+    int errors = d->e->reports->errors;
+    for (int i = 0; i < body->count && d->e->reports->errors == errors; i++)
+        run_statement(d, body->kids[i]);
+}
+
+/* Equations of kinds that no parameter has are read by nobody: their names are looked at here. */
+static void check_names(Derivation *d, const Node *body) {
+    for (int i = 0; i < body->count; i++) {
+        const Node *node = body->kids[i];
+        if (node->kind == NODE_EQUATION) check_name(d, node);
+        if (node->kind == NODE_KIND) check_names(d, node->kids[1]);
+        for (int j = 1; node->kind == NODE_IF && j < 3; j++)
+            if (node->kids[j] && node->kids[j]->kind == NODE_BLOCK) check_names(d, node->kids[j]);
+    }
+}
+
+static bool finite_numbers(Derivation *d) {
+    for (int i = 0; i < d->row->numbers.count; i++) {
+        const TunedNumber *number = d->row->numbers.items[i];
+        if (isfinite(number->after)) continue;
+        report_error(d->e->reports, d->rule->name_span, "parametrization '%s' gives %s of '%s' %g",
+                     d->rule->name, number->name, d->flow->tensor->path, number->after);
+        return false;
+    }
+    return true;
+}
+
+static Init scaled_init(const Init *own, double spread) {
+    Init init = *own;
+    double middle = (own->a + own->b) / 2;
+    if (own->kind == INIT_NORMAL) init.b = spread;
+    if (own->kind == INIT_UNIFORM) {
+        init.a = middle - spread;
+        init.b = middle + spread;
+    }
+    return init;
+}
+
+static Tuned *derive_row(Derivation *d) {
+    Elaborator *e = d->e;
+    Scope scope = {0};
+    Frame frame = {.layer = d->rule, .path = "", .call = d->rule->name_span};
+    d->row = arena_alloc(e->arena, sizeof *d->row);
+    *d->row = (Tuned){.flow = d->flow, .base = d->counterpart};
+    e->scope = &scope;
+    e->frame = &frame;
+    bind_facts(d, &scope);
+    bind_settings(d, &scope);
+    run_body(d, d->rule->kids[0]);
+    if (!finite_numbers(d)) return NULL;
+    d->row->init = scaled_init(&d->flow->tensor->init, find_number(d->row, "init")->after);
+    return d->row;
+}
+
+/* ---- what a model says of it ---- */
+
+static void report_unknown_rule(Elaborator *e, const Node *name) {
+    const List *all = &e->unit->parametrizations;
+    const char *names[128];
+    int count = 0;
+    Text text = {.arena = e->arena};
+    for (int i = 0; i < all->count && count < 128; i++) {
+        names[count] = ((Node *)all->items[i])->name;
+        text_add(&text, "%s%s", count ? ", " : "", names[count]);
+        count++;
+    }
+    report_error(e->reports, name->name_span, "there is no parametrization '%s'", name->name);
+    if (help_with_use(e->reports, name->name)) return;
+    const char *near = did_you_mean(name->name, names, count);
+    if (near) report_help(e->reports, "did you mean '%s'?", near);
+    if (!near && count) report_help(e->reports, "there are %s", text.text);
+    if (!count) report_help(e->reports, "begin the file with 'use parametrizations'");
+}
+
+static const Node *find_rule(Elaborator *e, const Node *name) {
+    for (int i = 0; i < e->unit->parametrizations.count; i++) {
+        const Node *rule = e->unit->parametrizations.items[i];
+        if (!strcmp(rule->name, name->name)) return rule;
+    }
+    report_unknown_rule(e, name);
+    return NULL;
+}
+
+/* The model of the chain `a = b { ... }` that says how it is derived, or NULL. */
+static const Node *derived_model(Unit *unit, const Node *model) {
+    for (int depth = 0; model && depth < MAX_APPLICATIONS; depth++) {
+        if (model->count > 2) return model;
+        const Node *base = find_model(unit, model->kids[0]->name);
+        model = base == model ? NULL : base;
+    }
+    return NULL;
+}
+
+static const Node *find_base(Elaborator *e, const Node *model) {
+    const Node *name = model->kids[3], *base = find_model(e->unit, name->name);
+    if (!base) {
+        report_unknown_model(e->unit, name->name_span, name->name);
+        return NULL;
+    }
+    const Node *derived = derived_model(e->unit, base);
+    if (!derived) return base;
+    if (derived == model) {
+        report_error(e->reports, name->name_span, "model '%s' is derived from itself", model->name);
+        report_help(e->reports, "transfer from the model that was tuned");
+        return NULL;
+    }
+    report_error(e->reports, name->name_span, "'%s' is itself derived by a transfer", name->name);
+    report_note(e->reports, derived->kids[3]->name_span, "from '%s'", derived->kids[3]->name);
+    report_help(e->reports, "transfer from the model that was tuned: from %s",
+                derived->kids[3]->name);
+    return NULL;
+}
+
+static bool any_counterpart(Derivation *d, const ParameterFlow *const *counterparts,
+                            const Node *model) {
+    for (int i = 0; i < d->model.flows.count; i++)
+        if (counterparts[i] && counterparts[i]->product) return true;
+    report_error(d->e->reports, model->kids[3]->name_span,
+                 "no matrix of '%s' has a counterpart in '%s'", d->model.name, d->base.name);
+    report_help(
+        d->e->reports,
+        "transfer from a model whose matrices join the same axes, such as the model's base");
+    return false;
+}
+
+/* What cannot be had at that width is no error: then there is nothing to read. */
+static void shape_model(Derivation *d) {
+    Unit *unit = d->e->unit;
+    Reports *reports = unit->reports, quiet = {.arena = unit->arena};
+    unit->reports = &quiet;
+    unit->shape = d->base.program;
+    d->model.shaped = elaborate(unit, d->model.name, GRAPH_FORWARD, 0, 0, NULL);
+    unit->shape = NULL;
+    unit->reports = reports;
+}
+
+static bool open_sides(Derivation *d, const Node *model, const Node *base) {
+    Elaborator *e = d->e;
+    Unit *unit = e->unit;
+    d->base.name = base->name;
+    if (!note_training(e, model, true, &d->model) || !note_training(e, base, false, &d->base))
+        return false;
+    List overrides = unit->overrides;
+    unit->overrides = (List){0};
+    d->base.program = elaborate(unit, base->name, GRAPH_FORWARD, 0, 0, NULL);
+    unit->overrides = overrides;
+    if (!d->base.program) return false;
+    shape_model(d);
+    note_flows(&d->base);
+    note_flows(&d->model);
+    return true;
+}
+
+Tuning *transfer(Unit *unit, Program *program) {
+    Elaborator *e = elaborator_new(unit);
+    const Node *asked = find_model(unit, program->name);
+    const Node *model = derived_model(unit, asked);
+    if (!model) return NULL;
+    const Node *base = find_base(e, model), *rule = find_rule(e, model->kids[2]);
+    if (!base || !rule) return NULL;
+    e->program = program_new(unit->arena, unit->reports, rule->name, GRAPH_FORWARD);
+    Derivation d = {.e = e, .rule = rule};
+    d.model.name = program->name;
+    d.model.program = program;
+    Scope scope = {0};
+    e->scope = &scope;
+    d.given = record_evaluate(e, model->kids[2]->kids[0]);
+    check_unknown_options(e, rule, d.given);
+    if (unit->reports->errors || !open_sides(&d, asked, base)) return NULL;
+    check_names(&d, rule->kids[0]);
+    d.checked = true;
+    Tuning *tuning = arena_alloc(unit->arena, sizeof *tuning);
+    *tuning = (Tuning){rule->name, base->name, d.base.program, program, {0}};
+    const ParameterFlow **counterparts =
+        match_parameters(unit->arena, &d.model.flows, &d.base.flows);
+    if (!any_counterpart(&d, counterparts, model)) return NULL;
+    for (int i = 0; i < d.model.flows.count && !unit->reports->errors; i++) {
+        d.flow = d.model.flows.items[i];
+        d.counterpart = counterparts[i];
+        Tuned *row = derive_row(&d);
+        if (!row) break;
+        list_push(unit->arena, &tuning->rows, row);
+    }
+    return unit->reports->errors ? NULL : tuning;
+}

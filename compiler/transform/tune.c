@@ -1,0 +1,80 @@
+/* tune: parameters get what a transfer made for them.
+ *
+ * Needs:   a program as it was elaborated, with parameter_facts.
+ * Leaves:  initialisations, numbers of the optimizer; a factor on what a product makes.
+ *
+ *     y[s,d] = sum[f] h[s,f] * down[f,d]   -->   whole[s,d] = sum[f] h[s,f] * down[f,d]
+ *                                                y[s,d] = 0.125 * whole[s,d]
+ */
+#include "analysis/parameter_flow.h"
+#include "elaborate/transfer.h"
+
+#include <string.h>
+
+static const Tuned *row_of(const Tuning *tuning, const char *path) {
+    for (int i = 0; i < tuning->rows.count; i++) {
+        const Tuned *row = tuning->rows.items[i];
+        if (!strcmp(row->flow->tensor->path, path)) return row;
+    }
+    return NULL;
+}
+
+static void tune_numbers(Program *program, Tensor *tensor, const Tuned *row) {
+    for (int i = 0; i < row->numbers.count; i++) {
+        const TunedNumber *number = row->numbers.items[i];
+        bool elsewhere = !strcmp(number->name, "init") || !strcmp(number->name, "forward");
+        bool factor = !strcmp(number->name, "lr");
+        if (elsewhere || number->after == number->before) continue;
+        if (factor && number->plain == 0) continue;
+        set_own(program->arena, tensor, number->name,
+                factor ? number->after / number->plain : number->after);
+    }
+}
+
+static double forward_of(const Tuned *row) {
+    for (int i = 0; i < row->numbers.count; i++) {
+        const TunedNumber *number = row->numbers.items[i];
+        if (!strcmp(number->name, "forward")) return number->after;
+    }
+    return 1;
+}
+
+static Statement *scale_result(Program *program, Statement *statement, double factor) {
+    Expr *target = statement->target;
+    Tensor *tensor = target->tensor;
+    Tensor *whole =
+        tensor_new(program, arena_format(program->arena, "%s_whole", tensor->name), ROLE_TEMP,
+                   tensor->type, tensor->rank, tensor->axes, statement->span);
+    Block alone = {{0}};
+    statement->target = expr_read(program, whole, target->args);
+    Expr *value =
+        expr_apply(program, OP_MUL, expr_number(program, factor), statement->target, NULL);
+    return statement_loop(program, &alone, target, false, REDUCE_NONE, NULL, 0, value,
+                          statement->span);
+}
+
+static void scale_products(Program *program, Block *block, const Tensor *tensor, double factor) {
+    List all = {0};
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        list_push(program->arena, &all, statement);
+        if (statement->kind == STATEMENT_REPEAT)
+            scale_products(program, &statement->body, tensor, factor);
+        else if (is_product_with(program->arena, statement, tensor))
+            list_push(program->arena, &all, scale_result(program, statement, factor));
+    }
+    block->statements = all;
+}
+
+void tune(const Tuning *tuning, Program *program) {
+    int count = program->tensors.count;
+    for (int i = 0; i < count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        const Tuned *row =
+            tensor->role == ROLE_PARAMETER && tensor->path ? row_of(tuning, tensor->path) : NULL;
+        if (!row) continue;
+        tensor->init = row->init;
+        tune_numbers(program, tensor, row);
+        if (forward_of(row) != 1) scale_products(program, &program->body, tensor, forward_of(row));
+    }
+}

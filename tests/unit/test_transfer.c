@@ -1,0 +1,320 @@
+/* transfer: the numbers that parametrizations give to parameters, against numbers written by hand:
+ * the worked example of the authors of Complete-muE, and models that differ from their base in one
+ * thing. And what they are for: a mixture that computes what a dense model does still does so after
+ * steps of training. Runs in the root of the project. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../../compiler/moec.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char file[] = "tests/transfer.moe";
+
+static MoecCompiler *open_model(const char *model, const char *const *sets, int count) {
+    MoecCompiler *compiler = moec_open(file, model, sets, count, NULL);
+    if (moec_failed(compiler)) fail_msg("%s\n%s", model, moec_reports(compiler));
+    return compiler;
+}
+
+static json_t *transfer_of(const char *model, const char *const *sets, int count) {
+    MoecCompiler *compiler = open_model(model, sets, count);
+    const char *text = moec_transfer(compiler, true);
+    assert_non_null(text);
+    json_t *root = json_loads(text, 0, NULL);
+    moec_close(compiler);
+    assert_non_null(root);
+    return root;
+}
+
+static json_t *row_of(json_t *root, const char *path) {
+    json_t *rows = json_object_get(root, "parameters"), *row;
+    size_t i;
+    json_array_foreach(rows, i, row) {
+        if (!strcmp(json_string_value(json_object_get(row, "path")), path)) return row;
+    }
+    fail_msg("no parameter '%s'", path);
+    return NULL;
+}
+
+/* ---- numbers by hand ---- */
+
+/* The number of a parameter of a model; `value` is what it becomes, or NAN: `times` what it was. */
+typedef struct Expected {
+    const char *model, *path, *number;
+    double value, times;
+} Expected;
+
+#define IS(model, path, number, value)                                                             \
+    { model, path, number, value, NAN }
+#define TIMES(model, path, number, times)                                                          \
+    { model, path, number, NAN, times }
+#define BLOCK "block.{i}."
+
+/* Complete-muE's page, "a worked example": proxy of width 128, 25k steps; 128e8a1s of width 1024,
+ * 100k steps. */
+static const Expected worked[] = {
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "forward", 8.0 / 9),            /* A = 1/9, R = 8 */
+    IS("lm_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 9),            /* A = 1/9, R = 1 */
+    TIMES("lm_e128a8s1", BLOCK "ffn.expert.down", "init", 1.0606601717798212), /* 3 / sqrt(8) */
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "init", 0.010606601717798212),
+    IS("lm_e128a8s1", BLOCK "ffn.shared.down", "init", 0.010606601717798212),
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "lr", 6.25e-5), /* 5e-4 / 8 */
+    IS("lm_e128a8s1", BLOCK "ffn.expert.up", "lr", 6.25e-5),
+    IS("lm_e128a8s1", BLOCK "ffn.expert.gate", "init", 0.0035355339059327377), /* 0.01 / sqrt(8) */
+    IS("lm_e128a8s1", BLOCK "ffn.expert.up", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", BLOCK "ffn.router", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", BLOCK "ffn.router", "lr", 6.25e-5),
+    IS("lm_e128a8s1", BLOCK "attention.query", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", BLOCK "attention.key", "lr", 6.25e-5),
+    IS("lm_e128a8s1", BLOCK "attention.value", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", BLOCK "attention.output", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", BLOCK "attention.output", "lr", 6.25e-5),
+    IS("lm_e128a8s1", BLOCK "attention.output", "forward", 1),
+    IS("lm_e128a8s1", BLOCK "attention_norm.weight", "lr", 5e-4),
+    IS("lm_e128a8s1", "unembedding", "lr", 6.25e-5),
+    IS("lm_e128a8s1", "unembedding", "init", 0.0035355339059327377),
+    IS("lm_e128a8s1", "unembedding", "forward", 0.125),
+    IS("lm_e128a8s1", "unembedding", "decay", 0.05),
+    IS("lm_e128a8s1", BLOCK "ffn.expert.down", "decay", 0.05),
+    IS("lm_e128a8s1", "embedding", "lr", 5e-4),
+    IS("lm_e128a8s1", "embedding", "init", 0.01),
+    IS("lm_e128a8s1", "embedding", "eps", 2e-8),
+    IS("lm_e128a8s1", "embedding", "beta1", 0.975),  /* 1 - 0.1 / 4 */
+    IS("lm_e128a8s1", "embedding", "beta2", 0.9875), /* 1 - 0.05 / 4 */
+    IS("images_e128a8s1", BLOCK "ffn.expert.down", "forward", 8.0 / 9),
+    IS("images_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 9),
+    IS("images_e128a8s1", BLOCK "ffn.expert.down", "init", 0.021213203435596424),
+    IS("images_e128a8s1", BLOCK "ffn.expert.down", "lr", 2.825e-4), /* 2.26e-3 / 8 */
+    IS("images_e128a8s1", BLOCK "ffn.expert.up", "init", 0.0070710678118654755),
+    IS("images_e128a8s1", BLOCK "ffn.router", "init", 0.0070710678118654755),
+    IS("images_e128a8s1", BLOCK "attention.query", "init", 0.0070710678118654755),
+    IS("images_e128a8s1", BLOCK "attention.output", "lr", 2.825e-4),
+    IS("images_e128a8s1", "head", "lr", 2.825e-4),
+    IS("images_e128a8s1", "head", "forward", 0.125),
+    IS("images_e128a8s1", "head", "decay", 0.01),
+    IS("images_e128a8s1", "patch", "lr",
+       2.26e-3), /* reads numbers of a patch, whose count is the same */
+    IS("images_e128a8s1", "patch", "init", 0.02),
+};
+
+/* One change each; a number that is not listed for a model is as it was. */
+static const Expected changes[] = {
+    /* width 4 */
+    TIMES("wide", BLOCK "ffn.up", "lr", 0.25),
+    TIMES("wide", BLOCK "ffn.up", "init", 0.5),
+    TIMES("wide", BLOCK "ffn.up", "eps", 0.25),
+    TIMES("wide", BLOCK "ffn.gate", "lr", 0.25),
+    TIMES("wide", BLOCK "ffn.gate", "init", 0.5),
+    TIMES("wide", BLOCK "ffn.gate", "eps", 0.25),
+    TIMES("wide", BLOCK "ffn.down", "lr", 0.25),
+    TIMES("wide", BLOCK "ffn.down", "init", 0.5),
+    TIMES("wide", BLOCK "ffn.down", "eps", 0.25),
+    TIMES("wide", BLOCK "attention.query", "lr", 0.25),
+    TIMES("wide", BLOCK "attention.query", "init", 0.5),
+    TIMES("wide", BLOCK "attention.query", "eps", 0.25),
+    TIMES("wide", BLOCK "attention.key", "lr", 0.25),
+    TIMES("wide", BLOCK "attention.key", "init", 0.5),
+    TIMES("wide", BLOCK "attention.key", "eps", 0.25),
+    TIMES("wide", BLOCK "attention.value", "lr", 0.25),
+    TIMES("wide", BLOCK "attention.value", "init", 0.5),
+    TIMES("wide", BLOCK "attention.value", "eps", 0.25),
+    TIMES("wide", BLOCK "attention.output", "lr", 0.25),
+    TIMES("wide", BLOCK "attention.output", "init", 0.5),
+    TIMES("wide", BLOCK "attention.output", "eps", 0.25),
+    TIMES("wide", "unembedding", "lr", 0.25),
+    TIMES("wide", "unembedding", "init", 0.5),
+    TIMES("wide", "unembedding", "forward", 0.25),
+    /* depth 4, alpha 1: branches by 1/4, learning rates as they were */
+    TIMES("deep", BLOCK "ffn.down", "forward", 0.25),
+    TIMES("deep", BLOCK "attention.output", "forward", 0.25),
+    TIMES("deep", BLOCK "ffn.up", "eps", 0.25),
+    TIMES("deep", BLOCK "ffn.gate", "eps", 0.25),
+    TIMES("deep", BLOCK "ffn.down", "eps", 0.25),
+    TIMES("deep", BLOCK "attention.query", "eps", 0.25),
+    TIMES("deep", BLOCK "attention.key", "eps", 0.25),
+    TIMES("deep", BLOCK "attention.value", "eps", 0.25),
+    TIMES("deep", BLOCK "attention.output", "eps", 0.25),
+    TIMES("deep", BLOCK "attention_norm.weight", "eps", 0.25),
+    TIMES("deep", BLOCK "ffn_norm.weight", "eps", 0.25),
+    /* experts 4 times: nothing. Active ones 4 times: A 1/4, R 4, deviation 2 */
+    TIMES("more_active", BLOCK "ffn.expert.down", "init", 2),
+    /* 4 times as many and as fine: R 4 */
+    TIMES("finer", BLOCK "ffn.expert.down", "forward", 4),
+    /* two groups, one sum of weights: nothing; one sum each: R is 4 / 2, before it was 4 */
+    TIMES("grouped_weights", BLOCK "ffn.expert.down", "forward", 0.5),
+    /* a shared expert beside 4: A 4/5; it has all of what a routed one has a fourth of */
+    TIMES("sharing", BLOCK "ffn.expert.down", "forward", 0.8),
+    TIMES("sharing", BLOCK "ffn.expert.down", "init", 1.118033988749895),
+    TIMES("sharing", BLOCK "ffn.shared.down", "forward", 0.2),
+    TIMES("sharing", BLOCK "ffn.shared.down", "init", 1.118033988749895),
+    /* a dense block 4 times as wide: A 1/4, deviation 2 */
+    TIMES("wide_ffn", BLOCK "ffn.down", "forward", 0.25),
+    TIMES("wide_ffn", BLOCK "ffn.down", "init", 2),
+    /* the same width as four experts, all active: R 4 */
+    TIMES("bridge", BLOCK "ffn.expert.down", "forward", 4),
+    /* 4 of 16 of that width: A 1/4, R 4 */
+    TIMES("routed", BLOCK "ffn.expert.down", "init", 2),
+    /* no R: weights without a sum, a model that has its own, experts that choose */
+    TIMES("raw_weights", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("raw_weights", BLOCK "ffn.expert.down", "init", 2),
+    TIMES("own_route", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("own_route", BLOCK "ffn.expert.down", "init", 2),
+    TIMES("choosing", BLOCK "ffn.expert.down", "forward", 0.25),
+    TIMES("choosing", BLOCK "ffn.expert.down", "init", 2),
+};
+
+static const char *const changed_models[] = {
+    "same",        "wide",      "deep",     "more_experts",
+    "more_active", "finer",     "grouped",  "grouped_weights",
+    "sharing",     "wide_ffn",  "bridge",   "routed",
+    "raw_weights", "own_route", "choosing", "wide_standard"};
+
+/* All parameters alike: batch, steps and data. */
+static const Expected horizons[] = {
+    /* a batch 4 times as large, a fourth of the steps */
+    TIMES("large_batch", "*", "lr", 2),
+    TIMES("large_batch", "*", "decay", 2),
+    TIMES("large_batch", "*", "eps", 0.5),
+    IS("large_batch", "*", "beta1", 0.6),
+    IS("large_batch", "*", "beta2", 0.8),
+    /* and the same number of steps: nothing */
+    TIMES("more_data", "*", "lr", 1),
+    TIMES("more_data", "*", "decay", 1),
+    TIMES("more_data", "*", "eps", 1),
+    IS("more_data", "*", "beta1", 0.9),
+    IS("more_data", "*", "beta2", 0.95),
+    /* 4 times the steps */
+    TIMES("long", "*", "lr", 0.5),
+    TIMES("long", "*", "decay", 0.5),
+    TIMES("long", "*", "eps", 2),
+    IS("long", "*", "beta1", 0.975),
+    IS("long", "*", "beta2", 0.9875),
+};
+
+/* Other rules, and options. */
+static const Expected rules[] = {
+    TIMES("deep_half", BLOCK "ffn.down", "forward", 0.5),
+    TIMES("deep_half", BLOCK "ffn.down", "lr", 0.5),
+    TIMES("deep_half", BLOCK "attention_norm.weight", "lr", 0.5),
+    TIMES("deep_half", "embedding", "lr", 1),
+    TIMES("deep_half", BLOCK "ffn.up", "eps", 0.5),
+    TIMES("wide_mup", BLOCK "ffn.up", "lr", 0.25),
+    TIMES("wide_mup", BLOCK "ffn.up", "init", 0.5),
+    TIMES("wide_mup", BLOCK "ffn.up", "decay", 1),
+    TIMES("wide_mup", "unembedding", "lr", 1),
+    TIMES("wide_mup", "unembedding", "forward", 0.25),
+    TIMES("wide_mup", "unembedding", "init", 1),
+    TIMES("wide_mup", "embedding", "lr", 1),
+    TIMES("wide_completep", BLOCK "ffn.down", "forward", 0.25),
+    TIMES("wide_completep", BLOCK "ffn.down", "lr", 0.25),
+    TIMES("wide_completep", BLOCK "ffn.down", "decay", 4),
+    TIMES("wide_completep", BLOCK "ffn.up", "eps", 0.0625),
+    TIMES("wide_completep", BLOCK "ffn.up", "forward", 1),
+    TIMES("wide_completep", "unembedding", "forward", 0.25),
+    TIMES("wide_tied", "embedding", "lr", 1),
+    TIMES("wide_tied", "embedding", "init", 1),
+    TIMES("wide_tied", "embedding", "forward", 0.25),
+};
+
+static void check_number(json_t *row, const Expected *expected) {
+    json_t *number = json_object_get(json_object_get(row, "numbers"), expected->number);
+    if (!number) fail_msg("%s: %s has no %s", expected->model, expected->path, expected->number);
+    double before = json_number_value(json_object_get(number, "before"));
+    double after = json_number_value(json_object_get(number, "after"));
+    double wanted = isnan(expected->value) ? before * expected->times : expected->value;
+    if (fabs(after - wanted) > 1e-9 * fabs(wanted))
+        fail_msg("%s: %s of %s is %.12g, not %.12g", expected->model, expected->number,
+                 json_string_value(json_object_get(row, "path")), after, wanted);
+}
+
+static void check_table(const Expected *table, size_t count) {
+    json_t *root = NULL, *row;
+    for (size_t i = 0; i < count; i++) {
+        if (!i || strcmp(table[i].model, table[i - 1].model)) {
+            json_decref(root);
+            root = transfer_of(table[i].model, NULL, 0);
+        }
+        size_t at;
+        if (strcmp(table[i].path, "*")) {
+            check_number(row_of(root, table[i].path), &table[i]);
+            continue;
+        }
+        json_array_foreach(json_object_get(root, "parameters"), at, row) {
+            check_number(row, &table[i]);
+        }
+    }
+    json_decref(root);
+}
+
+static void test_worked_example(void **state) {
+    (void)state;
+    check_table(worked, sizeof worked / sizeof *worked);
+}
+
+static void test_horizons(void **state) {
+    (void)state;
+    check_table(horizons, sizeof horizons / sizeof *horizons);
+}
+
+static void test_rules(void **state) {
+    (void)state;
+    check_table(rules, sizeof rules / sizeof *rules);
+}
+
+static bool is_listed(const char *model, const char *path, const char *number) {
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
+        if (!strcmp(changes[i].model, model) && !strcmp(changes[i].path, path) &&
+            !strcmp(changes[i].number, number))
+            return true;
+    return false;
+}
+
+static void test_one_change(void **state) {
+    (void)state;
+    check_table(changes, sizeof changes / sizeof *changes);
+    for (size_t m = 0; m < sizeof changed_models / sizeof *changed_models; m++) {
+        const char *model = changed_models[m], *name;
+        json_t *root = transfer_of(model, NULL, 0), *row, *number;
+        size_t at;
+        json_array_foreach(json_object_get(root, "parameters"), at, row) {
+            const char *path = json_string_value(json_object_get(row, "path"));
+            json_object_foreach(json_object_get(row, "numbers"), name, number) {
+                const Expected same = {model, path, name, NAN, 1};
+                if (!is_listed(model, path, name)) check_number(row, &same);
+            }
+        }
+        json_decref(root);
+    }
+}
+
+/* Settings from outside move what must move. */
+static void test_overrides(void **state) {
+    (void)state;
+    const char *const sets[] = {"ffn.top=16"};
+    json_t *root = transfer_of("lm_e128a8s1", sets, 1);
+    const Expected down = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "forward", 16.0 / 17);
+    const Expected shared = IS("lm_e128a8s1", BLOCK "ffn.shared.down", "forward", 1.0 / 17);
+    const Expected init = IS("lm_e128a8s1", BLOCK "ffn.expert.down", "init",
+                             0.014577379737113251); /* 0.01 sqrt(17) / sqrt(8) */
+    check_number(row_of(root, down.path), &down);
+    check_number(row_of(root, shared.path), &shared);
+    check_number(row_of(root, init.path), &init);
+    json_decref(root);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_worked_example), cmocka_unit_test(test_one_change),
+        cmocka_unit_test(test_horizons),       cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_overrides),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
