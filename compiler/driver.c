@@ -18,6 +18,7 @@ struct MoecCompiler {
     Tuning *tuning; /* NULL: the model names no transfer */
     List settings; /* Setting * */
     bool checked;
+    const Experiment *experiment; /* that it was opened for, or NULL */
 };
 
 /* ---- the pipeline ---- */
@@ -347,6 +348,8 @@ typedef struct Reading {
     const char *file, *search;
     List sources; /* Source * */
     List sets;    /* char * */
+    bool asks;    /* for an experiment: */
+    const char *experiment;
 } Reading;
 
 /* A spec that asks which graph it is: what is kept must not depend on that. What only training can
@@ -375,19 +378,9 @@ static void note_own(MoecCompiler *compiler, const Program *program) {
     }
 }
 
-/* Reads the model once, so that its errors and settings are known before anything else is asked
- * for. */
-static void read_model(void *data) {
-    const Reading *reading = data;
-    MoecCompiler *compiler = reading->compiler;
-    const char *const *sets = (const char *const *)reading->sets.items;
-    const Source *const *sources = (const Source *const *)reading->sources.items;
-    int set_count = reading->sets.count, source_count = reading->sources.count;
-    compiler->unit = reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
-                                             reading->search, sets, set_count)
-                                   : resolve_sources(compiler->arena, &compiler->reports, sources,
-                                                     source_count, sets, set_count);
-    if (compiler->reports.errors) return;
+/* Elaborates the model once, so that its errors and settings are known before anything else is
+ * asked for. */
+static void elaborate_model(MoecCompiler *compiler) {
     Work work = {.compiler = compiler, .graph = GRAPH_FORWARD};
     pass_elaborate(&work);
     if (!work.program) return;
@@ -402,11 +395,84 @@ static void read_model(void *data) {
         elaborate(compiler->unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
 }
 
+/* Every experiment is read for its errors. The base of the one that is asked for is the model; so
+ * is that of the last one where the file has no model of its own. */
+static void read_experiments(const Reading *reading) {
+    MoecCompiler *compiler = reading->compiler;
+    Unit *unit = compiler->unit;
+    const Experiment *last = NULL;
+    for (int i = 0; i < unit->experiments.count; i++)
+        last = experiment_read(unit, unit->experiments.items[i]);
+    bool own = false;
+    for (int i = 0; i < unit->models.count; i++)
+        own = own || ((Node *)unit->models.items[i])->span.source == unit->sources.items[0];
+    if (reading->asks && !compiler->reports.errors)
+        compiler->experiment = last = experiment_find(unit, reading->experiment);
+    if (last && !compiler->reports.errors && !compiler->model && (reading->asks || !own))
+        compiler->model = last->base;
+}
+
+static void read_model(void *data) {
+    const Reading *reading = data;
+    MoecCompiler *compiler = reading->compiler;
+    const char *const *sets = (const char *const *)reading->sets.items;
+    const Source *const *sources = (const Source *const *)reading->sources.items;
+    int set_count = reading->sets.count, source_count = reading->sources.count;
+    compiler->unit = reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
+                                             reading->search, sets, set_count)
+                                   : resolve_sources(compiler->arena, &compiler->reports, sources,
+                                                     source_count, sets, set_count);
+    if (!compiler->reports.errors) read_experiments(reading);
+    if (!compiler->reports.errors) elaborate_model(compiler);
+}
+
+/* ---- variants of an open model ---- */
+
+static void elaborate_variant(void *data) {
+    elaborate_model(data);
+}
+
+static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List *overrides) {
+    Unit *own = arena_alloc(compiler->arena, sizeof *own);
+    *own = *unit;
+    own->arena = compiler->arena;
+    own->reports = &compiler->reports;
+    own->overrides = (List){0};
+    own->own = (List){0};
+    for (int i = 0; i < unit->overrides.count; i++)
+        list_push(own->arena, &own->overrides, unit->overrides.items[i]);
+    for (int i = 0; i < overrides->count; i++)
+        list_push(own->arena, &own->overrides, overrides->items[i]);
+    compiler->unit = own;
+    bounded(compiler, elaborate_variant, compiler);
+}
+
+/* Errors are told by going the same way again in the one that is to have them. */
+MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
+    MoecCompiler *variant = compiler_new();
+    variant->model = compiler->model;
+    with_overrides(variant, compiler->unit, overrides);
+    Unit *unit = compiler->unit;
+    if (tell && moec_failed(variant)) with_overrides(compiler, unit, overrides);
+    compiler->unit = unit;
+    return variant;
+}
+
 MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
                         const char *search) {
     MoecCompiler *compiler = compiler_new();
     Reading reading = {.compiler = compiler, .file = file, .search = search};
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
+    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
+                                   const char *const *sets, int set_count, const char *search) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .file = file, .search = search, .asks = true};
+    reading.experiment = experiment;
     for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
     bounded(compiler, read_model, &reading);
     return compiler;
@@ -443,6 +509,18 @@ const char *moec_transfer(MoecCompiler *compiler, bool json) {
 
 Arena *moec_arena(MoecCompiler *compiler) {
     return compiler->arena;
+}
+
+Unit *moec_unit(MoecCompiler *compiler) {
+    return compiler->unit;
+}
+
+const List *moec_settings(MoecCompiler *compiler) {
+    return &compiler->settings;
+}
+
+const Experiment *moec_asked(MoecCompiler *compiler) {
+    return compiler->experiment;
 }
 
 const char *moec_model(const MoecCompiler *compiler) {

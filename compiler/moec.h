@@ -106,6 +106,31 @@ const char *moec_cost_text(MoecCompiler *compiler);
 /* A file in the one layout, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 
+/* ---- experiments ---- */
+
+/* One of the models that an experiment compares: its base with `sets`, "key=value" texts. */
+typedef struct MoecVariant {
+    const char *name; /* fit for a folder; the first is "base" */
+    const char *const *sets;
+    int set_count;
+    const char *same;   /* the earlier variant that is the same model, or NULL */
+    const char *solved; /* what `match` chose and what it leaves, or NULL */
+    double parameters, active, flops_train; /* flops: of one token */
+    double steps, tokens;                   /* of one run */
+    uint64_t fingerprint;                   /* of what the variant means */
+} MoecVariant;
+typedef struct MoecExperiment {
+    const char *name, *base;
+    long seeds;
+    const MoecVariant *variants;
+    int count;
+} MoecExperiment;
+/* Reads FILE for an experiment of it; NULL: the only or the last one. */
+MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
+                                   const char *const *sets, int set_count, const char *search);
+/* All that it compares, the base first; NULL after an error. */
+const MoecExperiment *moec_expand(MoecCompiler *compiler);
+
 /* The meaning: a program in double precision. Tensors are named as in its table of parameters,
  * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, "input:" or
  * "output:" + name, "cache:" + name; without its prefix where no parameter and no state has the

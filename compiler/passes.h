@@ -63,6 +63,20 @@ Tuning *transfer(Unit *unit, Program *program);
 char *tuning_text(Arena *arena, const Tuning *tuning);
 char *tuning_json(Arena *arena, const Tuning *tuning);
 
+/* What an experiment asks. */
+typedef struct Experiment {
+    const Node *node;
+    const char *base;
+    List vary;         /* Node * NODE_VARY, each with a list that is not empty */
+    const Node *match; /* NODE_EQUALISE or NULL */
+    long seeds;
+    List overrides; /* Node * NODE_ENTRY, of every variant */
+} Experiment;
+
+/* experiment: NULL after an error. find: without a name, the last one that the file declares. */
+const Experiment *experiment_read(Unit *unit, const Node *node);
+const Experiment *experiment_find(Unit *unit, const char *name);
+
 /* ---- program to program ---- */
 /* Gives the parameters of a program, as elaborated, what a transfer made for them. */
 void tune(const Tuning *tuning, Program *program);
@@ -149,6 +163,14 @@ char *emit_forms(Arena *arena, struct Schedule *schedule);
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;
 Arena *moec_arena(struct MoecCompiler *compiler);
+Unit *moec_unit(struct MoecCompiler *compiler);
+/* The experiment that it was opened for, or NULL. */
+const Experiment *moec_asked(struct MoecCompiler *compiler);
+/* Its settings, Setting *. */
+const List *moec_settings(struct MoecCompiler *compiler);
+/* The same model with more overrides (Node * NODE_ENTRY). What is wrong with it is in its reports,
+ * and in those of `compiler` when `tell`. To be closed before `compiler`. */
+struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
 /* Bytes that one token adds to the caches, those of a device where products round; 0 when the model
  * cannot be decoded. */
 long moec_cache_bytes(struct MoecCompiler *compiler);

@@ -172,6 +172,7 @@ static int head_end(const Format *format, const Node *node) {
     case NODE_MATCH:
         return node->kids[0]->span.end;
     case NODE_ENTRY:
+    case NODE_VARY:
         return node->kids[0]->span.start;
     case NODE_OPTION:
         return node->kids[2] && has_comment(format, node->kids[2]->span) ? node->kids[2]->span.start
@@ -222,12 +223,16 @@ static void format_record(Format *format, const Node *record) {
     }
     open_block(format, "{", record->span);
     for (int i = 0; i < record->count; i++) {
+        NodeKind kind = record->kids[i]->kind;
         i = format_rows(format, record, i);
         if (i == record->count) break;
+        if (record->kids[i]->kind != kind) { /* in an experiment: other rows */
+            i--;
+            continue;
+        }
         const Node *entry = record->kids[i];
         begin(format, entry->span.start, entry->kids[0]->span.start, false);
-        add(format, entry->name);
-        add(format, " = ");
+        line_entry_head(&format->line, entry, 0);
         format_value(format, entry->kids[0]);
         end_line(format, entry->span.end);
     }

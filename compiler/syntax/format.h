@@ -55,6 +55,8 @@ typedef struct Columns {
 bool line_is_row(Line *trial, const Node *node, int most);
 void line_row(Line *line, const Node *node, const Columns *columns);
 Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most);
+/* "PATH = ", "vary PATH = " or "match WORD by ", what stands before the value of an entry. */
+void line_entry_head(Line *line, const Node *entry, int name_columns);
 /* An option before and after its default. */
 void line_option_head(Line *line, const Node *option, int name_columns);
 void line_option_text(Line *line, const Node *option, const Columns *columns);

@@ -55,16 +55,22 @@ void line_option_text(Line *line, const Node *option, const Columns *columns) {
     line_expr(line, option->kids[3]);
 }
 
+void line_entry_head(Line *line, const Node *entry, int name_columns) {
+    bool match = entry->kind == NODE_EQUALISE;
+    line_add(line, match ? "match " : entry->kind == NODE_VARY ? "vary " : "");
+    line_add(line, entry->name);
+    if (!match) pad(line, name_columns - 1);
+    line_add(line, match ? " by " : " = ");
+}
+
 static void add_head(Line *line, const Node *node, int name_columns) {
-    if (node->kind == NODE_OPTION) {
+    bool option = node->kind == NODE_OPTION;
+    if (option)
         line_option_head(line, node, name_columns);
-        if (node->kids[2]) line_expr(line, node->kids[2]);
-        return;
-    }
-    line_add(line, node->name);
-    pad(line, name_columns - 1);
-    line_add(line, " = ");
-    line_expr(line, node->kids[0]);
+    else
+        line_entry_head(line, node, name_columns);
+    const Node *value = node->kids[option ? 2 : 0];
+    if (value) line_expr(line, value);
 }
 
 bool line_is_row(Line *trial, const Node *node, int most) {
@@ -84,7 +90,9 @@ Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
     trial->limit = 8 * LINE_COLUMNS;
     for (int i = 0; i < count; i++) {
         line_clear(trial);
-        line_add(trial, nodes[i]->kind == NODE_OPTION ? "option : " : " ");
+        line_add(trial, nodes[i]->kind == NODE_OPTION ? "option : "
+                        : nodes[i]->kind == NODE_VARY ? "vary  "
+                                                      : " ");
         line_add(trial, nodes[i]->name);
         int width = line_columns(trial);
         if (width > columns.name) columns.name = width;

@@ -36,7 +36,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
 %token <token> PARAMETRIZATION "parametrization" KIND "kind"
-%token <token> TRANSFER "transfer" FROM "from" OPTION "option" AXIS "axis" SEQUENCE "sequence" PARAM "param"
+%token <token> TRANSFER "transfer" FROM "from" VARY "vary" BY "by" OPTION "option" AXIS "axis" SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
 %token <token> CACHE "cache" REPEAT "repeat" IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
@@ -45,6 +45,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token ARROW "->" CASE_ARROW "=>" RANGE ".."
 
 %type <token> word name target comparison additive multiplicative reduction extreme constant
+%type <node> plan plan_entries plan_entry
 %type <node> item formals formal_list formal result path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
@@ -81,8 +82,8 @@ item: USE name                                          { $$ = titled(parser, NO
           with(parser, with(parser, $$, titled(parser, NODE_NAME, @4, $4)), $5);
           with(parser, $$, with(parser, titled(parser, NODE_MADE, span_join(@7, @8), $7), $8));
           with(parser, $$, titled(parser, NODE_NAME, @10, $10)); }
-    | EXPERIMENT name record
-        { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $record); }
+    | EXPERIMENT name plan
+        { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $plan); }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
 formals: %empty                                         { $$ = make(parser, NODE_FORMALS, @$); }
@@ -96,7 +97,7 @@ formal: name optional_subs
 result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 
 /* Every keyword but these may also be a name: the position decides. */
-name: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE | OUTPUT
+name: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE | OUTPUT
     | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
@@ -114,6 +115,18 @@ entries: %empty                                         { $$ = make(parser, NODE
 entry: path '=' value
         { $$ = with(parser, named(parser, NODE_ENTRY, @$, $path), $value); }
      | error RESYNC                                     { $$ = NULL; yyerrok; };
+
+/* What an experiment holds. */
+plan: '{' plan_entries '}'                              { $$ = $2; $$->span = @$; };
+plan_entries: %empty                                    { $$ = make(parser, NODE_RECORD, @$); }
+            | plan_entries plan_entry                   { $$ = with(parser, $1, $2); }
+            | plan_entries plan_entry ','               { $$ = with(parser, $1, $2); }
+            | plan_entries entry                        { $$ = $2 ? with(parser, $1, $2) : $1; }
+            | plan_entries entry ','                    { $$ = $2 ? with(parser, $1, $2) : $1; };
+plan_entry: VARY path '=' value
+        { $$ = with(parser, named(parser, NODE_VARY, @$, $path), $value); }
+          | MATCH word BY path
+        { $$ = with(parser, titled(parser, NODE_EQUALISE, @$, $2), named(parser, NODE_NAME, @4, $path)); };
 
 value: value_term
      | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };
@@ -200,7 +213,7 @@ statement:
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
 /* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
-target: NAME | TRANSFER | FROM | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE | OUTPUT
+target: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE | OUTPUT
       | CACHE | REPEAT | KIND;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };

@@ -264,12 +264,6 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         define(resolver, &resolver->parametrizations, &unit->parametrizations, item);
         break;
     default:
-        report_error(unit->reports, item->span,
-                     "an experiment has no meaning yet: '%s' would do "
-                     "nothing",
-                     item->name);
-        report_help(unit->reports,
-                    "write the models it compares: model a = ..., model b = a { ... }");
         define(resolver, &resolver->experiments, &unit->experiments, item);
         break;
     }

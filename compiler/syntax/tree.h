@@ -18,7 +18,7 @@ typedef enum NodeKind {
     NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
     NODE_MODEL,      /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
                         from NAME` besides MADE (whose record may be NULL), NAME */
-    NODE_EXPERIMENT, /* experiment NAME { record }                name; kids: RECORD */
+    NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY and EQUALISE */
 
     /* layers */
     NODE_FORMALS, /* (FORMAL)* */
@@ -54,6 +54,8 @@ typedef enum NodeKind {
     /* records and their values (also option defaults) */
     NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
     NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
+    NODE_VARY,     /* vary PATH = value       name ("attention.heads.q"); kids: value */
+    NODE_EQUALISE, /* match WORD by PATH      name ("params"); kids: NAME (the path) */
     NODE_MADE,   /* NAME { record }          name; kids: RECORD       a layer with its options */
 
     /* expressions */
