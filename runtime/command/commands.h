@@ -15,6 +15,7 @@ int command_run(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_tokenizer(int argc, char **argv);
 int command_train(int argc, char **argv);
+int command_sweep(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_draw(int argc, char **argv);

@@ -42,6 +42,10 @@ static const Command commands[] = {
      "[--resume] [--set "
      "key=value]...",
      "Trains a model; DIR receives checkpoints and a log."},
+    {"sweep", command_sweep,
+     "FILE[:EXPERIMENT] --data PATH --out DIR [--jobs N] [--dry-run] [--val PATH] [--tokenizer F] "
+     "[--set key=value]...",
+     "Trains everything that an experiment compares and says what differs."},
     {"eval", command_eval, "DIR --data PATH [--json]",
      "Measures the loss of a trained model on data."},
     {"generate", command_generate,

@@ -39,11 +39,22 @@ static MoecCompiler *open_run(const char *operand, const TextList *sets) {
     return compiler;
 }
 
+/* A new string: the operand without its ":MODEL". */
+static char *file_part(const char *operand, const char *colon) {
+    return memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
+}
+
+MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file) {
+    const char *colon = model_part(operand);
+    *file = file_part(operand, colon);
+    return moec_open_experiment(*file, colon ? colon + 1 : NULL, sets->items, sets->count,
+                                getenv("MOEC_PATH"));
+}
+
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets) {
     if (spec_is_run(operand)) return open_run(operand, sets);
     const char *colon = model_part(operand);
-    char *file =
-        memory_format("%.*s", colon ? (int)(colon - operand) : (int)strlen(operand), operand);
+    char *file = file_part(operand, colon);
     MoecCompiler *compiler =
         moec_open(file, colon ? colon + 1 : NULL, sets->items, sets->count, getenv("MOEC_PATH"));
     free(file);

@@ -10,6 +10,8 @@
 MoecCompiler *spec_open(const char *operand, const TextList *sets);
 /* The same without printing reports; NULL, after a message, when a run holds no spec. */
 MoecCompiler *spec_open_quietly(const char *operand, const TextList *sets);
+/* FILE or FILE:EXPERIMENT, without printing reports; *file receives a new string, the FILE. */
+MoecCompiler *spec_open_experiment(const char *operand, const TextList *sets, char **file);
 /* Whether that is the folder of a run, or a checkpoint. */
 bool spec_is_run(const char *operand);
 

@@ -317,14 +317,16 @@ static bool tell_saved(const Training *training) {
     return false;
 }
 
-static bool stop_for_nonsense(const Training *training, long step, const char *what) {
+static bool stop_for_nonsense(Training *training, long step, const char *what) {
+    record_write(&training->record,
+                 json_pack("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     complain("lower train.lr, set train.clip, or give the schedule a longer warmup",
              "step %ld: %s is not a finite number; training has stopped", step, what);
     return tell_saved(training);
 }
 
 /* A checkpoint of nonsense must not take the place of a good one. */
-static bool is_finite(const Training *training) {
+static bool is_finite(Training *training) {
     bool finite;
     return model_finite(training->model, &finite) &&
            (finite || stop_for_nonsense(training, training->place.step,

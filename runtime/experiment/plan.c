@@ -1,0 +1,129 @@
+#include "experiment/plan.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int models_of(const MoecExperiment *experiment) {
+    int count = 0;
+    for (int i = 0; i < experiment->count; i++) count += !experiment->variants[i].same;
+    return count;
+}
+
+long plan_runs(const Plan *plan) {
+    return models_of(plan->experiment) * plan->experiment->seeds;
+}
+
+static void print_variant(const MoecVariant *variant, long seeds) {
+    if (variant->same) {
+        printf("  %-32s the same model as %s\n", variant->name, variant->same);
+        return;
+    }
+    printf("  %-32s %12.0f %12.0f %12.3g\n", variant->name, variant->parameters, variant->active,
+           variant->flops_train * variant->tokens * (double)seeds);
+    for (int i = 0; i < variant->set_count; i++) printf("      %s\n", variant->sets[i]);
+    if (variant->solved) printf("      %s\n", variant->solved);
+}
+
+void plan_print(const Plan *plan) {
+    const MoecExperiment *experiment = plan->experiment;
+    double flops = 0, tokens = 0;
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        if (variant->same) continue;
+        flops += variant->flops_train * variant->tokens * (double)experiment->seeds;
+        tokens += variant->tokens * (double)experiment->seeds;
+    }
+    printf("experiment %s of %s: %d models, %ld seed%s each, %ld runs; %.4g tokens, %.3g FLOP\n\n",
+           experiment->name, experiment->base, models_of(experiment), experiment->seeds,
+           experiment->seeds == 1 ? "" : "s", plan_runs(plan), tokens, flops);
+    printf("  %-32s %12s %12s %12s\n", "variant", "parameters", "active", "FLOP");
+    for (int i = 0; i < experiment->count; i++)
+        print_variant(&experiment->variants[i], experiment->seeds);
+    printf("\n");
+    fflush(stdout);
+}
+
+char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
+    return memory_format("%s/%s/seed_%ld", plan->out, variant->name, seed);
+}
+
+static json_t *text_or_null(const char *text) {
+    return text ? json_string(text) : json_null();
+}
+
+static json_t *plan_json(const Plan *plan) {
+    const MoecExperiment *experiment = plan->experiment;
+    json_t *variants = json_object();
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        char *print = memory_format("%016" PRIx64, variant->fingerprint);
+        json_t *sets = json_array();
+        for (int k = 0; k < variant->set_count; k++)
+            json_array_append_new(sets, json_string(variant->sets[k]));
+        json_object_set_new(variants, variant->name,
+                            json_pack("{s:s, s:o}", "model", print, "sets", sets));
+        free(print);
+    }
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
+                     experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
+                     text_or_null(plan->data), "val", text_or_null(plan->validation), "tokenizer",
+                     text_or_null(plan->tokenizer), "variants", variants);
+}
+
+/* What differs, as a new string: "seeds" or "variant gate_at_v"; NULL when nothing does. */
+static char *difference(json_t *before, json_t *now) {
+    const char *key;
+    json_t *value;
+    json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
+    json_object_foreach(
+        own, key,
+        value) if (!json_equal(value,
+                               json_object_get(variants, key))) return memory_format("variant %s",
+                                                                                     key);
+    json_object_foreach(variants, key, value) if (!json_object_get(own, key)) return memory_format(
+        "variant %s", key);
+    json_object_foreach(
+        now, key,
+        value) if (!json_equal(value, json_object_get(before, key))) return memory_format("%s",
+                                                                                          key);
+    return NULL;
+}
+
+static bool is_same(const Plan *plan, const char *path, json_t *now) {
+    json_t *before = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(before)) {
+        json_decref(before);
+        return complain("choose another --out", "%s is damaged", path);
+    }
+    char *what = difference(before, now);
+    json_decref(before);
+    if (what)
+        complain("choose another --out, or go back to the spec that it began with",
+                 "%s holds a sweep that was asked otherwise: %s is not the same", plan->out, what);
+    bool same = !what;
+    free(what);
+    return same;
+}
+
+bool plan_keep(const Plan *plan) {
+    char *path = path_join(plan->out, "sweep.json");
+    json_t *now = plan_json(plan);
+    bool good;
+    if (file_exists(path)) {
+        good = is_same(plan, path, now);
+    } else {
+        char *text = json_dumps(now, JSON_INDENT(2));
+        good = file_write(path, text, strlen(text));
+        free(text);
+    }
+    json_decref(now);
+    free(path);
+    return good;
+}

@@ -1,0 +1,323 @@
+#include "experiment/runs.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/interrupt.h"
+#include "base/json_number.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { MOST_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 100 };
+
+/* A process of a run; 0: none. */
+typedef struct Worker {
+    pid_t process;
+    const MoecVariant *variant;
+    long seed;
+} Worker;
+
+typedef struct Sweep {
+    const Plan *plan;
+    Worker *workers;
+    long running, ended, failed;
+    int variant; /* the next run to begin */
+    long seed;
+} Sweep;
+
+static void pause_briefly(void) {
+    const struct timespec time = {.tv_nsec = 20000000};
+    nanosleep(&time, NULL);
+}
+
+/* ---- one sweep in a folder ---- */
+
+/* The runs inherit it: those of a sweep that was killed still write. They end soon after it. */
+int runs_lock(const char *out) {
+    if (!folder_make(out)) return -1;
+    char *path = path_join(out, "lock");
+    int lock = open(path, O_RDWR | O_CREAT, 0666), tries = 0;
+    if (lock < 0) complain("choose another --out", "cannot write %s: %s", path, strerror(errno));
+    free(path);
+    if (lock < 0) return -1;
+    while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        if (++tries < PATIENCE) {
+            pause_briefly();
+            continue;
+        }
+        complain("wait for it, or choose another --out", "another sweep is at work in %s", out);
+        close(lock);
+        return -1;
+    }
+    return lock;
+}
+
+void runs_unlock(int lock) {
+    close(lock);
+}
+
+/* ---- what a run came to ---- */
+
+/* The log so far: its last measure of held-out data, or else the mean loss of the last tenth. */
+typedef struct Reading {
+    RunResult result;
+    double *losses;
+    long count;
+} Reading;
+
+static void read_line(Reading *reading, json_t *line) {
+    static const char *const metrics[] = {"val_bits_per_byte", "val_bits_per_token", "val_loss"};
+    json_t *step = json_object_get(line, "step"), *loss = json_object_get(line, "loss");
+    if (step) reading->result.step = (long)json_integer_value(step);
+    reading->result.diverged = json_object_get(line, "diverged") != NULL;
+    if (loss) {
+        reading->losses =
+            memory_grow(reading->losses, (size_t)(reading->count + 1) * sizeof(double));
+        reading->losses[reading->count++] = json_is_number(loss) ? json_number_value(loss) : NAN;
+    }
+    for (int i = 0; i < 3; i++) {
+        json_t *value = json_object_get(line, metrics[i]);
+        if (!value) continue;
+        reading->result.loss = json_is_number(value) ? json_number_value(value) : NAN;
+        snprintf(reading->result.metric, sizeof reading->result.metric, "%s", metrics[i]);
+        return;
+    }
+}
+
+static void read_log(const char *folder, RunResult *result) {
+    Reading reading = {.result = {.loss = NAN}};
+    char *path = path_join(folder, "log.jsonl"), *text = NULL;
+    FILE *file = fopen(path, "re");
+    size_t capacity = 0;
+    while (file && getline(&text, &capacity, file) > 0) {
+        json_t *line = json_loads(text, 0, NULL);
+        if (line) read_line(&reading, line);
+        json_decref(line);
+    }
+    if (!*reading.result.metric && reading.count) {
+        long last = (reading.count + 9) / 10;
+        double sum = 0;
+        for (long i = reading.count - last; i < reading.count; i++) sum += reading.losses[i];
+        reading.result.loss = sum / (double)last;
+        strcpy(reading.result.metric, "loss");
+    }
+    if (reading.result.diverged) reading.result.loss = NAN;
+    *result = reading.result;
+    if (file) fclose(file);
+    free(reading.losses);
+    free(text);
+    free(path);
+}
+
+bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result) {
+    char *folder = plan_folder(plan, variant, seed), *path = path_join(folder, "result.json");
+    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *loss = json_object_get(object, "loss");
+    const char *metric = json_string_value(json_object_get(object, "metric"));
+    *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged"))};
+    result->step = (long)json_integer_value(json_object_get(object, "step"));
+    result->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
+    snprintf(result->metric, sizeof result->metric, "%s", metric ? metric : "");
+    json_decref(object);
+    free(path);
+    free(folder);
+    return metric != NULL;
+}
+
+static bool keep_result(const char *folder, const RunResult *result) {
+    json_t *object = json_pack("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
+                               (json_int_t)result->step, "metric", result->metric, "loss",
+                               json_number(result->loss));
+    char *path = path_join(folder, "result.json"), *text = json_dumps(object, JSON_INDENT(2));
+    bool good = file_write(path, text, strlen(text));
+    free(text);
+    free(path);
+    json_decref(object);
+    return good;
+}
+
+/* ---- processes ---- */
+
+static int add_option(char **arguments, int count, const char *name, const char *value) {
+    if (!value) return count;
+    arguments[count++] = memory_format("%s", name);
+    arguments[count++] = memory_format("%s", value);
+    return count;
+}
+
+/* The command of a run, as its user would type it. */
+static char **command_of(const Plan *plan, const Worker *worker, const char *folder) {
+    int room = MOST_ARGUMENTS + 2 * worker->variant->set_count, count = 0;
+    char **arguments = memory_new((size_t)room * sizeof *arguments);
+    char *seed = memory_format("%ld", worker->seed);
+    arguments[count++] = memory_format("moec");
+    arguments[count++] = memory_format("train");
+    arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->base);
+    arguments[count++] = memory_format("--resume");
+    count = add_option(arguments, count, "--data", plan->data);
+    count = add_option(arguments, count, "--val", plan->validation);
+    count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
+    count = add_option(arguments, count, "--device", plan->device);
+    count = add_option(arguments, count, "--out", folder);
+    count = add_option(arguments, count, "--seed", seed);
+    for (int i = 0; i < plan->set_count; i++)
+        count = add_option(arguments, count, "--set", plan->sets[i]);
+    for (int i = 0; i < worker->variant->set_count; i++)
+        count = add_option(arguments, count, "--set", worker->variant->sets[i]);
+    free(seed);
+    return arguments;
+}
+
+/* In the process of the run: it ends when the sweep does, and what it says goes to a file. */
+_Noreturn static void become(const Plan *plan, char **arguments, const char *output, pid_t sweep) {
+    int file = open(output, O_WRONLY | O_CREAT | O_APPEND, 0666);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (file < 0 || getppid() != sweep) _exit(EXIT_FAILED);
+    dup2(file, 1);
+    dup2(file, 2);
+    close(file);
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), share = processors / plan->jobs;
+    char threads[24];
+    snprintf(threads, sizeof threads, "%ld", share > 1 ? share : 1);
+    if (plan->jobs > 1) setenv("OMP_NUM_THREADS", threads, 0);
+    execv("/proc/self/exe", arguments);
+    execvp(arguments[0], arguments);
+    _exit(EXIT_FAILED);
+}
+
+static bool begin(const Plan *plan, Worker *worker) {
+    char *folder = plan_folder(plan, worker->variant, worker->seed);
+    char *output = path_join(folder, "output.txt");
+    bool good = folder_make(folder);
+    char **arguments = command_of(plan, worker, folder);
+    pid_t sweep = getpid();
+    fflush(NULL);
+    worker->process = good ? fork() : -1;
+    if (worker->process == 0) become(plan, arguments, output, sweep);
+    if (good && worker->process < 0) complain(NULL, "cannot start a run: %s", strerror(errno));
+    if (worker->process < 0) good = false;
+    if (!good) worker->process = 0;
+    for (int i = 0; arguments[i]; i++) free(arguments[i]);
+    free(arguments);
+    free(output);
+    free(folder);
+    return good;
+}
+
+static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
+    printf("%s seed %ld: ", worker->variant->name, worker->seed);
+    if (result->diverged)
+        printf("diverged at step %ld", result->step);
+    else
+        printf("%s %.5f", result->metric, result->loss);
+    printf("  (%ld of %ld runs)\n", sweep->ended, plan_runs(sweep->plan));
+    fflush(stdout);
+}
+
+static void tell_failed(const Worker *worker, const char *folder, int status) {
+    if (WIFSIGNALED(status))
+        complain("the same command goes on with it", "%s seed %ld was killed by signal %d",
+                 worker->variant->name, worker->seed, WTERMSIG(status));
+    else
+        complain("what it said stands in its output.txt; the same command goes on with it",
+                 "%s seed %ld has failed, in %s", worker->variant->name, worker->seed, folder);
+}
+
+/* A process has ended: finished, diverged, or neither. */
+static void end(Sweep *sweep, Worker *worker, int status) {
+    RunResult result;
+    char *folder = plan_folder(sweep->plan, worker->variant, worker->seed);
+    read_log(folder, &result);
+    bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
+    bool diverged = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED && result.diverged;
+    if (diverged && !*result.metric) strcpy(result.metric, "loss");
+    result.diverged = diverged;
+    sweep->running--;
+    if ((finished || diverged) && keep_result(folder, &result)) {
+        sweep->ended++;
+        tell(sweep, worker, &result);
+    } else if (!interrupt_signal()) {
+        sweep->failed++;
+        tell_failed(worker, folder, status);
+    }
+    worker->process = 0;
+    free(folder);
+}
+
+/* The next run that is not finished; false when there is none. */
+static bool next(Sweep *sweep, Worker *worker) {
+    const MoecExperiment *experiment = sweep->plan->experiment;
+    RunResult result;
+    while (sweep->seed <= experiment->seeds) {
+        const MoecVariant *variant = &experiment->variants[sweep->variant];
+        *worker = (Worker){0, variant, sweep->seed};
+        if (++sweep->variant == experiment->count) {
+            sweep->variant = 0;
+            sweep->seed++;
+        }
+        if (variant->same) continue;
+        if (!run_result(sweep->plan, variant, worker->seed, &result)) return true;
+        sweep->ended++;
+    }
+    return false;
+}
+
+static void collect(Sweep *sweep) {
+    for (long i = 0; i < sweep->plan->jobs; i++) {
+        int status;
+        Worker *worker = &sweep->workers[i];
+        if (worker->process && waitpid(worker->process, &status, WNOHANG) == worker->process)
+            end(sweep, worker, status);
+    }
+}
+
+static void stop_all(const Sweep *sweep) {
+    for (long i = 0; i < sweep->plan->jobs; i++)
+        if (sweep->workers[i].process) kill(sweep->workers[i].process, SIGTERM);
+}
+
+static void fill(Sweep *sweep) {
+    for (long i = 0; i < sweep->plan->jobs && !interrupt_signal(); i++) {
+        Worker *worker = &sweep->workers[i];
+        if (worker->process || !next(sweep, worker)) continue;
+        if (begin(sweep->plan, worker))
+            sweep->running++;
+        else
+            sweep->failed++;
+    }
+}
+
+int runs_make(const Plan *plan) {
+    Sweep sweep = {.plan = plan, .seed = 1};
+    sweep.workers = memory_new((size_t)plan->jobs * sizeof *sweep.workers);
+    bool told = false;
+    interrupt_watch();
+    for (fill(&sweep); sweep.running; fill(&sweep)) {
+        collect(&sweep);
+        if (interrupt_signal() && !told) {
+            stop_all(&sweep);
+            told = true;
+        }
+        if (sweep.running) pause_briefly();
+    }
+    free(sweep.workers);
+    if (interrupt_signal()) {
+        printf("stopped; the same command goes on\n");
+        return 128 + interrupt_signal();
+    }
+    return sweep.failed ? EXIT_FAILED : 0;
+}

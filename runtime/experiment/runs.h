@@ -1,0 +1,24 @@
+/* runs: the runs of a sweep, each a process of its own under its own folder. A run that is finished
+ * leaves result.json there and is never made again; any other goes on from its checkpoint. */
+#ifndef RUNS_H
+#define RUNS_H
+
+#include "experiment/plan.h"
+
+typedef struct RunResult {
+    bool diverged;
+    long step;       /* its last one */
+    double loss;     /* NaN of one that diverged */
+    char metric[24]; /* what the loss is: "val_bits_per_byte" */
+} RunResult;
+
+/* Makes the folder and keeps other sweeps out of it until runs_unlock or the end of the process and
+ * of its runs. -1 after a message. */
+int runs_lock(const char *out);
+void runs_unlock(int lock);
+/* Makes all runs that are not finished; the exit code. */
+int runs_make(const Plan *plan);
+/* What a run came to; false when it is not finished. */
+bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result);
+
+#endif

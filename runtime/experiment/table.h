@@ -1,0 +1,11 @@
+/* table: what a sweep has found: by variant the loss with its spread over seeds, and its difference
+ * from the base. */
+#ifndef TABLE_OF_SWEEP_H
+#define TABLE_OF_SWEEP_H
+
+#include "experiment/plan.h"
+
+/* Prints it, and writes DIR/table.json and DIR/table.csv; false after a message. */
+bool table_write(const Plan *plan);
+
+#endif
