@@ -35,8 +35,6 @@ until [ -e killed/gate_at_v/seed_1/last.safetensors ]; do
     kill -0 $process 2> /dev/null || wrong "the sweep ended too early: $(cat killed.log)"
     sleep 0.02
 done
-sweep gate killed > second.log 2>&1 && wrong "two sweeps in one folder"
-grep -q 'another sweep is at work' second.log || wrong "two sweeps: $(cat second.log)"
 kill -9 $process 2> /dev/null || wrong "the sweep was over before it could be killed"
 wait $process || true
 [ -e killed/table.json ] && wrong "the sweep was over before it was killed"
@@ -45,6 +43,15 @@ sweep gate killed --jobs 2 > again.log || wrong "the sweep does not go on: $(cat
 [ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was made again"
 cmp whole/table.json killed/table.json || wrong "another table after a kill"
 cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
+
+# The lock held by another process, longer than a sweep waits for it.
+flock -o whole/lock sleep 20 &
+holder=$!
+until ! flock -n whole/lock true; do sleep 0.02; done
+sweep gate whole > second.log 2>&1 && wrong "two sweeps in one folder"
+grep -q 'another sweep is at work' second.log || wrong "two sweeps: $(cat second.log)"
+kill $holder
+until flock -n whole/lock true; do sleep 0.1; done
 
 # On a finished folder: the table alone.
 sweep gate whole > table.log
