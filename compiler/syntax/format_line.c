@@ -179,18 +179,20 @@ static void add_record(Line *line, const Node *record) {
     line_add(line, record->count ? " }" : "}");
 }
 
+static void add_enclosed(Line *line, const char *before, const char *text, const char *after) {
+    line_add(line, before);
+    line_add(line, text);
+    line_add(line, after);
+}
+
 void line_expr(Line *line, const Node *expr) {
     if (line_is_full(line)) return;
     switch (expr->kind) {
     case NODE_STRING:
-        line_add(line, "\"");
-        line_add(line, expr->name);
-        line_add(line, "\"");
+        add_enclosed(line, "\"", expr->name, "\"");
         break;
     case NODE_LABELLED:
-        line_add(line, expr->name);
-        line_add(line, "@");
-        line_add(line, expr->kids[0]->name);
+        add_enclosed(line, expr->name, "@", expr->kids[0]->name);
         break;
     case NODE_LIST:
         line_add(line, "[");

@@ -301,7 +301,8 @@ static bool read_tensor(const Safetensors *file, const char *name, const PublicT
     return safetensors_floats(file, entry, block + one->offset / sizeof(float), one->count);
 }
 
-/* What the file holds beside what was read: a run that goes on must not lose it, others are told. */
+/* What the file holds beside what was read: a run that goes on must not lose it, others are
+ * told. */
 static bool nothing_left(const Safetensors *file, const bool *used, bool optimizer) {
     int left = 0;
     const char *first = NULL;

@@ -18,7 +18,7 @@ for folder in $folders; do
         [ -e "$folder/$name" ] || [ "$folder" = runtime ] || fault "$map names $name, which is not there"
     done
 done
-if grep -rniwE 'gate|lore|expert|swiglu' compiler --include='*.[chly]' --include='*.def'; then
+if grep -rniwE 'gates?|lores?|experts?|swiglu' compiler --include='*.[chly]' --include='*.def'; then
     fault "the compiler names an architecture"
 fi
 if grep -rnE '#include "([./]*)runtime' compiler --include='*.[chly]'; then

@@ -62,7 +62,7 @@ enum {
     CUDA_ATTRIBUTE_SHARED = 97, /* of a block, at the most, when asked for */
     CUDA_FUNCTION_SHARED = 8,
     CUDA_CAPTURE_THREAD = 1,
-    CUDA_LAUNCH_OVERLAPS = 6, /* before the kernel ahead of it has ended: it waits for that itself */
+    CUDA_LAUNCH_OVERLAPS = 6, /* before the kernel ahead has ended: it waits for that itself */
     CUDA_MAP_BF16 = 9,
     CUDA_MAP_SWIZZLE_128 = 3,
     CUDA_MAP_PROMOTE_256 = 3,

@@ -1,0 +1,26 @@
+#!/bin/sh
+# The layout of the source: 100 columns, files of at most 700 lines, functions of at most 60, and, where clang-format 14 is at
+# hand, its layout. The kernels, which are text of generated programs, and the tables of the grammar may have 128 columns.
+. "$(dirname "$0")/../begin.sh"
+git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 2>/dev/null | grep -v '^runtime/kernels/' >"$work/all"
+[ -s "$work/all" ] || find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' >"$work/all"
+while read -r file; do [ -L "$file" ] || echo "$file"; done <"$work/all" >"$work/files"
+grep -vE '\.def$|^runtime/(abi|sim|standalone)/' "$work/files" >"$work/ours"
+# shellcheck disable=SC2046 # names without spaces
+awk '
+    FNR == 1 { begin = 0 }
+    FNR == 701 { print FILENAME ": more than 700 lines"; wrong = 1 }
+    { text = $0; gsub(/[\200-\277]/, "", text) }
+    length(text) > (FILENAME ~ "syntax/(tree.h|parser.y|lexer.l)$" ? 128 : 100) { print FILENAME ":" FNR ": too many columns"; wrong = 1 }
+    /^[a-zA-Z].*\)( \{)?$/ || /^ .*\) \{$/ && !begin { begin = FNR }
+    /^}/ && begin { if (FNR - begin > 60) { print FILENAME ":" begin ": a function of more than 60 lines"; wrong = 1 } begin = 0 }
+    END { exit wrong }' $(cat "$work/ours") || wrong "see the rules of the layout in this file"
+case $(clang-format --version 2>/dev/null) in
+*' 14.'*)
+    grep '\.[ch]$' "$work/ours" | xargs clang-format --dry-run --Werror >"$work/found" 2>&1 || {
+        head -20 "$work/found"
+        wrong "clang-format -i mends it"
+    }
+    ;;
+*) echo "no clang-format 14: its layout was not looked at" ;;
+esac
