@@ -429,10 +429,20 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
     return converted;
 }
 
+/* What has the name of an option already: heads for heads, and for heads.q where heads is no
+ * record of options. */
+static Binding *bound_before(Elaborator *e, const char *name) {
+    const char *dot = strchr(name, '.');
+    if (!dot) return scope_find(e->scope, name);
+    Binding *head =
+        scope_own(scope_opaque(e->scope), arena_copy(e->arena, name, (size_t)(dot - name)));
+    return head && !head->value->record ? head : NULL;
+}
+
 void bind_option(Elaborator *e, const Node *option, Record *given, const char *prefix) {
-    Binding *before = strchr(option->name, '.') ? NULL : scope_find(e->scope, option->name);
+    Binding *before = bound_before(e, option->name);
     if (before) {
-        report_error(e->reports, option->name_span, "'%s' is declared twice", option->name);
+        report_error(e->reports, option->name_span, "'%s' is declared twice", before->name);
         report_note(e->reports, before->span, "first here");
         return;
     }
