@@ -185,6 +185,12 @@ static void add_enclosed(Line *line, const char *before, const char *text, const
     line_add(line, after);
 }
 
+static void add_range(Line *line, const Node *range) {
+    if (range->kids[0]) line_expr(line, range->kids[0]);
+    line_add(line, "..");
+    if (range->kids[1]) line_expr(line, range->kids[1]);
+}
+
 void line_expr(Line *line, const Node *expr) {
     if (line_is_full(line)) return;
     switch (expr->kind) {
@@ -200,9 +206,7 @@ void line_expr(Line *line, const Node *expr) {
         line_add(line, "]");
         break;
     case NODE_RANGE:
-        if (expr->kids[0]) line_expr(line, expr->kids[0]);
-        line_add(line, "..");
-        if (expr->kids[1]) line_expr(line, expr->kids[1]);
+        add_range(line, expr);
         break;
     case NODE_FIELD:
         add_at(line, expr->kids[0], LEVEL_POSTFIX);
@@ -238,13 +242,11 @@ void line_expr(Line *line, const Node *expr) {
         add_record(line, expr->kids[0]);
         break;
     case NODE_ENTRY:
-        line_add(line, expr->name);
-        line_add(line, " = ");
+        add_enclosed(line, expr->name, " = ", "");
         line_expr(line, expr->kids[0]);
         break;
-    default:
+    default: /* NUMBER, NAME */
         line_add(line, expr->name);
-        break; /* NUMBER, NAME */
     }
 }
 
