@@ -1,21 +1,23 @@
 #!/bin/sh
-# The map of each folder names every file and folder in it, and no other; the compiler knows no architecture and includes
-# nothing of the runtime.
+# The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; the
+# compiler knows no architecture and includes nothing of the runtime but what is compiled for both.
 set -u
 cd "$(dirname "$0")/../.."
 status=0
 fault() { echo "$*"; status=1; }
-folders=$(find compiler runtime -type d ! -path 'runtime/kernels' ! -path 'runtime/sim' ! -path 'runtime/standalone')
+folders=$(find compiler runtime -type d ! -path 'runtime/standalone')
 for folder in $folders; do
     map=$folder/README.md
     [ -e "$map" ] || { fault "$folder has no README.md"; continue; }
+    [ "$(wc -l <"$map")" -le 40 ] || fault "$map has more than 40 lines"
+    [ "$(find "$folder" -maxdepth 1 -type f ! -name README.md | wc -l)" -le 30 ] || fault "$folder has more than 30 files"
     for entry in "$folder"/*; do
         name=${entry##*/}
         [ -d "$entry" ] && name=$name/
         [ "$name" = README.md ] || grep -q "\`$name\`" "$map" || fault "$map does not name $name"
     done
     for name in $(awk -F'|' '{ print $2 }' "$map" | grep -o '`[a-z_0-9]*\.[a-z]*`' | tr -d '`'); do
-        [ -e "$folder/$name" ] || [ "$folder" = runtime ] || fault "$map names $name, which is not there"
+        [ -e "$folder/$name" ] || fault "$map names $name, which is not there"
     done
 done
 if grep -rniwE 'gates?|lores?|experts?|swiglu' compiler --include='*.[chly]' --include='*.def'; then
