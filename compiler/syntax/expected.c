@@ -228,6 +228,8 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
     const Token *found = &parser->last;
     parser->recovering = true;
     parser->repeated = found->span.end <= parser->error_end;
+    parser->repeats = parser->repeated ? parser->repeats + 1 : 0;
+    if (parser->repeats > MAX_DEPTH) parser->stopped = true; /* nowhere to go on */
     bool silent = parser->stopped || parser->repeated || found->kind == INVALID;
     if (found->span.end > parser->error_end) parser->error_end = found->span.end;
     if (silent) return;

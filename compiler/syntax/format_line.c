@@ -242,7 +242,9 @@ void line_expr(Line *line, const Node *expr) {
         add_record(line, expr->kids[0]);
         break;
     case NODE_ENTRY:
-        add_enclosed(line, expr->name, " = ", "");
+    case NODE_VARY:
+    case NODE_EQUALISE:
+        line_entry_head(line, expr, 0);
         line_expr(line, expr->kids[0]);
         break;
     default: /* NUMBER, NAME */

@@ -244,9 +244,11 @@ parameter: name optional_subs initial own
 initial: %empty { $$ = NULL; } | '~' expr               { $$ = $2; };
 own: %empty { $$ = NULL; } | '{' attributes '}'         { $$ = $2; $$->span = @$; };
 attributes: attribute
-        { $$ = with(parser, make(parser, NODE_RECORD, @$), $1); }
-          | attributes ',' attribute                    { $$ = with(parser, $1, $3); };
-attribute: word
+        { $$ = make(parser, NODE_RECORD, @$);
+          if ($1) with(parser, $$, $1); }
+          | attributes ',' attribute                    { $$ = $3 ? with(parser, $1, $3) : $1; };
+attribute: error RESYNC                                 { $$ = NULL; yyerrok; }
+         | word
         { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), NULL); }
          | word '=' expr
         { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), $3); };

@@ -55,6 +55,7 @@ typedef struct Parser {
 
     bool recovering; /* a syntax error was reported and the place to go on is not reached */
     bool repeated;   /* it was about a token that an earlier error was about already */
+    int repeats;     /* so many such errors in a row */
     int error_end;   /* end of the token that the last error was about */
     bool stopped;    /* nothing more will be read */
 } Parser;
