@@ -93,6 +93,7 @@ structmoe:structmoe_410m_top2 | open: two experts a token | =structmoe_410m | st
 structmoe:structmoe_410m_fine | open: 32 experts | - | structmoe_small_fine |
 structmoe:structmoe_410m_gated | open: SwiGLU | - | structmoe_small_gated |
 # Complete-muE
+complete_mue:mue_tuned | what is tuned | - | mue_small_dense |
 complete_mue:mue_dense | dense of the same active width | - | mue_small_dense |
 complete_mue:mue_e128a8s1 | 128e8a1s | 6.3B | mue_small_e8a3s1 |
 complete_mue:mue_e128a8g4s1 | 128e8a4g1s | =mue_e128a8s1 | mue_small_e16a8g4s1 |
@@ -102,12 +103,28 @@ complete_mue:mue_proxy_e32a4 | capacity | - | mue_small_e16a4 |
 complete_mue:mue_proxy_e64a4 | capacity | - | mue_small_e16a4 |
 complete_mue:mue_proxy_e32a8 | granularity | - | mue_small_e16a8 |
 complete_mue:mue_proxy_e64a16 | granularity | - | mue_small_e16a8 |
+complete_mue:mue_proxy_e16a1 | active experts, bridge II | =mue_proxy | mue_small |
+complete_mue:mue_proxy_e16a2 | active experts, bridge II | =mue_proxy | mue_small |
+complete_mue:mue_proxy_e16a8 | active experts, bridge II | =mue_proxy | mue_small_e16a8 |
+complete_mue:mue_proxy_e4a4 | dense mixture, bridge I | - | mue_small |
+complete_mue:mue_proxy_e8a8 | dense mixture, bridge I | - | mue_small |
 complete_mue:mue_proxy_e16a3s1 | shared expert | - | mue_small_e8a3s1 |
 complete_mue:mue_proxy_e16a4g2 | groups | =mue_proxy | mue_small_e8a4g2 |
 complete_mue:mue_proxy_choice | experts choose | =mue_proxy | mue_small_choice |
+complete_mue:mue_proxy_w256 | width | - | mue_small |
+complete_mue:mue_proxy_w512 | width | - | mue_small |
+complete_mue:mue_proxy_w1024 | width | - | mue_small |
+complete_mue:mue_proxy_l4 | depth | - | mue_small |
+complete_mue:mue_proxy_l8 | depth | - | mue_small |
+complete_mue:mue_proxy_l16 | depth | - | mue_small |
+complete_mue:mue_proxy_batch | batch | =mue_proxy | mue_small |
+complete_mue:mue_proxy_long | duration | =mue_proxy | mue_small |
+dit:dit_tuned | images, what is tuned | - | dit_small |
 dit:dit_dense | images, dense | - | dit_small |
 dit:dit_e128a8s1 | images, 128e8a1s | 6.3B | dit_small_e8a3s1 |
 dit:dit_e128a8g4s1 | images, 128e8a4g1s | =dit_e128a8s1 | dit_small_e8a4g2 |
+dit:dit_proxy_dense | images, proxy, dense | - | dit_small |
+dit:dit_proxy | images, 16e4a | - | dit_small_e8a3s1 |
 dit:dit_choice | images, experts choose | =dit_e128a8s1 | dit_small_choice |
 END
 }
