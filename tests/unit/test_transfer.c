@@ -10,6 +10,10 @@
 #include <cmocka.h>
 
 #include "../../compiler/moec.h"
+#include "../../runtime/base/memory.h"
+#include "../../runtime/model/measure.h"
+#include "../../runtime/model/model.h"
+#include "../../runtime/model/step.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -310,11 +314,163 @@ static void test_overrides(void **state) {
     json_decref(root);
 }
 
+/* ---- training ---- */
+
+enum { TOKENS = 4096 };
+
+/* A text with something to learn: most tokens follow from the one before. */
+static Data *make_data(void) {
+    Data *data = memory_new(sizeof *data);
+    uint64_t state = 7;
+    data->count = TOKENS;
+    data->words = memory_new(sizeof *data->words * TOKENS);
+    for (int i = 1; i < TOKENS; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int32_t follows = (data->words[i - 1] * 5 + 3) % 64;
+        data->words[i] = (state >> 33) % 4 ? follows : (int32_t)((state >> 40) % 64);
+    }
+    return data;
+}
+
+typedef struct Run {
+    Model *model;
+    Call *train;
+    Stepper stepper;
+    Data *data;
+} Run;
+
+static Run run_open(const char *name) {
+    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    MoecCompiler *compiler = open_model(name, NULL, 0);
+    Run run = {.model = model_open(compiler, wishes, 2, true), .data = make_data()};
+    if (!run.model) fail_msg("%s does not compile", name);
+    run.train = call_open(run.model, model_graph(run.model, MOEC_GRAPH_TRAIN), NULL);
+    run.stepper = (Stepper){.train = run.train,
+                            .data = run.data,
+                            .order = {1, run.data->count, call_context(run.train), 0},
+                            .settings = settings_of(compiler),
+                            .seed = 1};
+    step_prepare(&run.stepper);
+    moec_close(compiler);
+    model_initialise(run.model, 3);
+    model_put(run.model);
+    return run;
+}
+
+static void run_close(Run *run) {
+    step_release(&run->stepper);
+    data_close(run->data);
+    call_close(run->train);
+    model_close(run->model);
+}
+
+static double run_step(Run *run, long step) {
+    StepResult result;
+    assert_true(step_run(&run->stepper, step, (uint64_t)(step * run->train->graph->batch), &result));
+    return result.loss;
+}
+
+static const PublicTensor *parameter_of(const Run *run, const char *name) {
+    for (int i = 0; i < run->model->parameter_count; i++)
+        if (!strcmp(run->model->parameters[i].name, name)) return &run->model->parameters[i];
+    return NULL;
+}
+
+static float *values_of(const Run *run, const PublicTensor *one) {
+    return run->model->weights + one->offset / sizeof(float);
+}
+
+/* Where element (n, d, f) of a slice lies in the whole matrix: [d, n f] or, when it leads back, [n f, d]. */
+static size_t place_in_whole(const PublicTensor *slice, size_t i, bool back) {
+    size_t rows = (size_t)slice->shape[1], columns = (size_t)slice->shape[2], parts = (size_t)slice->shape[0];
+    size_t n = i / (rows * columns), row = i / columns % rows, column = i % columns;
+    return back ? (n * rows + row) * columns + column : (row * parts + n) * columns + column;
+}
+
+/* Weights of the mixture from those of the dense model. */
+static void slice_weights(const Run *from, const Run *to) {
+    for (int i = 0; i < to->model->parameter_count; i++) {
+        const PublicTensor *one = &to->model->parameters[i];
+        const char *expert = strstr(one->name, "expert.");
+        char name[128];
+        snprintf(name, sizeof name, "%.*s%s", expert ? (int)(expert - one->name) : (int)strlen(one->name), one->name,
+                 expert ? expert + strlen("expert.") : "");
+        const PublicTensor *whole = parameter_of(from, name);
+        for (size_t j = 0; whole && j < one->count; j++)
+            values_of(to, one)[j] =
+                values_of(from, whole)[expert ? place_in_whole(one, j, strstr(name, "down") != NULL) : j];
+    }
+    model_put(to->model);
+}
+
+/* How far the losses of ten steps are apart at most, relative to the first. */
+static double difference_of(const char *dense, const char *mixture) {
+    Run a = run_open(dense), b = run_open(mixture);
+    slice_weights(&a, &b);
+    double most = 0;
+    for (long step = 0; step < 10; step++) {
+        double loss = run_step(&a, step), off = fabs(run_step(&b, step) - loss) / loss;
+        if (off > most) most = off;
+    }
+    run_close(&a);
+    run_close(&b);
+    return most;
+}
+
+/* Bridge I: slices of a dense block, all active with equal weights, are the dense block, and stay it. */
+static void test_bridge(void **state) {
+    (void)state;
+    double off = difference_of("whole", "slices"), without = difference_of("whole", "slices_standard");
+    if (off > 1e-5) fail_msg("losses are off by %.2e", off);
+    if (without < 1e-3) fail_msg("without the rule losses are off by no more than %.2e", without);
+}
+
+/* Means over some initialisations. */
+static void losses_of(const char *name, double *losses) {
+    enum { SEEDS = 1 };
+    memset(losses, 0, 100 * sizeof *losses);
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        Run run = run_open(name);
+        model_initialise(run.model, seed);
+        model_put(run.model);
+        for (long step = 0; step < 100; step++) losses[step] += run_step(&run, step) / SEEDS;
+        run_close(&run);
+    }
+}
+
+/* The mean over ten steps, so that the weights that were drawn count less. */
+static double apart(const double *a, const double *b) {
+    double most = 0;
+    for (int i = 0; i + 10 <= 100; i += 10) {
+        double x = 0, y = 0;
+        for (int j = 0; j < 10; j++) x += a[i + j], y += b[i + j];
+        if (fabs(x - y) / x > most) most = fabs(x - y) / x;
+    }
+    return most;
+}
+
+/* The authors' own check: the first 100 losses of dense and every mixture track each other. */
+static void test_tracking(void **state) {
+    (void)state;
+    static const char *const mixtures[] = {"tracked_moe", "tracked_finer", "tracked_shared", "tracked_more", "tracked_groups"};
+    double dense[100], mixture[100];
+    losses_of("tracked_dense", dense);
+    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
+        losses_of(mixtures[i], mixture);
+        double off = apart(dense, mixture);
+        if (getenv("MOEC_SHOW")) printf("%s: %.4f\n", mixtures[i], off);
+        if (off > 0.01) fail_msg("%s: losses are %.4f apart", mixtures[i], off);
+    }
+    losses_of("untracked", mixture);
+    if (getenv("MOEC_SHOW")) printf("untracked: %.4f\n", apart(dense, mixture));
+    if (apart(dense, mixture) < 0.01) fail_msg("without the rule they are %.4f apart", apart(dense, mixture));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worked_example), cmocka_unit_test(test_one_change),
         cmocka_unit_test(test_horizons),       cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_overrides),      cmocka_unit_test(test_bridge),     cmocka_unit_test(test_tracking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
