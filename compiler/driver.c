@@ -15,6 +15,7 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
+    bool observes; /* programs of the forward pass give their activations */
     Tuning *tuning; /* NULL: the model names no transfer */
     List settings; /* Setting * */
     bool checked;
@@ -49,6 +50,7 @@ static void pass_elaborate(Work *work) {
     work->program->rounded = precision && !strcmp(precision, "bf16");
     parameter_facts(work->program);
     if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
+    if (compiler->observes && work->graph == GRAPH_FORWARD) observe(work->program);
 }
 
 static void pass_weigh(Work *work) {
@@ -500,6 +502,10 @@ const char *moec_warnings(MoecCompiler *compiler) {
 
 const char *moec_warnings_json(MoecCompiler *compiler) {
     return warnings_json(&compiler->reports, compiler->arena);
+}
+
+void moec_observe(MoecCompiler *compiler) {
+    compiler->observes = true;
 }
 
 const char *moec_transfer(MoecCompiler *compiler, bool json) {

@@ -80,6 +80,8 @@ const Experiment *experiment_find(Unit *unit, const char *name);
 /* ---- program to program ---- */
 /* Gives the parameters of a program, as elaborated, what a transfer made for them. */
 void tune(const Tuning *tuning, Program *program);
+/* Activations become outputs. */
+void observe(Program *program);
 /* Factors on what a product made go to what it is made of. */
 void weigh(Program *program);
 /* Appends the backward pass; recompute: remat = layer. */

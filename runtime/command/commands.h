@@ -8,6 +8,7 @@
 
 int command_check(int argc, char **argv);
 int command_transfer(int argc, char **argv);
+int command_coordcheck(int argc, char **argv);
 int command_fmt(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_init(int argc, char **argv);

@@ -16,6 +16,10 @@ static const Command commands[] = {
      "Checks a spec and says what the model costs: parameters, FLOPs, cache, memory."},
     {"transfer", command_transfer, "FILE[:MODEL] [--set key=value]... [--json]",
      "Says what each parameter gets from the model that was tuned, and by which clause."},
+    {"coordcheck", command_coordcheck,
+     "FILE[:MODEL] --over KEY=A,B,... [--over KEY=A,B,...] [--steps N] [--svg FILE] [--set "
+     "key=value]... [--json]",
+     "Says whether activations and their changes stay as they are over sizes of a model."},
     {"fmt", command_fmt, "FILE [--check]",
      "Writes a spec in the one layout; with --check only says whether it is so."},
     {"dump", command_dump,

@@ -321,7 +321,21 @@ static void add_images(Spec *spec) {
     add_training(spec);
 }
 
-static void make_spec(Spec *spec, uint64_t seed) {
+/* Parameters with numbers of their own, from outside and by a transfer that changes all there is. */
+static void add_transfer(Spec *spec) {
+    Random *random = &spec->random;
+    if (!chance(random, 40)) return;
+    add(spec, "\nparametrization mixed {\n  lr = lr * %s\n", PICK(random, "0.5", "2"));
+    add(spec, "  kind last if last { forward = 0.7  lr = lr / 3 }\n");
+    add(spec, "  kind branch if product and joins { forward = forward * 1.5 / share  decay = decay * 3  eps = eps * 10 }\n");
+    add(spec, "  kind matrix if product { forward = 0.8  beta1 = 0.7  init = init * 2 }\n");
+    add(spec, "  kind other { eps = 1e-4 }\n}\nmodel tuned = random {");
+    if (chance(random, 50)) add(spec, " parameters = [{ of = \"%s\", %s }] ", PICK(random, "*", "*weight"),
+                                PICK(random, "freeze = true", "lr = 0.25", "decay = 0.5, lr = 3"));
+    add(spec, "} transfer mixed from random\n");
+}
+
+static void make_model(Spec *spec, uint64_t seed) {
     *spec = (Spec){.random = {seed * 0x2545F4914F6CDD1Du}};
     Random *random = &spec->random;
     draw(random);
@@ -355,6 +369,11 @@ static void make_spec(Spec *spec, uint64_t seed) {
         add(spec, "  positions = %s\n  probes = %s\n", PICK(random, "none", "none", "learned"), PICK(random, "false", "true"));
     }
     add_training(spec);
+}
+
+static void make_spec(Spec *spec, uint64_t seed) {
+    make_model(spec, seed);
+    add_transfer(spec);
 }
 
 #endif

@@ -1,0 +1,119 @@
+/* observe: activations become outputs, under the name of the weight that made them.
+ *
+ * Needs:   a program as it was elaborated, forward only, with parameter_facts.
+ * Leaves:  what a parameter's product ends in (parameter_flow), and what a repeat hands on, as
+ *          outputs; those inside a repeat with the iteration as first axis. Results of single
+ *          instances (chosen or not) are left out.
+ */
+#include "analysis/parameter_flow.h"
+#include "passes.h"
+
+#include <string.h>
+
+typedef struct Observation {
+    const Tensor *tensor;
+    const char *name;
+} Observation;
+
+static bool has_axis(const Tensor *tensor, const Axis *axis) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i] == axis) return true;
+    return false;
+}
+
+static bool is_whole(const Program *program, const ParameterFlow *flow) {
+    const Tensor *end = flow->end, *parameter = flow->tensor;
+    if (!end || end->role != ROLE_TEMP || !has_axis(end, program->batch)) return false;
+    for (int i = 0; i < parameter->lead; i++)
+        if (parameter->axes[i]->kind != AXIS_REPEAT && has_axis(end, parameter->axes[i]))
+            return false;
+    return end->axes[0]->kind != AXIS_REPEAT && end->rank < MAX_RANK;
+}
+
+static void add(Arena *arena, List *list, const Tensor *tensor, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (((Observation *)list->items[i])->tensor == tensor) return;
+    Observation *one = arena_alloc(arena, sizeof *one);
+    *one = (Observation){tensor, name};
+    list_push(arena, list, one);
+}
+
+/* out[i, ...] = read, behind what made it. */
+static Statement *copy_out(Program *program, const Expr *read, const char *name, Index *turn,
+                           Span span) {
+    Axis *axes[MAX_RANK];
+    Expr *subs[MAX_RANK];
+    int rank = 0;
+    if (turn) {
+        axes[rank] = turn->axis;
+        subs[rank++] = expr_index(program, turn);
+    }
+    for (int i = 0; i < read->count && rank < MAX_RANK; i++) {
+        if (read->tensor->axes[i]->kind == AXIS_REPEAT) continue;
+        axes[rank] = read->tensor->axes[i];
+        subs[rank++] = read->args[i];
+    }
+    Tensor *out = tensor_new(program, "observed", ROLE_OUTPUT, TYPE_REAL, rank, axes, span);
+    out->path = name;
+    list_push(program->arena, &program->outputs, out);
+    Block alone = {{0}};
+    return statement_loop(program, &alone, expr_read(program, out, subs), false, REDUCE_NONE, NULL,
+                          0, (Expr *)read, span);
+}
+
+/* The first read of what an earlier iteration left: x[i, b, s, d]. */
+static Expr *carried_read(const Program *program, Expr *expr, const Index *turn) {
+    if (expr->kind == EXPR_READ && expr->tensor->role == ROLE_TEMP && expr->count > 2 &&
+        has_axis(expr->tensor, program->batch) && expr->args[0]->kind == EXPR_INDEX &&
+        expr->args[0]->index == turn)
+        return expr;
+    for (int i = 0; i < expr->count; i++) {
+        Expr *found = carried_read(program, expr->args[i], turn);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+static bool is_plain(const Expr *read) {
+    for (int i = 1; i < read->count; i++)
+        if (read->args[i]->kind != EXPR_INDEX) return false;
+    return true;
+}
+
+static void observe_block(Program *program, Block *block, const List *wanted, Index *turn) {
+    List all = {0};
+    bool stream = turn == NULL;
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        Expr *carried = !stream && statement->kind == STATEMENT_LOOP
+                            ? carried_read(program, statement->value, turn)
+                            : NULL;
+        list_push(program->arena, &all, statement);
+        if (statement->kind == STATEMENT_REPEAT)
+            observe_block(program, &statement->body, wanted, statement->index);
+        if (carried && is_plain(carried)) {
+            list_push(program->arena, &all,
+                      copy_out(program, carried,
+                               arena_format(program->arena, "%s.{i}", turn->axis->name), turn,
+                               statement->span));
+            stream = true;
+        }
+        for (int j = 0; statement->kind == STATEMENT_LOOP && j < wanted->count; j++) {
+            const Observation *one = wanted->items[j];
+            if (statement->target->tensor == one->tensor)
+                list_push(program->arena, &all,
+                          copy_out(program, statement->target, one->name, turn, statement->span));
+        }
+    }
+    block->statements = all;
+}
+
+void observe(Program *program) {
+    List flows = parameter_flow(program), wanted = {0};
+    for (int i = 0; i < flows.count; i++) {
+        const ParameterFlow *flow = flows.items[i];
+        if (flow->sum && is_whole(program, flow))
+            add(program->arena, &wanted, flow->end, flow->tensor->path);
+    }
+    observe_block(program, &program->body, &wanted, NULL);
+}

@@ -1,0 +1,373 @@
+/* coordcheck: how large activations are, and how much some steps change them, over sizes of a
+ * model. Where a parametrization is right both stay as they are; where not, the first activation
+ * that does not is the one at fault. */
+#include "command/coordcheck.h"
+
+#include "base/complain.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "command/commands.h"
+#include "command/spec.h"
+#include "data/random.h"
+#include "model/examples.h"
+#include "model/measure.h"
+#include "model/step.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WINDOWS = 64 };
+
+/* ---- one size ---- */
+
+/* Activations of one size: by output, before and after the steps. */
+typedef struct Sized {
+    Model *model;
+    Call *train, *forward;
+    Stepper stepper;
+    Data *data;
+    float **before;
+} Sized;
+
+/* Windows of random tokens or examples; what is learned does not matter. */
+static Data *random_data(const Call *call) {
+    Data *data = memory_new(sizeof *data);
+    long record = examples_words(call), context = call_context(call), at = 0;
+    long length = record ? record : context + 1;
+    data->record = (size_t)record;
+    data->count = (uint64_t)(length * WINDOWS);
+    data->words = memory_new(sizeof *data->words * (size_t)data->count);
+    for (int i = 0; i < call->graph->input_count; i++) {
+        const MoecTensor *input = &call->graph->inputs[i];
+        bool real = input->input == MOEC_INPUT_REAL, class = input->input == MOEC_INPUT_CLASS;
+        long each = (long)tensor_count(input) / call->graph->batch;
+        long range = input->vocabulary > 0 ? input->vocabulary : 256;
+        if (record ? !real && !class : input->input != MOEC_INPUT_TOKEN) continue;
+        for (long j = 0; j < (record ? each * WINDOWS : (long)data->count); j++) {
+            uint64_t place = (uint64_t)(j + 1);
+            float value = (float)random_normal(5, place);
+            int32_t *word = data->words + (record ? j / each * record + at + j % each : j);
+            *word = (int32_t)(random_bits(5, place) % (uint64_t)range);
+            if (real) memcpy(word, &value, sizeof *word);
+        }
+        at += record ? each : 0;
+        if (!record) break;
+    }
+    return data;
+}
+
+static bool set_windows(Sized *sized) {
+    long length = sized->stepper.order.context + 1;
+    for (long b = 0; b < sized->train->graph->batch; b++) {
+        uint64_t start = order_start(&sized->stepper.order, (uint64_t)b);
+        if (!data_read(sized->data, start, (size_t)length, sized->stepper.windows + b * length))
+            return false;
+    }
+    call_set_windows(sized->forward, sized->stepper.windows);
+    return call_run(sized->forward, 1, false);
+}
+
+static bool sized_open(MoecCompiler *compiler, Sized *sized, uint64_t seed) {
+    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_FORWARD}, {.graph = MOEC_UPDATE}};
+    moec_observe(compiler);
+    *sized = (Sized){.model = model_open(compiler, wishes, 3, true)};
+    if (!sized->model) return false;
+    sized->train = call_open(sized->model, model_graph(sized->model, MOEC_GRAPH_TRAIN), NULL);
+    sized->forward = call_open(sized->model, model_graph(sized->model, MOEC_GRAPH_FORWARD), NULL);
+    if (!sized->train || !sized->forward) return false;
+    sized->data = random_data(sized->train);
+    sized->stepper =
+        (Stepper){.train = sized->train,
+                  .data = sized->data,
+                  .order = {1, sized->data->count, call_context(sized->train), sized->data->record},
+                  .settings = settings_of(compiler),
+                  .seed = 1};
+    step_prepare(&sized->stepper);
+    model_initialise(sized->model, seed);
+    return model_put(sized->model);
+}
+
+static void sized_close(Sized *sized) {
+    if (sized->data) {
+        step_release(&sized->stepper);
+        data_close(sized->data);
+    }
+    for (int i = 0; sized->before && i < sized->forward->graph->output_count; i++)
+        free(sized->before[i]);
+    free(sized->before);
+    call_close(sized->forward);
+    call_close(sized->train);
+    model_close(sized->model);
+}
+
+static bool sized_run(Sized *sized, long steps) {
+    const MoecGraphEntry *graph = sized->forward->graph;
+    if (!set_windows(sized)) return false;
+    sized->before = memory_new(sizeof *sized->before * (size_t)(graph->output_count + 1));
+    for (int i = 0; i < graph->output_count; i++) {
+        size_t count = tensor_count(&graph->outputs[i]);
+        sized->before[i] = memory_new(sizeof(float) * (count + 1));
+        memcpy(sized->before[i], call_get(sized->forward, i), sizeof(float) * count);
+    }
+    for (long step = 0; step < steps; step++) {
+        StepResult result;
+        if (!step_run(&sized->stepper, step, 0, &result)) return false;
+        if (!isfinite(result.loss))
+            return complain("lower train.lr", "the loss is no number at step %ld", step + 1);
+    }
+    return set_windows(sized);
+}
+
+/* ---- coordinates ---- */
+
+double spread_of(const double *numbers, int count) {
+    double least = INFINITY, most = 0;
+    for (int i = 0; i < count; i++) {
+        if (numbers[i] < least) least = numbers[i];
+        if (numbers[i] > most) most = numbers[i];
+    }
+    return most == 0 ? 1 : least > 0 ? most / least : INFINITY;
+}
+
+static double root_mean_square(const float *values, const float *less, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        double value = (double)values[i] - (less ? (double)less[i] : 0);
+        sum += value * value;
+    }
+    return sqrt(sum / (double)(count ? count : 1));
+}
+
+static bool is_stacked(const MoecTensor *tensor) {
+    return strchr(tensor->name, '{') != NULL;
+}
+
+static bool is_activation(const MoecTensor *tensor) {
+    return tensor_count(tensor) > 1 && tensor->rank > 1;
+}
+
+/* "block.{2*i+1}.ffn.up" at iteration 3. */
+static char *name_at(const MoecTensor *tensor, long turn) {
+    const char *brace = strchr(tensor->name, '{'), *end = brace ? strchr(brace, '}') : NULL;
+    if (!end) return memory_format("%s", tensor->name);
+    const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
+    long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
+    long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
+    return memory_format("%.*s%ld%s", (int)(brace - tensor->name), tensor->name,
+                         factor * turn + offset, end + 1);
+}
+
+static const MoecTensor *output_called(const Sized *sized, const char *name, int *slot) {
+    const MoecGraphEntry *graph = sized->forward->graph;
+    for (*slot = 0; *slot < graph->output_count; ++*slot)
+        if (!strcmp(graph->outputs[*slot].name, name)) return &graph->outputs[*slot];
+    return NULL;
+}
+
+/* Iteration `point` of `points` in a model that has `turns`: the same share of the way. */
+static long turn_of(long point, long points, long turns) {
+    return points > 1 ? (point * (turns - 1) + (points - 1) / 2) / (points - 1) : turns - 1;
+}
+
+static void measure_at(Sized *all, CoordinateCheck *check, const char *name, long point,
+                       long points, Coordinate *coordinate) {
+    for (int i = 0; i < check->sizes; i++) {
+        int slot;
+        const MoecTensor *tensor = output_called(&all[i], name, &slot);
+        long turns = is_stacked(tensor) ? tensor->shape[0] : 1;
+        size_t count = tensor_count(tensor) / (size_t)turns;
+        size_t first = (size_t)turn_of(point, points, turns) * count;
+        const float *after = call_get(all[i].forward, slot) + first;
+        coordinate->size[i] = root_mean_square(after, NULL, count);
+        coordinate->change[i] = root_mean_square(after, all[i].before[slot] + first, count);
+    }
+}
+
+/* Activations that all sizes have, in as many layers as the one that has least. */
+static void collect(Sized *all, CoordinateCheck *check) {
+    const MoecGraphEntry *graph = all[0].forward->graph;
+    int room = 0;
+    for (int o = 0; o < graph->output_count; o++) {
+        const MoecTensor *tensor = &graph->outputs[o];
+        long points = is_stacked(tensor) ? tensor->shape[0] : 1;
+        bool everywhere = is_activation(tensor);
+        for (int i = 1; i < check->sizes && everywhere; i++) {
+            int slot;
+            const MoecTensor *other = output_called(&all[i], tensor->name, &slot);
+            everywhere = other && is_stacked(other) == is_stacked(tensor);
+            if (everywhere && is_stacked(other) && other->shape[0] < points)
+                points = other->shape[0];
+        }
+        for (long point = 0; point < points && everywhere; point++) {
+            if (check->count == room) {
+                room = room ? 2 * room : 64;
+                check->all = memory_grow(check->all, sizeof *check->all * (size_t)room);
+            }
+            Coordinate *coordinate = &check->all[check->count++];
+            *coordinate = (Coordinate){.name = name_at(tensor, point)};
+            measure_at(all, check, tensor->name, point, points, coordinate);
+        }
+    }
+}
+
+/* ---- telling ---- */
+
+static const Coordinate *fault_of(const CoordinateCheck *check, bool *change) {
+    for (int i = 0; i < check->count; i++) {
+        const Coordinate *one = &check->all[i];
+        for (int k = 0; k < 2; k++) {
+            *change = k;
+            if (spread_of(k ? one->change : one->size, check->sizes) > check->within) return one;
+        }
+    }
+    return NULL;
+}
+
+static void print_numbers(const double *numbers, int count) {
+    for (int i = 0; i < count; i++) printf(" %9.3g", numbers[i]);
+    printf("  %5.2f", spread_of(numbers, count));
+}
+
+static void print_table(const CoordinateCheck *check) {
+    printf("%s over %s, %ld steps: size after them | change by them, each with its spread\n\n",
+           check->model, check->over, check->steps);
+    printf("%-36s", "");
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < check->sizes; i++) printf(" %9s", check->labels[i]);
+        printf("  %5s%s", "", k ? "\n" : "  |");
+    }
+    for (int i = 0; i < check->count; i++) {
+        printf("%-36s", check->all[i].name);
+        print_numbers(check->all[i].size, check->sizes);
+        printf("  |");
+        print_numbers(check->all[i].change, check->sizes);
+        printf("\n");
+    }
+}
+
+static void print_verdict(const CoordinateCheck *check) {
+    bool change;
+    const Coordinate *fault = fault_of(check, &change);
+    if (!fault) {
+        printf("\nstays within a factor %.3g\n", check->within);
+        return;
+    }
+    const double *numbers = change ? fault->change : fault->size;
+    printf("\nat fault: %s, whose %s goes from %.3g to %.3g\n", fault->name,
+           change ? "change" : "size", numbers[0], numbers[check->sizes - 1]);
+}
+
+static void print_json(const CoordinateCheck *check) {
+    json_t *rows = json_array(), *sizes = json_array();
+    bool change;
+    const Coordinate *fault = fault_of(check, &change);
+    for (int i = 0; i < check->sizes; i++)
+        json_array_append_new(sizes, json_string(check->labels[i]));
+    for (int i = 0; i < check->count; i++) {
+        json_t *size = json_array(), *changes = json_array();
+        for (int j = 0; j < check->sizes; j++) {
+            json_array_append_new(size, json_real(check->all[i].size[j]));
+            json_array_append_new(changes, json_real(check->all[i].change[j]));
+        }
+        json_array_append_new(rows, json_pack("{s:s, s:o, s:o}", "activation", check->all[i].name,
+                                              "size", size, "change", changes));
+    }
+    json_t *root = json_pack("{s:s, s:s, s:I, s:o, s:o, s:s?}", "model", check->model, "over",
+                             check->over, "steps", (json_int_t)check->steps, "sizes", sizes,
+                             "activations", rows, "fault", fault ? fault->name : NULL);
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    puts(text);
+    free(text);
+    json_decref(root);
+}
+
+/* ---- the command ---- */
+
+/* The sizes of "key=a,b,c" as sets "key=a", ...; how many there are. */
+static int split_over(const char *over, TextList *sets) {
+    const char *equals = strchr(over, '=');
+    int count = 0;
+    for (const char *at = equals ? equals + 1 : NULL; at && *at && count < CHECK_SIZES; count++) {
+        size_t length = strcspn(at, ",");
+        sets[count].items[sets[count].count++] =
+            memory_format("%.*s=%.*s", (int)(equals - over), over, (int)length, at);
+        at += length + (at[length] == ',');
+    }
+    return count;
+}
+
+static bool run_sizes(const char *operand, const TextList *sets, Sized *all, CoordinateCheck *check,
+                      uint64_t seed) {
+    for (int i = 0; i < check->sizes; i++) {
+        MoecCompiler *compiler = spec_open(operand, &sets[i]);
+        bool good = compiler && reports_good(compiler) && sized_open(compiler, &all[i], seed);
+        if (good && i == 0) check->model = memory_format("%s", moec_model(compiler));
+        moec_close(compiler);
+        if (!good || !sized_run(&all[i], check->steps)) return false;
+    }
+    return true;
+}
+
+static bool write_picture(const CoordinateCheck *check, const char *path) {
+    char *text = NULL;
+    size_t length = 0;
+    FILE *file = open_memstream(&text, &length);
+    coordcheck_picture(check, file);
+    fclose(file);
+    bool good = file_write(path, text, length);
+    free(text);
+    return good;
+}
+
+int command_coordcheck(int argc, char **argv) {
+    const Command *command = command_row("coordcheck");
+    const char *operand, *picture = NULL;
+    CoordinateCheck check = {.steps = 5, .within = 1.5};
+    TextList over = {0}, given = {0}, *sets = memory_new(sizeof *sets * CHECK_SIZES);
+    bool json = false;
+    long seed = 1;
+    const Option table[] = {
+        {OPTION_LIST, "--over", "KEY=A,B,...", &over,
+         "an option and its sizes; given again, another that goes with it"},
+        {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (5)"},
+        {OPTION_NUMBER, "--within", "X", &check.within, "largest ratio that is no fault (1.5)"},
+        {OPTION_COUNT, "--seed", "N", &seed, "of the weights (1)"},
+        {OPTION_TEXT, "--svg", "FILE", &picture, "a picture"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &given, "an option of the model, as in the file"},
+        {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &operand);
+    if (code >= 0) return code;
+    for (int i = 0; i < CHECK_SIZES; i++) {
+        sets[i] = given;
+        sets[i].items[sets[i].count++] = "train.schedule=constant";
+    }
+    for (int i = 0; i < over.count; i++) {
+        int count = split_over(over.items[i], sets);
+        if (count < 2 || (i && count != check.sizes))
+            return arguments_wrong(command, "for example --over dim=64,128,256",
+                                   "'%s' does not give %s", over.items[i],
+                                   i ? "as many sizes as the first" : "two sizes or more");
+        check.sizes = count;
+    }
+    if (!over.count)
+        return arguments_wrong(command, "for example --over dim=64,128,256",
+                               "moec coordcheck needs --over");
+    check.over = over.items[0];
+    for (int i = 0; i < check.sizes; i++)
+        check.labels[i] = strchr(sets[i].items[given.count + 1], '=') + 1;
+    Sized all[CHECK_SIZES] = {{0}};
+    bool good = run_sizes(operand, sets, all, &check, (uint64_t)seed), change;
+    if (good) collect(all, &check);
+    if (good && json) print_json(&check);
+    if (good && !json) print_table(&check);
+    if (good && !json) print_verdict(&check);
+    if (good && picture) good = write_picture(&check, picture);
+    bool fault = good && fault_of(&check, &change);
+    for (int i = 0; i < check.sizes; i++) sized_close(&all[i]);
+    free(sets);
+    return good && !fault ? 0 : EXIT_INPUT;
+}
