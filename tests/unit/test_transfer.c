@@ -425,47 +425,11 @@ static void test_bridge(void **state) {
     if (without < 1e-3) fail_msg("without the rule losses are off by no more than %.2e", without);
 }
 
-static void losses_of(const char *name, double *losses) {
-    Run run = run_open(name);
-    for (long step = 0; step < 100; step++) losses[step] = run_step(&run, step);
-    run_close(&run);
-}
-
-/* Means over ten steps, from the tenth on: before that the weights that were drawn decide. */
-static double apart(const double *a, const double *b) {
-    double most = 0;
-    for (int i = 10; i + 10 <= 100; i += 10) {
-        double x = 0, y = 0;
-        for (int j = 0; j < 10; j++) x += a[i + j], y += b[i + j];
-        if (fabs(x - y) / x > most) most = fabs(x - y) / x;
-    }
-    return most;
-}
-
-/* The authors' own check: the first 100 losses of dense and every mixture track each other. Here only what the rule is about is
- * trained, so that a mixture that learns otherwise is seen; with everything trained they are within 2 %. */
-static void test_tracking(void **state) {
-    (void)state;
-    static const char *const mixtures[] = {"tracked_moe", "tracked_finer", "tracked_shared", "tracked_more",
-                                           "tracked_groups"};
-    double dense[100], mixture[100];
-    losses_of("tracked_dense", dense);
-    for (size_t i = 0; i < sizeof mixtures / sizeof *mixtures; i++) {
-        losses_of(mixtures[i], mixture);
-        double off = apart(dense, mixture);
-        if (getenv("MOEC_SHOW")) printf("%s: %.4f\n", mixtures[i], off);
-        if (off > 0.05) fail_msg("%s: losses are %.4f apart", mixtures[i], off);
-    }
-    losses_of("untracked", mixture);
-    if (getenv("MOEC_SHOW")) printf("untracked: %.4f\n", apart(dense, mixture));
-    if (apart(dense, mixture) < 0.2) fail_msg("without the rule they are %.4f apart", apart(dense, mixture));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worked_example), cmocka_unit_test(test_one_change),
         cmocka_unit_test(test_horizons),       cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_overrides),      cmocka_unit_test(test_bridge),     cmocka_unit_test(test_tracking),
+        cmocka_unit_test(test_overrides),      cmocka_unit_test(test_bridge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
