@@ -15,9 +15,9 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
-    bool observes; /* programs of the forward pass give their activations */
+    bool observes;  /* programs of the forward pass give their activations */
     Tuning *tuning; /* NULL: the model names no transfer */
-    List settings; /* Setting * */
+    List settings;  /* Setting * */
     bool checked;
     const Experiment *experiment; /* that it was opened for, or NULL */
 };
@@ -53,8 +53,8 @@ static void pass_elaborate(Work *work) {
     if (compiler->observes && work->graph == GRAPH_FORWARD) observe(work->program);
 }
 
-static void pass_weigh(Work *work) {
-    if (work->program->loss) weigh(work->program);
+static void pass_reassociate(Work *work) {
+    if (work->program->loss) reassociate(work->program);
 }
 
 static void pass_gradient(Work *work) {
@@ -77,16 +77,16 @@ static void pass_route(Work *work) {
     route(work->program);
 }
 
-static void pass_gathers(Work *work) {
-    gathers(work->program);
+static void pass_gather_fusion(Work *work) {
+    gather_fusion(work->program);
 }
 
-static void pass_chunk(Work *work) {
-    chunk(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
+static void pass_strip_mine(Work *work) {
+    strip_mine(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
 
-static void pass_absorb(Work *work) {
-    absorb(work->program);
+static void pass_scatter_to_select(Work *work) {
+    scatter_to_select(work->program);
 }
 
 static void pass_precision(Work *work) {
@@ -137,15 +137,15 @@ static const struct Pass {
     void (*run)(Work *work);
 } passes[] = {
     {"elaborate", MODELS | UPDATE, ANY, pass_elaborate},
-    {"weigh", TRAIN, ANY, pass_weigh},
+    {"reassociate", TRAIN, ANY, pass_reassociate},
     {"gradient", TRAIN, ANY, pass_gradient},
     {"decode", DECODE, ANY, pass_decode},
     {"measure", MEASURE, ANY, pass_measure},
     {"simplify", MODELS | UPDATE, ANY, pass_simplify},
     {"route", MODELS, ANY, pass_route},
-    {"gathers", MODELS, ANY, pass_gathers},
-    {"chunk", FORWARD | TRAIN | MEASURE, ANY, pass_chunk},
-    {"absorb", MODELS, DEVICE, pass_absorb},
+    {"gather_fusion", MODELS, ANY, pass_gather_fusion},
+    {"strip_mine", FORWARD | TRAIN | MEASURE, ANY, pass_strip_mine},
+    {"scatter_to_select", MODELS, DEVICE, pass_scatter_to_select},
     {"precision", MODELS, DEVICE, pass_precision},
     {"storage", MODELS, DEVICE, pass_storage},
     {"pad", MODELS, DEVICE, pass_pad},
@@ -157,7 +157,7 @@ static const struct Pass {
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
 /* What moec_compile leaves: everything up to the choice of a machine. */
-static const char *const last_of_all = "chunk", *const last_of_device = "pad",
+static const char *const last_of_all = "strip_mine", *const last_of_device = "pad",
                          *const last_of_schedule = "plan";
 
 static int place_of(const char *pass) {
@@ -179,16 +179,16 @@ static void check_program(MoecCompiler *compiler, const char *pass, Program *pro
 
 /* What reading a spec and passing it on may take. A model at the bounds of the elaborator needs
  * less: this is for what they do not foresee, and for machines without that much memory. */
-enum { MEGABYTE = 1 << 20, MOST_MEGABYTES = 450 };
+enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
 
 static void out_of_memory(void *data) {
     MoecCompiler *compiler = data;
-    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MOST_MEGABYTES - 100);
+    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
     arena_limit(compiler->arena, 0, NULL, NULL);
     if (large)
         report_error(&compiler->reports, compiler->reports.at,
                      "this is too large: the compiler would need more than %d MB for it",
-                     MOST_MEGABYTES);
+                     MAX_MEGABYTES);
     else
         report_error(&compiler->reports, compiler->reports.at,
                      "the machine has no memory left for the compiler");
@@ -199,7 +199,7 @@ static void out_of_memory(void *data) {
 
 /* Runs what may turn out to be too large; false when it did, and that was reported. */
 static bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
-    arena_limit(compiler->arena, (size_t)MEGABYTE * MOST_MEGABYTES, out_of_memory, compiler);
+    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, out_of_memory, compiler);
     bool whole = reports_guard(&compiler->reports, run, data);
     arena_limit(compiler->arena, 0, NULL, NULL);
     return whole;

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_VARIANTS = 256, MOST_SOLVED = 1 << 24, HOLES = 64, NAME_BYTES = 60 };
+enum { MAX_VARIANTS = 256, MAX_SOLVED = 1 << 24, HOLES = 64, NAME_BYTES = 60 };
 
 typedef struct Expansion {
     MoecCompiler *compiler;
@@ -136,7 +136,7 @@ static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
     while (high->size < solution->wanted) {
         *low = *high;
         *high = candidate_from(solution, 2 * low->number);
-        if (!high->good || high->number > MOST_SOLVED)
+        if (!high->good || high->number > MAX_SOLVED)
             return tell_unreachable(solution, *low, "no larger number makes a model");
     }
     return true;
@@ -282,9 +282,9 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     Unit *unit = moec_unit(compiler);
     Expansion expansion = {compiler, unit->arena, unit->reports, asked, NULL, 0};
     double count = combinations(asked);
-    if (count > MOST_VARIANTS) {
+    if (count > MAX_VARIANTS) {
         report_error(unit->reports, asked->node->name_span, "%.0f variants, more than %d", count,
-                     MOST_VARIANTS);
+                     MAX_VARIANTS);
         return NULL;
     }
     expansion.variants = arena_alloc(unit->arena, ((size_t)count + 1) * sizeof(MoecVariant));

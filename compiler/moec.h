@@ -47,10 +47,12 @@ const char *moec_reports_json(MoecCompiler *compiler); /* a JSON array */
 const char *moec_warnings(MoecCompiler *compiler);
 const char *moec_warnings_json(MoecCompiler *compiler);
 
-/* What each parameter gets by the transfer that the model names, as a table or as JSON; NULL when it
+/* What each parameter gets by the transfer that the model names, as a table or as JSON; NULL when
+ * it
  * names none. */
 const char *moec_transfer(MoecCompiler *compiler, bool json);
-/* From now on MOEC_FORWARD has the activations of the model among its outputs, each under the name of
+/* From now on MOEC_FORWARD has the activations of the model among its outputs, each under the name
+ * of
  * the weight that made it; those inside a repeat with the iteration as first axis. */
 void moec_observe(MoecCompiler *compiler);
 const char *moec_model(const MoecCompiler *compiler);

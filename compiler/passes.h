@@ -83,7 +83,7 @@ void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
 /* Factors on what a product made go to what it is made of. */
-void weigh(Program *program);
+void reassociate(Program *program);
 /* Appends the backward pass; recompute: remat = layer. */
 void gradient(Program *program, bool recompute);
 /* A program of one step; reports equations that are not causal. */
@@ -93,7 +93,7 @@ void measure(Program *program);
 /* Dead statements, folding, common expressions, copies. */
 void simplify(Program *program);
 /* On a device: what is added at one place of a row goes into the row's equation. */
-void absorb(Program *program);
+void scatter_to_select(Program *program);
 /* On a device, when products may round: those that decide a choice stay exact. */
 void precision(Program *program);
 /* There, too: what is only ever rounded is stored rounded. */
@@ -103,9 +103,9 @@ void pad(Program *program);
 /* Masked statements onto packed rows. */
 void route(Program *program);
 /* Rows fetched for products alone are not fetched before. */
-void gathers(Program *program);
+void gather_fusion(Program *program);
 /* Large temporaries a part of their rows at a time; rows of a part, 0: chosen. */
-void chunk(Program *program, long rows);
+void strip_mine(Program *program, long rows);
 
 /* ---- what it costs ---- */
 typedef struct LayerCost {

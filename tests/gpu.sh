@@ -161,8 +161,8 @@ stage_kernels() {
     bench bf16 "32/16/16 heads, decoding" 40 tests/gpu.moe:even_heads --kernels --graph decode --prefix $prefix $small
     bench bf16 "238M, decoding" 40 models/gpt2.moe:wide --kernels --graph decode $small
     bench bf16 "1.5B, decoding" 70 models/sigma.moe:standard_1b5 --kernels --graph decode $small
-    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_twins.h.
-    cat "$XDG_CACHE_HOME"/moec/*.twins 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
+    # Which variant was taken, and what each takes: see runtime/device/cuda/cuda_variants.h.
+    cat "$XDG_CACHE_HOME"/moec/*.variants 2>/dev/null | while read -r line; do tell variants "\"line\": \"$line\""; done
 }
 
 # PyTorch gets our weights, so that its loss can be held against ours before it is timed.

@@ -161,7 +161,7 @@ class Report:
                 self.say(f"| {name} | {precision} | {result['median_tokens_per_second']:.0f} | {share} | {ceiling} | {starts} |")
         self.say("")
         for one in self.speeds + self.starts:
-            if one["result"] and "ledger" in one["result"]:
+            if one["result"] and "startup" in one["result"]:
                 self.say(f"{one['name']}: cold {one['result']['start_cold']}; warm {one['result']['start_warm']}.")
         self.say("")
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_SETS = 8 };
+enum { MAX_SETS = 8 };
 
 typedef struct Spec {
     char *file, *model;
-    const char *sets[MOST_SETS + 1];
+    const char *sets[MAX_SETS + 1];
     int set_count;
 } Spec;
 
@@ -82,7 +82,7 @@ static Spec parse(char *line) {
     Spec spec = {.file = strtok(line, " ")};
     char *colon = strchr(spec.file, ':');
     if (colon) *colon = 0, spec.model = colon + 1;
-    for (char *word; (word = strtok(NULL, " ")) && spec.set_count < MOST_SETS;)
+    for (char *word; (word = strtok(NULL, " ")) && spec.set_count < MAX_SETS;)
         if (strcmp(word, "--set")) spec.sets[spec.set_count++] = word;
     return spec;
 }

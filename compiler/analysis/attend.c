@@ -12,12 +12,12 @@
  * (tests/unit/test_nvrtc.c looks); bytes of shared memory that every device from compute
  * capability 8.0 on has for a block. */
 enum {
-    MOST_KEPT = 160,
-    MOST_SHARED = 99 * 1024,
+    MAX_KEPT = 160,
+    MAX_SHARED = 99 * 1024,
     WARPS = 4,
-    LEAST_PART = 16,
-    MOST_PART = 64,
-    MOST_RING = 4,
+    MIN_PART = 16,
+    MAX_PART = 64,
+    MAX_RING = 4,
     WIDE = 64
 };
 
@@ -26,7 +26,7 @@ enum {
 enum {
     GROUP_ROWS = 64,
     GROUP_PART = 128,
-    LEAST_GROUP_PART = 64,
+    MIN_GROUP_PART = 64,
     TRIPLE_KEPT = 128,
     GROUP_SHARED = 227 * 1024
 };
@@ -55,11 +55,10 @@ typedef struct Need {
 
 static AttendShape shape_that_fits(Need need) {
     for (int tiles = need.tiles; tiles > 0; tiles--)
-        for (int part = need.part; part >= LEAST_PART; part /= 2) {
+        for (int part = need.part; part >= MIN_PART; part /= 2) {
             long floats = tiles * (4 * need.kept + 5L * need.scores * part) / 8;
             long bytes = 16L * WARPS * tiles * need.own + 2L * part * need.other;
-            if (floats <= MOST_KEPT && bytes <= MOST_SHARED)
-                return (AttendShape){tiles, part, bytes};
+            if (floats <= MAX_KEPT && bytes <= MAX_SHARED) return (AttendShape){tiles, part, bytes};
         }
     return (AttendShape){0, 0, 0};
 }
@@ -75,7 +74,7 @@ static int most_tiles(const Statement *statement) {
 AttendShape attend_forward(const Statement *statement) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     return shape_that_fits((Need){padded(c), 1, row_bytes(e), row_bytes(e) + row_bytes(c),
-                                  most_tiles(statement), MOST_PART});
+                                  most_tiles(statement), MAX_PART});
 }
 
 static long in_lines(long width) {
@@ -99,7 +98,7 @@ static AttendShape groups_that_fit(const Statement *statement, GroupNeed need) {
     for (int i = 0; i < 3; i++) copied &= size_from_end(statement, i, 1) % MOEC_PIECE == 0;
     int fill = (int)((need.rows + GROUP_ROWS - 1) / GROUP_ROWS);
     for (int groups = need.groups < fill ? need.groups : fill; copied && groups > 1; groups--)
-        for (int part = need.part; part >= LEAST_GROUP_PART; part /= 2) {
+        for (int part = need.part; part >= MIN_GROUP_PART; part /= 2) {
             long kept = need.kept + need.quarters * part / 4;
             long bytes =
                 2 * (groups * GROUP_ROWS * need.own + part * need.other) + MOEC_SWIZZLED_ALIGN;
@@ -125,7 +124,7 @@ AttendShape attend_forward_groups(const Statement *statement) {
                                        .quarters = 3,
                                        .most = 176,
                                        .groups = simple ? 3 : 2,
-                                       .part = options->documents ? LEAST_GROUP_PART : GROUP_PART});
+                                       .part = options->documents ? MIN_GROUP_PART : GROUP_PART});
 }
 
 /* Scores, their derivatives before and after they are rounded, results; three parts of keys, two of
@@ -145,14 +144,14 @@ AttendShape attend_grad_query_groups(const Statement *statement) {
 AttendShape attend_grad_query(const Statement *statement) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long both = row_bytes(e) + row_bytes(c);
-    return shape_that_fits((Need){padded(e), 2, both, both, most_tiles(statement), MOST_PART});
+    return shape_that_fits((Need){padded(e), 2, both, both, most_tiles(statement), MAX_PART});
 }
 
 AttendShape attend_grad_keys(const Statement *statement, bool keys, bool values) {
     long e = size_from_end(statement, 0, 1), c = size_from_end(statement, 2, 1);
     long both = row_bytes(e) + row_bytes(c),
          kept = (keys ? padded(e) : 0) + (values ? padded(c) : 0);
-    return shape_that_fits((Need){kept, 2, both, both, 1, MOST_PART / 2});
+    return shape_that_fits((Need){kept, 2, both, both, 1, MAX_PART / 2});
 }
 
 /* Scores and their derivatives, results; queries and gradients have three places, each with 1024
@@ -163,12 +162,12 @@ AttendShape attend_grad_keys_groups(const Statement *statement, bool keys, bool 
     return groups_that_fit(
         statement, (GroupNeed){.rows = size_from_end(statement, 1, 3),
                                .own = keys ? both : in_lines(e),
-                               .other = 3 * (both + MOEC_SWIZZLED_ALIGN / 2 / LEAST_GROUP_PART),
+                               .other = 3 * (both + MOEC_SWIZZLED_ALIGN / 2 / MIN_GROUP_PART),
                                .kept = kept / 2,
                                .quarters = keys ? 4 : 2,
                                .most = 144,
                                .groups = 2,
-                               .part = LEAST_GROUP_PART});
+                               .part = MIN_GROUP_PART});
 }
 
 static long common(long a, long b) {
@@ -186,10 +185,10 @@ AttendShape attend_step(const Statement *statement) {
     long rows =
         size_from_end(statement, 0, 3) * size_from_end(statement, 0, 2) / attend_groups(statement);
     for (int tiles = rows > 16 ? 2 : 1; tiles > 0; tiles--)
-        for (int ring = MOST_RING; ring > 1; ring--) {
+        for (int ring = MAX_RING; ring > 1; ring--) {
             long keys = 16 * tiles * row_bytes(e) + 16L * WARPS * ring * wide;
             long states = 4L * WARPS * 16 * tiles * (c + 2), bytes = keys > states ? keys : states;
-            if (tiles * padded(c) / 2 <= MOST_KEPT && bytes <= MOST_SHARED)
+            if (tiles * padded(c) / 2 <= MAX_KEPT && bytes <= MAX_SHARED)
                 return (AttendShape){tiles, ring, bytes};
         }
     return (AttendShape){0, 0, 0};

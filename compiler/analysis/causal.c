@@ -91,7 +91,7 @@ typedef struct Check {
     bool good;
 } Check;
 
-static void complain(Check *check, const char *what) {
+static void error_message(Check *check, const char *what) {
     Reports *reports = check->program->reports;
     if (check->good) report_error(reports, check->statement->span, "cannot decode: this %s", what);
     check->good = false;
@@ -114,7 +114,7 @@ static void check_read(Expr *expr, void *data) {
     bool here =
         sub->kind == EXPR_INDEX && (sub->index == check->place || sub->index == check->summed);
     if (!here && !looks_back(sub, check->place) && !expr_is_number(sub, 0))
-        complain(check, "reads other places of the sequence");
+        error_message(check, "reads other places of the sequence");
 }
 
 static bool on_left(const Statement *statement, const Index *index) {
@@ -158,12 +158,13 @@ static void check_loop(Check *check) {
         const Index *index = statement->loops[i];
         if (index->axis != sequence || index == check->summed) continue;
         if (!on_left(statement, index)) {
-            complain(check, statement->reduction == REDUCE_SUM ? "sums over the sequence"
-                                                               : "compares places of the sequence");
+            error_message(check, statement->reduction == REDUCE_SUM
+                                     ? "sums over the sequence"
+                                     : "compares places of the sequence");
             return;
         }
         if (check->place) {
-            complain(check, "relates places of the sequence to each other");
+            error_message(check, "relates places of the sequence to each other");
             return;
         }
         check->place = index;
@@ -180,12 +181,12 @@ static void check_call(Check *check) {
         for (int i = 0; i < first->count; i++) {
             if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->turn) continue;
             if (dimension++ == call->top.dimension && first->tensor->axes[i] == sequence)
-                complain(check, "chooses along the sequence");
+                error_message(check, "chooses along the sequence");
         }
     }
     if (call->call == CALL_ATTEND && first->tensor->axes[first->count - 3] == sequence &&
         call->attention.mask == MASK_NONE)
-        complain(check, "attends to later places of the sequence");
+        error_message(check, "attends to later places of the sequence");
 }
 
 static void check_statement(Statement *statement, void *data) {

@@ -15,7 +15,7 @@
 enum { SORT_BATCH, SORT_ROW, SORT_COLUMN, SORT_SUM, SORTS };
 
 /* Below this many multiply-adds in one matrix, the loops themselves are faster than a call. */
-enum { LEAST_PRODUCT = 256 };
+enum { MIN_PRODUCT = 256 };
 
 typedef struct Run {
     Index *index; /* of the innermost loop in it */
@@ -160,7 +160,7 @@ static bool choose(const Sorted *sorted, int chosen[3]) {
                 best = size;
                 chosen[0] = m, chosen[1] = n, chosen[2] = k;
             }
-    return best >= LEAST_PRODUCT;
+    return best >= MIN_PRODUCT;
 }
 
 static Product product_from(const Run *m, const Run *n, const Run *k) {

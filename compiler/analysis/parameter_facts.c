@@ -307,12 +307,12 @@ static const Statement *product_behind(const Finder *finder, const Expr *read) {
     return maker->value->op == OP_MUL || maker->value->op == OP_NEG ? maker : NULL;
 }
 
-enum { MOST_EQUATIONS = 4 }; /* that one product is looked for in */
+enum { MAX_EQUATIONS = 4 }; /* that one product is looked for in */
 
 /* The factors of a product with those written out that are products of their own; the expression
  * itself where there are none. */
 static const Expr *write_out(Finder *finder, const Expr *expr, int equations) {
-    const Statement *maker = equations < MOST_EQUATIONS ? product_behind(finder, expr) : NULL;
+    const Statement *maker = equations < MAX_EQUATIONS ? product_behind(finder, expr) : NULL;
     if (maker) {
         Index *from[MAX_RANK];
         for (int i = 0; i < expr->count; i++) from[i] = maker->target->args[i]->index;

@@ -36,7 +36,7 @@ static void note_made(Flow *flow, Statement *statement, const Expr *target) {
     if (!flow->made[target->tensor->id]) flow->made[target->tensor->id] = statement;
 }
 
-static void survey_statements(Flow *flow) {
+static void def_use_statements(Flow *flow) {
     Arena *arena = flow->program->arena;
     size_t tensors = (size_t)flow->program->tensors.count + 1;
     block_walk(&flow->program->body, collect, flow);
@@ -393,7 +393,7 @@ static void count_meeting(Flow *flow) {
 
 List parameter_flow(Program *program) {
     Flow flow = {.program = program};
-    survey_statements(&flow);
+    def_use_statements(&flow);
     mark_matrices(&flow);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];

@@ -85,8 +85,8 @@ Reach gradient_reach(Program *program) {
     reach->to_loss[program->loss->id] = true;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        reach->from_parameter[i] = tensor->role == ROLE_PARAMETER && tensor->type == TYPE_REAL &&
-                                   !tensor->frozen;
+        reach->from_parameter[i] =
+            tensor->role == ROLE_PARAMETER && tensor->type == TYPE_REAL && !tensor->frozen;
     }
     while (search.changed) {
         search.changed = false;

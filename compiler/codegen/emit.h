@@ -58,7 +58,7 @@ typedef struct EmitTarget {
     void (*update)(Module *module, const Update *update);
     const char *update_function; /* its entry of MoecUpdate */
     bool apart;                  /* kernels stand in a text of their own */
-    bool twins; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
+    bool variants; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
 } EmitTarget;
 
 extern const EmitTarget target_c, target_cuda, target_cuda_alone;

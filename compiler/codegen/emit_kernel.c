@@ -98,7 +98,7 @@ void emit_store(Emitter *emitter, Member *member, const Term *value) {
 }
 
 /* Shorter than this is not worth a name. */
-enum { LEAST_PART = 24 };
+enum { MIN_PART = 24 };
 
 /* Names what occurs more than once in the value, from the inside out. */
 static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
@@ -107,7 +107,7 @@ static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
     for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
     const Term *part = real_term(emitter, expr);
     if (part->kind != TERM_APPLY || term_count(real_term(emitter, value), part) < 2 ||
-        strlen(term_text(emitter->arena, part)) < LEAST_PART)
+        strlen(term_text(emitter->arena, part)) < MIN_PART)
         return;
     const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
     const char *name = bind_name(emitter, NULL, part, wanted);

@@ -15,7 +15,7 @@
 /* Where entries lie that are not chosen, beyond all others: 2^127, which float and bf16 hold. */
 #define OUT_OF_REACH 170141183460469231731687303715884105728.0
 
-enum { MOST_BEST = 4096 }; /* what the kernels keep in order for one query */
+enum { MAX_BEST = 4096 }; /* what the kernels keep in order for one query */
 
 static Index *fresh(Elaborator *e, const Index *index) {
     return index_new(e->program, index->name, index->axis);
@@ -389,9 +389,9 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
             fine = false;
         }
     }
-    if (options->best < 0 || options->best > MOST_BEST) {
+    if (options->best < 0 || options->best > MAX_BEST) {
         report_error(e->reports, node->span, "best = %ld is outside 0..%d", options->best,
-                     (int)MOST_BEST);
+                     (int)MAX_BEST);
         fine = false;
     }
     if (options->mask == MASK_WINDOW && options->window < 1) {

@@ -76,7 +76,7 @@ static void override(Elaborator *e, Record *record, const char *path, double num
 
 /* `span` receives the place where it was written. */
 double group_number(Elaborator *e, const Value *group, const char *name, double otherwise,
-                           Span *span) {
+                    Span *span) {
     if (!group || group->kind != KIND_LAYER) return otherwise;
     const Node *body = layer_body(group->layer);
     for (int i = 0; i < body->count; i++) {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_SEEDS = 1000, MOST_VALUES = 256 };
+enum { MAX_SEEDS = 1000, MAX_VALUES = 256 };
 
 static const char *const entries[] = {"base", "vary", "match", "seeds", "train"};
 
@@ -51,24 +51,24 @@ static bool read_base(Unit *unit, Experiment *experiment, const Node *value) {
 
 static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
     bool whole = value->kind == NODE_NUMBER && value->number == floor(value->number);
-    if (whole && value->number >= 1 && value->number <= MOST_SEEDS) {
+    if (whole && value->number >= 1 && value->number <= MAX_SEEDS) {
         experiment->seeds = (long)value->number;
         return true;
     }
-    report_error(unit->reports, value->span, "seeds takes a whole number from 1 to %d", MOST_SEEDS);
+    report_error(unit->reports, value->span, "seeds takes a whole number from 1 to %d", MAX_SEEDS);
     return false;
 }
 
 static bool read_vary(Unit *unit, Experiment *experiment, Node *vary) {
     const Node *value = vary->kids[0];
     bool list = value->kind == NODE_LIST;
-    if (list && value->count >= 1 && value->count <= MOST_VALUES) {
+    if (list && value->count >= 1 && value->count <= MAX_VALUES) {
         list_push(unit->arena, &experiment->vary, vary);
         return true;
     }
     if (list && value->count)
         report_error(unit->reports, value->span, "%d values, more than %d", value->count,
-                     MOST_VALUES);
+                     MAX_VALUES);
     else
         report_error(unit->reports, value->span,
                      list ? "a list without values: there is nothing to compare"

@@ -31,10 +31,10 @@ static Value *value_copy(Elaborator *e, const Value *value) {
 Record *record_copy(Elaborator *e, const Record *record) {
     Record *copy = record_new(e);
     for (int i = 0; record && i < record->entries.count; i++) {
-        Entry *entry = record->entries.items[i], *twin = arena_alloc(e->arena, sizeof *twin);
-        *twin = *entry;
-        twin->value = value_copy(e, entry->value);
-        list_push(e->arena, &copy->entries, twin);
+        Entry *entry = record->entries.items[i], *variant = arena_alloc(e->arena, sizeof *variant);
+        *variant = *entry;
+        variant->value = value_copy(e, entry->value);
+        list_push(e->arena, &copy->entries, variant);
     }
     return copy;
 }

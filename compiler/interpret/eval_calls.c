@@ -81,9 +81,9 @@ typedef struct Attention {
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     Operand q, k, v, o, lse, adjoint, dq, dk, dv;
     View sink, dsink;
-    Operand document; /* .place: its stride; no heads, no width */
-    double *score; /* [keys] of one query: the scores after scale and cap, then the weights */
-    double scale;  /* at which weights are rounded; 0: nothing is */
+    Operand document;  /* .place: its stride; no heads, no width */
+    double *score;     /* [keys] of one query: the scores after scale and cap, then the weights */
+    double scale;      /* at which weights are rounded; 0: nothing is */
     double *copies[4]; /* rounded operands */
     int copy_count;
 } Attention;
@@ -238,8 +238,7 @@ static void attend_row(Attention *attention, long s, long h) {
     visible_keys(attention, s, &first, &last);
     double lse = score_row(attention, s, h, first, last);
     for (long t = first; t < last; t++)
-        attention->score[t] =
-            factor(attention, rounded(attention, exp(attention->score[t] - lse)));
+        attention->score[t] = factor(attention, rounded(attention, exp(attention->score[t] - lse)));
     if (best > 0 && attention->options->position) keep_best(attention->score, first, last, best);
     const Operand *o = &attention->o, *v = &attention->v;
     const double *values = v->part + value_head(attention, h) * v->head;
@@ -262,8 +261,8 @@ static void attend(Eval *eval, const Statement *statement) {
         attention.position =
             *input_view(eval, statement, attend_operands(&statement->attention)).ints;
     for (long part = 0; part < attention.leads && !eval->message; part++) {
-        Operand *operands[] = {&attention.q, &attention.k, &attention.v, &attention.o,
-                               &attention.lse, &attention.document};
+        Operand *operands[] = {&attention.q, &attention.k,   &attention.v,
+                               &attention.o, &attention.lse, &attention.document};
         for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_row(&attention, s, h);
@@ -333,9 +332,9 @@ static void attend_grad(Eval *eval, const Statement *statement) {
     Attention attention = attention_of(eval, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
-    Operand *operands[] = {&attention.o,  &attention.lse, &attention.adjoint,
-                           &attention.dq, &attention.dk,  &attention.dv,
-                           &attention.q,  &attention.k,   &attention.v, &attention.document};
+    Operand *operands[] = {&attention.o,  &attention.lse,     &attention.adjoint, &attention.dq,
+                           &attention.dk, &attention.dv,      &attention.q,       &attention.k,
+                           &attention.v,  &attention.document};
     for (int i = 0; i < 2; i++)
         *operands[i] = operand_of(input_view(eval, statement, own + i), lead);
     attention.adjoint = operand_of(factor_view(eval, statement, own + 2, &attention), lead);

@@ -146,7 +146,8 @@ const double *eval_strip(Eval *eval, EvalNode *node, int count) {
         const double *args[3] = {NULL, NULL, NULL};
         for (int i = 0; i < node->count; i++) args[i] = eval_strip(eval, node->args[i], count);
         apply_strip(eval, node, args, count);
-        if (eval->noise != 0 && op_table[node->op].rounding == OP_ROUNDS) eval_disturb(eval, node->out, count);
+        if (eval->noise != 0 && op_table[node->op].rounding == OP_ROUNDS)
+            eval_disturb(eval, node->out, count);
     }
     return node->out;
 }

@@ -9,7 +9,6 @@
 #include "analysis/contraction.h"
 #include "interpret/eval.h"
 
-
 #include <math.h>
 #include <stdint.h>
 

@@ -116,9 +116,9 @@ typedef struct Tensor {
     int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
                  layer is applied under */
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
-    int turns; /* parameters: iterations of the repeats it was declared in, 0: of none */
+    int turns;   /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen; /* parameters: not trained */
-    List own;  /* OwnNumber *, parameters: what the optimizer reads for it alone */
+    List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
     Span span;   /* where it is defined */
 } Tensor;
@@ -349,10 +349,10 @@ typedef struct Program {
     Tensor *loss;           /* ROLE_OUTPUT, rank 0; NULL when there is none */
     List outputs; /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the
                      spec */
-    List relations; /* Relation * (after route) */
+    List relations;                /* Relation * (after route) */
     bool by_training, by_decoding; /* the spec asked which graph this is */
-    long context;   /* decode: length of the caches */
-    bool rounded;   /* products on a device round what they multiply to bf16, unless a statement is
+    long context;                  /* decode: length of the caches */
+    bool rounded; /* products on a device round what they multiply to bf16, unless a statement is
                        exact */
     const Target *target; /* the machine: the processor until another is chosen */
 } Program;

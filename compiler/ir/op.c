@@ -5,9 +5,10 @@
 #include <string.h>
 
 const OpRow op_table[OP_COUNT] = {
-#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c, value, d0, d1, d2) \
-    {#name,     text,         arity, OP_KIND_##kind, LEVEL_##level, ZERO_##zero, WHOLE_##whole,        \
-     OP_##rounds, cost, weight, c,     {d0, d1, d2}},
+#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c, value, d0, d1,    \
+           d2)                                                                                     \
+    {#name, text,   arity, OP_KIND_##kind, LEVEL_##level, ZERO_##zero, WHOLE_##whole, OP_##rounds, \
+     cost,  weight, c,     {d0, d1, d2}},
 #include "ir/op.def"
 #undef OP
 };
@@ -31,13 +32,13 @@ void op_values(OpCode op, const double *const args[3], double *values, int count
     const double *first = args[0], *second = args[1] ? args[1] : first,
                  *third = args[2] ? args[2] : first;
     switch (op) {
-#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c_text, value, ...) \
-    case OP_##name:                                                                               \
-        for (int i = 0; i < count; i++) {                                                         \
-            const double a = first[i], b = second[i], c = third[i];                               \
-            (void)a, (void)b, (void)c;                                                            \
-            values[i] = value;                                                                    \
-        }                                                                                         \
+#define OP(name, text, arity, kind, level, zero, whole, rounds, cost, weight, c_text, value, ...)  \
+    case OP_##name:                                                                                \
+        for (int i = 0; i < count; i++) {                                                          \
+            const double a = first[i], b = second[i], c = third[i];                                \
+            (void)a, (void)b, (void)c;                                                             \
+            values[i] = value;                                                                     \
+        }                                                                                          \
         break;
 #include "ir/op.def"
 #undef OP

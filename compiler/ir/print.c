@@ -170,9 +170,8 @@ static void add_init(Text *text, const Init *init) {
 }
 
 static void add_tensor(Text *text, const Tensor *tensor) {
-    static const char *const roles[] = {"parameter", "state",  "input", "gradient",
-                                        "cache",     "output", "rounded",
-                                        "temp"};
+    static const char *const roles[] = {"parameter", "state",  "input",   "gradient",
+                                        "cache",     "output", "rounded", "temp"};
     static const char *const inputs[] = {"token", "next", "real", "class", "scalar"};
     text_add(text, "  %s %s", roles[tensor->role], tensor->name);
     for (int i = 0; i < tensor->rank; i++)

@@ -21,9 +21,10 @@ typedef struct Verify {
     char *message;              /* the first complaint */
 } Verify;
 
-static void complain(Verify *verify, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void error_message(Verify *verify, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-static void complain(Verify *verify, const char *format, ...) {
+static void error_message(Verify *verify, const char *format, ...) {
     if (verify->message) return;
     va_list arguments;
     va_start(arguments, format);
@@ -48,23 +49,24 @@ static bool is_identifier(const char *name) {
 
 static void check_tensor(Verify *verify, const Tensor *tensor, int place) {
     if (tensor->id != place)
-        complain(verify, "tensor %s has number %d at place %d", tensor->name, tensor->id, place);
+        error_message(verify, "tensor %s has number %d at place %d", tensor->name, tensor->id,
+                      place);
     if (!is_identifier(tensor->name))
-        complain(verify, "'%s' is not a name for a tensor", tensor->name);
+        error_message(verify, "'%s' is not a name for a tensor", tensor->name);
     if (tensor->rank < 0 || tensor->rank > MAX_RANK) {
-        complain(verify, "tensor %s has rank %d", tensor->name, tensor->rank);
+        error_message(verify, "tensor %s has rank %d", tensor->name, tensor->rank);
         return;
     }
     for (int i = 0; i < tensor->rank; i++) {
         const Axis *axis = tensor->axes[i];
         if (!axis)
-            complain(verify, "dimension %d of tensor %s has no axis", i, tensor->name);
+            error_message(verify, "dimension %d of tensor %s has no axis", i, tensor->name);
         else if (axis->size < 1 && axis->kind != AXIS_ELEMENTS)
-            complain(verify, "axis %s of tensor %s has size %ld", axis->name, tensor->name,
-                     axis->size);
+            error_message(verify, "axis %s of tensor %s has size %ld", axis->name, tensor->name,
+                          axis->size);
     }
     if (tensor->role == ROLE_GRADIENT && !tensor->of && verify->program->graph != GRAPH_UPDATE)
-        complain(verify, "gradient %s belongs to no parameter", tensor->name);
+        error_message(verify, "gradient %s belongs to no parameter", tensor->name);
 }
 
 /* A hash of a name, so that looking for equal names takes linear time. */
@@ -83,7 +85,7 @@ static void check_names(Verify *verify) {
         const char *name = ((const Tensor *)tensors->items[i])->name;
         unsigned slot = name_slot(name, size - 1);
         while (names[slot] && strcmp(names[slot], name) != 0) slot = (slot + 1) & (size - 1);
-        if (names[slot]) complain(verify, "two tensors have the name %s", name);
+        if (names[slot]) error_message(verify, "two tensors have the name %s", name);
         names[slot] = name;
     }
 }
@@ -116,29 +118,29 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
     if (verify->message) return;
     const Axis *axis = tensor->axes[dimension];
     if (!expr_is_whole(sub)) {
-        complain(verify, "subscript %s of %s is not an integer", print_expr(verify->arena, sub),
-                 tensor->name);
+        error_message(verify, "subscript %s of %s is not an integer",
+                      print_expr(verify->arena, sub), tensor->name);
     } else if (sub->kind == EXPR_INDEX && sub->index->axis != axis) {
         long size = sub->index->axis->size;
         if (sub->index->turn || axis->padded ? size > axis->size : size != axis->size)
-            complain(verify, "index %s runs over %s (%ld), dimension %d of %s is %s (%ld)",
-                     sub->index->name, sub->index->axis->name, size, dimension, tensor->name,
-                     axis->name, axis->size);
+            error_message(verify, "index %s runs over %s (%ld), dimension %d of %s is %s (%ld)",
+                          sub->index->name, sub->index->axis->name, size, dimension, tensor->name,
+                          axis->name, axis->size);
     } else if (sub->kind == EXPR_NUMBER && (sub->number < 0 || sub->number >= (double)axis->size)) {
-        complain(verify, "place %g of %s is outside axis %s (%ld)", sub->number, tensor->name,
-                 axis->name, axis->size);
+        error_message(verify, "place %g of %s is outside axis %s (%ld)", sub->number, tensor->name,
+                      axis->name, axis->size);
     }
 }
 
 static void check_read(Verify *verify, const Expr *read) {
     const Tensor *tensor = read->tensor;
     if (!is_listed(verify, tensor)) {
-        complain(verify, "tensor %s is not in the list of the program", tensor->name);
+        error_message(verify, "tensor %s is not in the list of the program", tensor->name);
         return;
     }
     if (read->count != tensor->rank) {
-        complain(verify, "%s has %d dimensions and %d subscripts", tensor->name, tensor->rank,
-                 read->count);
+        error_message(verify, "%s has %d dimensions and %d subscripts", tensor->name, tensor->rank,
+                      read->count);
         return;
     }
     for (int i = 0; i < read->count; i++) check_sub(verify, tensor, i, read->args[i]);
@@ -150,7 +152,7 @@ static void check_index(Verify *verify, const Index *index) {
     if (index->turn ? is_open_turn(verify, index)
                     : statement->kind == STATEMENT_CALL || is_loop(statement, index))
         return;
-    complain(verify, "index %s is not bound", index->name);
+    error_message(verify, "index %s is not bound", index->name);
 }
 
 static void check_expr(Verify *verify, const Expr *expr) {
@@ -159,7 +161,7 @@ static void check_expr(Verify *verify, const Expr *expr) {
     if (expr->kind == EXPR_READ) check_read(verify, expr);
     if (expr->kind != EXPR_APPLY) return;
     if (expr->op < 0 || expr->op >= OP_COUNT || expr->count != op_table[expr->op].arity) {
-        complain(verify, "operation %d has %d arguments", (int)expr->op, expr->count);
+        error_message(verify, "operation %d has %d arguments", (int)expr->op, expr->count);
         return;
     }
     for (int i = 0; i < expr->count; i++) check_expr(verify, expr->args[i]);
@@ -173,14 +175,14 @@ static bool needs_setting(const Tensor *tensor) {
 
 static void check_is_set(Verify *verify, const Expr *expr) {
     if (expr->kind == EXPR_READ && needs_setting(expr->tensor) && !verify->set[expr->tensor->id])
-        complain(verify, "%s is read before it is set", expr->tensor->name);
+        error_message(verify, "%s is read before it is set", expr->tensor->name);
     for (int i = 0; i < expr->count && !verify->message; i++) check_is_set(verify, expr->args[i]);
 }
 
 static void check_may_be_set(Verify *verify, const Tensor *tensor) {
     bool updating = verify->program->graph == GRAPH_UPDATE;
     if (tensor->role == ROLE_INPUT || (tensor->role == ROLE_PARAMETER && !updating))
-        complain(verify, "%s is given, not computed", tensor->name);
+        error_message(verify, "%s is given, not computed", tensor->name);
     verify->set[tensor->id] = true;
 }
 
@@ -189,13 +191,13 @@ static void check_may_be_set(Verify *verify, const Tensor *tensor) {
 static void check_loops(Verify *verify, const Statement *statement) {
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *index = statement->loops[i];
-        if (index->turn) complain(verify, "index %s of a repeat is iterated", index->name);
+        if (index->turn) error_message(verify, "index %s of a repeat is iterated", index->name);
         for (int j = 0; j < i; j++)
             if (statement->loops[j] == index)
-                complain(verify, "index %s is iterated twice", index->name);
+                error_message(verify, "index %s is iterated twice", index->name);
         if (statement->reduction == REDUCE_NONE && !statement_is_scatter(statement) &&
             !expr_uses_index(statement->target, index))
-            complain(verify, "index %s is neither on the left nor reduced", index->name);
+            error_message(verify, "index %s is neither on the left nor reduced", index->name);
     }
 }
 
@@ -205,22 +207,23 @@ static void check_target(Verify *verify, const Statement *statement) {
     for (int i = 0; i < target->count; i++)
         for (int j = 0; j < i; j++)
             if (target->args[i]->kind == EXPR_INDEX && expr_equal(target->args[i], target->args[j]))
-                complain(verify, "index %s stands twice on the left", target->args[i]->index->name);
+                error_message(verify, "index %s stands twice on the left",
+                              target->args[i]->index->name);
     if (statement->accumulate &&
         (statement->reduction == REDUCE_MAX || statement->reduction == REDUCE_MIN))
-        complain(verify, "a largest or smallest value cannot be added to %s", tensor->name);
+        error_message(verify, "a largest or smallest value cannot be added to %s", tensor->name);
     if (statement->accumulate && needs_setting(tensor) && !verify->set[tensor->id])
-        complain(verify, "%s is added to before it is set", tensor->name);
+        error_message(verify, "%s is added to before it is set", tensor->name);
     if (!statement->accumulate && tensor->role == ROLE_GRADIENT)
-        complain(verify, "gradient %s is set: it may only be added to", tensor->name);
+        error_message(verify, "gradient %s is set: it may only be added to", tensor->name);
     if (tensor->type == TYPE_INT && !expr_is_whole(statement->value))
-        complain(verify, "%s holds integers, the value is not one", tensor->name);
+        error_message(verify, "%s holds integers, the value is not one", tensor->name);
 }
 
 static void check_loop(Verify *verify, const Statement *statement) {
     if (statement->loop_count > MAX_LOOPS || !statement->target ||
         statement->target->kind != EXPR_READ) {
-        complain(verify, "a loop statement without a target");
+        error_message(verify, "a loop statement without a target");
         return;
     }
     check_expr(verify, statement->target);
@@ -255,7 +258,7 @@ static bool uses_only_turns(const Expr *expr) {
 static Shape operand_shape(Verify *verify, const Expr *operand) {
     Shape shape = {0};
     if (!operand || operand->kind != EXPR_READ) {
-        complain(verify, "an operand is not a tensor");
+        error_message(verify, "an operand is not a tensor");
         return shape;
     }
     check_expr(verify, operand);
@@ -265,15 +268,15 @@ static Shape operand_shape(Verify *verify, const Expr *operand) {
             shape.index[shape.rank] = sub->index;
             shape.size[shape.rank++] = operand->tensor->axes[i]->size;
         } else if (!uses_only_turns(sub)) {
-            complain(verify, "subscript %s of an operand is computed",
-                     print_expr(verify->arena, sub));
+            error_message(verify, "subscript %s of an operand is computed",
+                          print_expr(verify->arena, sub));
         }
     }
     return shape;
 }
 
 static void check_sizes(Verify *verify, const char *what, long a, long b) {
-    if (a != b) complain(verify, "%s: %ld and %ld", what, a, b);
+    if (a != b) error_message(verify, "%s: %ld and %ld", what, a, b);
 }
 
 /* All operands share the dimensions before the last `own` ones with the queries. */
@@ -281,8 +284,8 @@ static void check_lead(Verify *verify, const Shape *query, const Shape *shape, i
                        const char *name) {
     if (verify->message) return;
     if (shape->rank != query->rank - 3 + own) {
-        complain(verify, "%s iterates over %d dimensions, q over %d", name, shape->rank,
-                 query->rank);
+        error_message(verify, "%s iterates over %d dimensions, q over %d", name, shape->rank,
+                      query->rank);
         return;
     }
     for (int i = 0; i < query->rank - 3; i++)
@@ -292,7 +295,7 @@ static void check_lead(Verify *verify, const Shape *query, const Shape *shape, i
 static void check_like(Verify *verify, const char *name, const Shape *model, const Shape *shape) {
     if (verify->message) return;
     if (model->rank != shape->rank)
-        complain(verify, "%s has another rank than its counterpart", name);
+        error_message(verify, "%s has another rank than its counterpart", name);
     for (int i = 0; i < model->rank && !verify->message; i++)
         check_sizes(verify, name, model->size[i], shape->size[i]);
 }
@@ -309,7 +312,8 @@ static void check_documents(Verify *verify, const Statement *statement, const Sh
     Shape found = operand_shape(verify, documents), wanted = shapes[1];
     wanted.rank -= 2;
     check_like(verify, "the documents of the keys", &wanted, &found);
-    if (documents->tensor->type != TYPE_REAL) complain(verify, "the documents are of integers");
+    if (documents->tensor->type != TYPE_REAL)
+        error_message(verify, "the documents are of integers");
     if (!options->position)
         check_sizes(verify, "places of q and documents", shapes[0].size[shapes[0].rank - 3],
                     wanted.size[wanted.rank - 1]);
@@ -324,7 +328,7 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
     const Shape *q = &shapes[0], *k = &shapes[1], *v = &shapes[2];
     int lead = q->rank - 3;
     if (lead < 0) {
-        complain(verify, "q of an attention has %d dimensions", q->rank);
+        error_message(verify, "q of an attention has %d dimensions", q->rank);
         return;
     }
     for (int i = 0; i < 3; i++) check_lead(verify, q, &shapes[i], 3, names[i]);
@@ -334,13 +338,13 @@ static void check_query_key_value(Verify *verify, const Statement *statement, Sh
     if (!options->position && options->mask != MASK_NONE)
         check_sizes(verify, "places of q and k", q->size[lead], k->size[lead]);
     if (options->mask == MASK_WINDOW && options->window < 1)
-        complain(verify, "window %ld", options->window);
+        error_message(verify, "window %ld", options->window);
     check_documents(verify, statement, shapes);
     if (verify->message || !options->sink) return;
     Shape sink = operand_shape(verify, operand(&statement->inputs, 3));
     if (verify->message) return;
     if (sink.rank != 1)
-        complain(verify, "the sink has %d dimensions", sink.rank);
+        error_message(verify, "the sink has %d dimensions", sink.rank);
     else
         check_sizes(verify, "heads of q and sink", q->size[lead + 1], sink.size[0]);
 }
@@ -367,14 +371,15 @@ static void check_attend(Verify *verify, const Statement *statement) {
     const Expr *position = operand(&statement->inputs, attend_operands(&statement->attention));
     if (position->kind != EXPR_READ || position->tensor->rank != 0 ||
         position->tensor->type != TYPE_INT)
-        complain(verify, "the position is not one integer");
+        error_message(verify, "the position is not one integer");
 }
 
 static void check_attend_grad(Verify *verify, const Statement *statement) {
     Shape shapes[3];
     int sink = statement->attention.sink, own = attend_operands(&statement->attention);
     const List *in = &statement->inputs, *out = &statement->outputs;
-    if (statement->attention.position) complain(verify, "no gradient passes a decoding attention");
+    if (statement->attention.position)
+        error_message(verify, "no gradient passes a decoding attention");
     check_query_key_value(verify, statement, shapes);
     check_attended(verify, shapes, operand(in, own), operand(in, own + 1));
     check_attended(verify, shapes, operand(in, own + 2), NULL);
@@ -395,9 +400,9 @@ static void check_top(Verify *verify, const Statement *statement) {
     if (verify->message) return;
     int dimension = statement->top.dimension;
     if (dimension < 0 || dimension >= p.rank)
-        complain(verify, "top goes along dimension %d of %d", dimension, p.rank);
+        error_message(verify, "top goes along dimension %d of %d", dimension, p.rank);
     else if (statement->top.k < 1 || statement->top.k > p.size[dimension])
-        complain(verify, "top marks %ld of %ld", statement->top.k, p.size[dimension]);
+        error_message(verify, "top marks %ld of %ld", statement->top.k, p.size[dimension]);
 }
 
 /* One output of pack over rows, whose number all of them share. */
@@ -405,7 +410,7 @@ static void check_rows(Verify *verify, const Statement *statement, int place, lo
     Shape shape = operand_shape(verify, operand(&statement->outputs, place));
     if (verify->message) return;
     if (shape.rank != 1) {
-        complain(verify, "output %d of pack has %d dimensions", place, shape.rank);
+        error_message(verify, "output %d of pack has %d dimensions", place, shape.rank);
         return;
     }
     if (*rows == 0) *rows = shape.size[0];
@@ -415,7 +420,7 @@ static void check_rows(Verify *verify, const Statement *statement, int place, lo
 static void check_length(Verify *verify, const Expr *output, const char *name, long length) {
     Shape shape = operand_shape(verify, output);
     if (verify->message) return;
-    if (shape.rank != 1) complain(verify, "%s of pack has %d dimensions", name, shape.rank);
+    if (shape.rank != 1) error_message(verify, "%s of pack has %d dimensions", name, shape.rank);
     check_sizes(verify, name, length, shape.size[0]);
 }
 
@@ -424,7 +429,7 @@ static void check_pack(Verify *verify, const Statement *statement) {
     Shape mask = operand_shape(verify, operand(in, 0));
     if (verify->message) return;
     if (out->count != mask.rank + 5) {
-        complain(verify, "pack of %d dimensions has %d outputs", mask.rank, out->count);
+        error_message(verify, "pack of %d dimensions has %d outputs", mask.rank, out->count);
         return;
     }
     long rows = 0, groups = 1, others = 1;
@@ -432,8 +437,8 @@ static void check_pack(Verify *verify, const Statement *statement) {
         const Expr *part = operand(in, i);
         operand_shape(verify, part);
         if (part->tensor->type != TYPE_INT || part->tensor->vocabulary < 1)
-            complain(verify, "%s groups rows and has no known number of values",
-                     part->tensor->name);
+            error_message(verify, "%s groups rows and has no known number of values",
+                          part->tensor->name);
         groups *= part->tensor->vocabulary;
     }
     for (int i = 0; i < mask.rank; i++)
@@ -447,7 +452,7 @@ static void check_pack(Verify *verify, const Statement *statement) {
     check_rows(verify, statement, mask.rank + 4, &rows);
     for (int i = 0; i < out->count; i++)
         if (operand(out, i)->tensor->type != TYPE_INT)
-            complain(verify, "output %d of pack is not of integers", i);
+            error_message(verify, "output %d of pack is not of integers", i);
 }
 
 /* Numbers of operands; pack takes any number. */
@@ -470,8 +475,8 @@ static bool counts_are_right(const Statement *statement) {
 
 static void check_call(Verify *verify, const Statement *statement) {
     if (!counts_are_right(statement)) {
-        complain(verify, "a call with %d inputs and %d outputs", statement->inputs.count,
-                 statement->outputs.count);
+        error_message(verify, "a call with %d inputs and %d outputs", statement->inputs.count,
+                      statement->outputs.count);
         return;
     }
     switch (statement->call) {
@@ -504,7 +509,7 @@ static void check_block(Verify *verify, const Block *block) {
         if (statement->kind == STATEMENT_CALL) check_call(verify, statement);
         if (statement->kind != STATEMENT_REPEAT) continue;
         if (!statement->index->turn || is_open_turn(verify, statement->index))
-            complain(verify, "index %s of a repeat is not its own", statement->index->name);
+            error_message(verify, "index %s of a repeat is not its own", statement->index->name);
         list_push(verify->arena, &verify->turns, statement->index);
         check_block(verify, &statement->body);
         verify->turns.count--;
@@ -523,10 +528,10 @@ char *verify(Arena *arena, const Program *program) {
     for (int i = 0; i < program->outputs.count; i++) {
         const Tensor *output = program->outputs.items[i];
         if (!is_listed(&state, output))
-            complain(&state, "output %s is not in the list of the program", output->name);
+            error_message(&state, "output %s is not in the list of the program", output->name);
         else if (needs_setting(output) && !state.set[output->id])
-            complain(&state, "output %s is never set", output->name);
+            error_message(&state, "output %s is never set", output->name);
     }
-    if (program->loss && program->loss->rank != 0) complain(&state, "the loss has dimensions");
+    if (program->loss && program->loss->rank != 0) error_message(&state, "the loss has dimensions");
     return state.message;
 }

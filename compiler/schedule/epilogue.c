@@ -18,13 +18,14 @@
  *
  * Any statement may go into a product over packed rows or of a single row, which is ours, and into
  * the latter another product of that row, whose result at each place is then at hand as well; into
- * another dense one, which is a library's, only what endings.c takes, and only where that saves a
+ * another dense one, which is a library's, only what gemm_epilogue.c takes, and only where that
+ * saves a
  * pass over memory.
  */
 #include "schedule/nest.h"
 
 /* More than this is slow to compile; registers run out. */
-enum { MOST_INSIDE = 16 };
+enum { MAX_INSIDE = 16 };
 
 typedef struct Folding {
     Program *program;
@@ -225,7 +226,7 @@ static bool lift(Folding *folding, int place) {
     Arena *arena = folding->program->arena;
     const Statement *statement = at_place(folding, place);
     if (statement->kind != STATEMENT_LOOP || !is_alone(folding, place) ||
-        folding->when[place] != place || folding->lifted_count == MOST_INSIDE)
+        folding->when[place] != place || folding->lifted_count == MAX_INSIDE)
         return false;
     for (int i = 0; i < folding->statements->count; i++) {
         const Statement *between = at_place(folding, i);
@@ -274,7 +275,7 @@ static bool moves_down(Folding *folding, int place) {
 
 /* Takes a statement in, with those that it needs; or leaves everything as it was. */
 static bool join(Folding *folding, int place) {
-    if (folding->count == MOST_INSIDE) return false;
+    if (folding->count == MAX_INSIDE) return false;
     if (!is_pointwise(folding, place) && !is_fellow(folding, place)) return false;
     Member *member = as_member(folding, place);
     if (!member) return false;
@@ -372,7 +373,7 @@ static void take_endings(Folding *folding, Contraction *product) {
     if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
         product->product.batch[1] > 1 || product->product.m == 1 || product->product.n == 1)
         return;
-    while (folding->count < MOST_INSIDE) {
+    while (folding->count < MAX_INSIDE) {
         const Tensor *result = ended.c->tensor;
         int next = reader_of(folding, result, &last), count = folding->count;
         bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
@@ -477,10 +478,10 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
     folding.taken = arena_alloc(program->arena, count * sizeof *folding.taken);
     folding.when = when;
     for (int i = 0; i < statements->count; i++) when[i] = i;
-    folding.lifted = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.lifted);
-    folding.was = arena_alloc(program->arena, MOST_INSIDE * sizeof *folding.was);
+    folding.lifted = arena_alloc(program->arena, MAX_INSIDE * sizeof *folding.lifted);
+    folding.was = arena_alloc(program->arena, MAX_INSIDE * sizeof *folding.was);
     folding.inside = arena_alloc(program->arena, count * sizeof *folding.inside);
-    folding.order = arena_alloc(program->arena, (count + MOST_INSIDE) * sizeof *folding.order);
+    folding.order = arena_alloc(program->arena, (count + MAX_INSIDE) * sizeof *folding.order);
     for (int i = statements->count - 1; i >= 0; i--) {
         if (folding.taken[i] || !stores_elements(&folding, i)) continue;
         begin(&folding, i);

@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* How many units back a statement may move; how many rows share a launch at most. */
-enum { MOST_BACK = 8, MOST_BESIDE = 4 };
+enum { MAX_BACK = 8, MAX_BESIDE = 4 };
 
 typedef struct Fusion {
     Program *program;
@@ -52,7 +52,7 @@ static bool unit_meets(Fusion *fusion, const ScheduleUnit *unit, const Statement
 
 /* Adds the statement to a kernel that is there already. */
 static bool join_kernel(Fusion *fusion, List *units, Statement *statement) {
-    for (int back = 1; back <= MOST_BACK && back <= units->count; back++) {
+    for (int back = 1; back <= MAX_BACK && back <= units->count; back++) {
         ScheduleUnit *unit = units->items[units->count - back];
         if (unit->kind == UNIT_KERNEL && unit->once == statement->once &&
             nest_add(fusion->program, unit->kernel, statement, false))
@@ -108,7 +108,7 @@ static void fetch_sum(Fusion *fusion, List *units) {
     const int last = units->count - 1;
     const ScheduleUnit *unit = units->items[last];
     const Statement *sum = lone_sum(unit);
-    for (int i = last - 1; sum && i >= 0 && i >= last - MOST_BACK; i--) {
+    for (int i = last - 1; sum && i >= 0 && i >= last - MAX_BACK; i--) {
         Statement *waits = lone_sum(units->items[i]);
         if (!waits || waits->once != sum->once || !reads_the_same(arena, waits, sum)) continue;
         bool free = true;
@@ -172,7 +172,7 @@ static void add_block(Fusion *fusion, List *units, const Block *block) {
  * join what those made for it, and that need not go through memory. */
 static void move_up(Fusion *fusion, List *units) {
     ScheduleUnit *unit = units->items[units->count - 1];
-    for (int i = units->count - 1; i > 0 && i >= units->count - MOST_BACK; i--) {
+    for (int i = units->count - 1; i > 0 && i >= units->count - MAX_BACK; i--) {
         ScheduleUnit *before = units->items[i - 1];
         if (before->kind != UNIT_KERNEL || before->once ||
             unit_meets(fusion, before, unit->statement))
@@ -195,14 +195,14 @@ static bool join_rows(Fusion *fusion, List *units) {
     const int last = units->count - 1;
     ScheduleUnit *unit = units->items[last];
     int found = -1, count = 0;
-    for (int i = last - 1; i >= 0 && i >= last - MOST_BACK; i--) {
+    for (int i = last - 1; i >= 0 && i >= last - MAX_BACK; i--) {
         const ScheduleUnit *before = units->items[i];
         if (units_meet(fusion, before, unit)) return false;
         if (!before->contraction || !before->contraction->row || before->once != unit->once)
             continue;
         if (!count++) found = i;
         if (before->beside) continue;
-        if (count < MOST_BESIDE) break;
+        if (count < MAX_BESIDE) break;
         found = -1;
         count = 0;
     }
@@ -277,7 +277,7 @@ static void choose_in(Fusion *fusion, const List *units) {
         if (!kernel) continue;
         choose_locals(fusion->program, kernel, fusion->users);
         if (!unit->kernel || !fusion->program->target->online_softmax ||
-            !running(fusion->program, kernel))
+            !online_softmax(fusion->program, kernel))
             continue;
         kernel->locals = (List){0};
         choose_locals(fusion->program, kernel, fusion->users);

@@ -28,8 +28,9 @@ struct Member {
                     loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
-    Member *running; /* sums exponentials less this largest of the same loop: see running.c */
-    bool is_run;     /* is such a largest */
+    Member
+        *running; /* sums exponentials less this largest of the same loop: see online_softmax.c */
+    bool is_run;  /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
     const char *before;       /* what the largest was before this turn, or this thread's own */
     const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
@@ -93,7 +94,7 @@ typedef struct Place {
     bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;
-    const Tensor *over; /* it lies where this one lay, or NULL: see takeover.c */
+    const Tensor *over; /* it lies where this one lay, or NULL: see buffer_reuse.c */
     bool taken;         /* another tensor takes over its memory */
 } Place;
 
@@ -111,7 +112,7 @@ Schedule *fuse(Program *program);
 Local *local_in(const Kernel *kernel, const Tensor *tensor);
 
 /* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */
-void takeover(Schedule *schedule);
+void buffer_reuse(Schedule *schedule);
 
 /* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */
 void plan(Schedule *schedule);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Elements of rows on the stack of one thread: 64 KiB; in the shared memory of a block: 32 KiB. */
-enum { MOST_ROW = 8192 };
+enum { MAX_ROW = 8192 };
 
 typedef struct Use {
     Member *member;
@@ -135,7 +135,7 @@ static Local *local_of(Program *program, const Kernel *kernel, Tensor *tensor, b
     local.stored = !alone || !starts;
     if (!scalar) {
         long size = row_size(member, write->access, covered);
-        bool fits = size <= MOST_ROW && *rows + size <= program->target->row_room &&
+        bool fits = size <= MAX_ROW && *rows + size <= program->target->row_room &&
                     (covered || kernel->work < small_work(program));
         if (local.stored || !fits) return NULL;
         *rows += size;

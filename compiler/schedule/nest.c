@@ -13,7 +13,7 @@
 
 /* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should
  * turn so often at least. */
-enum { MOST_MEMBERS = 32, LEAST_PARALLEL = 64 };
+enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64 };
 
 typedef struct Accesses {
     List reads, writes;
@@ -91,13 +91,13 @@ static int shared_loops(Program *program, const Kernel *kernel, Member *added, b
         if (!loop || !same_loop(loop, added, shared) ||
             !may_share(program, kernel, loop, added, shared))
             break;
-        if (!small && turns < LEAST_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
+        if (!small && turns < MIN_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
         added->path[shared] = loop;
         if (shared < added->kept) turns *= (double)loop->size;
         at = loop;
     }
     bool whole = shared == added->depth && last_loop(at) == NULL;
-    return small || whole || turns >= LEAST_PARALLEL ? shared : 0;
+    return small || whole || turns >= MIN_PARALLEL ? shared : 0;
 }
 
 static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level) {
@@ -131,7 +131,7 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
     double work = statement_work(statement);
     bool small = kernel->work + work < small_work(program);
     int shared = fresh ? 0 : shared_loops(program, kernel, member, small);
-    bool full = kernel->members.count >= MOST_MEMBERS && program->graph != GRAPH_UPDATE;
+    bool full = kernel->members.count >= MAX_MEMBERS && program->graph != GRAPH_UPDATE;
     if (!fresh && (full || (shared == 0 && !small))) return false;
     if (!fresh && !small && hands_over_numbers(program, kernel)) return false;
 

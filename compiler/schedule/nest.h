@@ -30,14 +30,14 @@ bool nest_add(Program *program, Kernel *kernel, Statement *statement, bool fresh
 void epilogue(Program *program, const List *statements, Contraction *const *products, int *touched,
               Kernel **epilogues, int *when);
 
-/* ---- endings.c ---- */
+/* ---- gemm_epilogue.c ---- */
 
 /* Makes the next statement on the way of a dense product's result an ending of it when it can be
  * one. first, next: the product and that statement, with loops that stand for each other; kept:
  * others read the result, too. */
 bool end_product(Contraction *product, const Member *first, const Member *next, bool kept);
 
-/* ---- pairs.c ---- */
+/* ---- dual_gemm.c ---- */
 
 /* Whether two statements read the same element where their loops stand at the same turns. */
 bool same_place(const Expr *one, const Expr *other);
@@ -52,10 +52,10 @@ int find_pair(Program *program, const List *statements, Contraction *const *prod
  * touches it, or NULL. */
 void choose_locals(Program *program, Kernel *kernel, Kernel *const *users);
 
-/* ---- running.c ---- */
+/* ---- online_softmax.c ---- */
 
 /* Sums of exponentials less their largest, found in the loop of that. True when there are any:
  * more may live in variables now. */
-bool running(Program *program, const Kernel *kernel);
+bool online_softmax(Program *program, const Kernel *kernel);
 
 #endif

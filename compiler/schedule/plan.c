@@ -11,7 +11,7 @@
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
  *
- * Some take over the memory of another: takeover.c.
+ * Some take over the memory of another: buffer_reuse.c.
  */
 #include "schedule/nest.h"
 
@@ -297,7 +297,7 @@ void plan(Schedule *schedule) {
         place->bytes =
             ((size_t)(elements * type_bytes(tensor->type)) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    takeover(schedule);
+    buffer_reuse(schedule);
     assign(schedule, program->arena);
 }
 

@@ -10,7 +10,7 @@
  * expression".
  */
 
-enum { MOST_QUOTED = 30 };
+enum { MAX_QUOTED = 30 };
 
 typedef struct Expectation {
     const char *const *names;
@@ -120,7 +120,7 @@ static bool group(Expectation *expectation, Parser *parser) {
     if (has(expectation, "use") && has(expectation, "end of file") && !has(expectation, "or")) {
         show_rest(expectation, parser, nothing);
         show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model' or "
-             "'experiment'");
+                          "'experiment'");
         return false;
     }
     if (has(expectation, "a name")) {
@@ -169,13 +169,11 @@ static void advise_spelling(Parser *parser, const Expectation *expectation) {
 }
 
 static void advise_keyword(Parser *parser, const Expectation *expectation) {
-    static const char *const items[] = {"use",      "layer",           "optimizer",
-                                        "schedule", "parametrization", "model",
-                                        "experiment"};
+    static const char *const items[] = {
+        "use", "layer", "optimizer", "schedule", "parametrization", "model", "experiment"};
     static const char *const statements[] = {
-        "option", "axis",   "sequence", "param",  "state", "input", "update", "loss",    "aux",
-        "probe",  "output", "cache",    "repeat", "if",    "match", "for",    "require", "else",
-        "kind"};
+        "option", "axis",  "sequence", "param", "state", "input", "update",  "loss", "aux", "probe",
+        "output", "cache", "repeat",   "if",    "match", "for",   "require", "else", "kind"};
     const Token *found = &parser->last, *before = &parser->before_last;
     const char *near = NULL;
     if (found->kind == NAME && has(expectation, "use") && !has(expectation, "or"))
@@ -246,7 +244,7 @@ void report_expected(Parser *parser, const char *const *names, int count, const 
                  expectation.shown[i]);
     Span before = parser->before_last.span;
     int length = before.end - before.start;
-    if (tell_before && length > 0 && length <= MOST_QUOTED)
+    if (tell_before && length > 0 && length <= MAX_QUOTED)
         text_add(&text, " after '%.*s'", length, before.source->text + before.start);
     report_error(parser->reports, found->span, "expected %s, found %s", text.text,
                  describe(parser, found, found_kind));

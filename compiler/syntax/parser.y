@@ -97,8 +97,8 @@ formal: name optional_subs
 result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 
 /* Every keyword but these may also be a name: the position decides. */
-name: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE | OUTPUT
-    | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
+name: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE
+    | OUTPUT | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }

@@ -18,7 +18,7 @@
  */
 
 enum {
-    MOST_BYTES = (16 << 20) + 1
+    MAX_BYTES = (16 << 20) + 1
 }; /* one more than the parser takes, so that it is the one who says so */
 
 /* The names of one kind that are taken: layers and models share theirs, because a model is made of
@@ -64,7 +64,7 @@ static char *read_text(Arena *arena, const char *path, size_t *length, const cha
         if (!larger) break;
         buffer = larger;
         size += fread(buffer + size, 1, capacity - size, file);
-        if (size < capacity || size >= MOST_BYTES) break;
+        if (size < capacity || size >= MAX_BYTES) break;
         capacity *= 2;
     }
     if (buffer && !ferror(file)) {

@@ -10,32 +10,32 @@
 
 typedef enum NodeKind {
     /* items of a file */
-    NODE_FILE,       /* (item)* */
-    NODE_USE,        /* use NAME                                  name */
-    NODE_LAYER,      /* layer NAME(formals) -> formal { body }    name; kids: FORMALS, FORMAL or NULL, BLOCK */
-    NODE_OPTIMIZER,  /* optimizer NAME { body }                   name; kids: BLOCK */
-    NODE_SCHEDULE,   /* schedule NAME { body }                    name; kids: BLOCK */
+    NODE_FILE, /* (item)* */
+    NODE_USE,  /* use NAME                                  name */
+    NODE_LAYER, /* layer NAME(formals) -> formal { body }    name; kids: FORMALS, FORMAL or NULL, BLOCK */
+    NODE_OPTIMIZER,       /* optimizer NAME { body }                   name; kids: BLOCK */
+    NODE_SCHEDULE,        /* schedule NAME { body }                    name; kids: BLOCK */
     NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
-    NODE_MODEL,      /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
+    NODE_MODEL, /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
                         from NAME` besides MADE (whose record may be NULL), NAME */
     NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY and EQUALISE */
 
     /* layers */
     NODE_FORMALS, /* (FORMAL)* */
-    NODE_FORMAL,  /* NAME or NAME[subs]      name; kids: SUBS or NULL.  x[..., d] has an ELLIPSIS as its first sub */
-    NODE_BLOCK,   /* (statement)* */
+    NODE_FORMAL, /* NAME or NAME[subs]      name; kids: SUBS or NULL.  x[..., d] has an ELLIPSIS as its first sub */
+    NODE_BLOCK, /* (statement)* */
 
     /* statements */
-    NODE_OPTION,   /* option PATH: type in limits = default "text"   name ("heads.q"); kids: TYPE, LIMITS or NULL, value or NULL,
+    NODE_OPTION, /* option PATH: type in limits = default "text"   name ("heads.q"); kids: TYPE, LIMITS or NULL, value or NULL,
                       STRING or NULL */
-    NODE_TYPE,     /* int real flag word list record axes layer any  name */
-    NODE_LIMITS,   /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
-    NODE_AXIS,     /* axis NAME = expr         name; kids: expr */
+    NODE_TYPE,   /* int real flag word list record axes layer any  name */
+    NODE_LIMITS, /* in [a, b, c] (words, numbers) or in a..b       kids: LIST, or RANGE (kids: value or NULL, value or NULL) */
+    NODE_AXIS,   /* axis NAME = expr         name; kids: expr */
     NODE_SEQUENCE, /* sequence NAME = expr     name; kids: expr */
-    NODE_PARAM,    /* param NAME[subs] ~ expr { freeze, lr = expr }  name; kids: SUBS, expr or NULL, RECORD or NULL (of ENTRY,
+    NODE_PARAM, /* param NAME[subs] ~ expr { freeze, lr = expr }  name; kids: SUBS, expr or NULL, RECORD or NULL (of ENTRY,
                       whose value may be NULL).  param a[..], b[..] makes one node each */
-    NODE_STATE,    /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
-    NODE_INPUT,    /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next, real, class) */
+    NODE_STATE, /* state NAME[subs] = expr  name; kids: SUBS or NULL, expr */
+    NODE_INPUT, /* input NAME[subs]: KIND   name; kids: SUBS or NULL, NAME (token, next, real, class) */
     NODE_EQUATION, /* NAME[subs] = expr        name; kids: SUBS or NULL, expr */
     NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
     NODE_LOSS,     /* loss = expr              kids: expr */
@@ -46,17 +46,17 @@ typedef enum NodeKind {
     NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */
     NODE_IF,       /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
     NODE_MATCH,    /* match expr { (case)* }   kids: expr, (CASE)* */
-    NODE_CASE,     /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
-    NODE_FOR,      /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
-    NODE_REQUIRE,  /* require expr "text"      kids: expr, STRING */
-    NODE_KIND,     /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
+    NODE_CASE, /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
+    NODE_FOR, /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
+    NODE_REQUIRE, /* require expr "text"      kids: expr, STRING */
+    NODE_KIND,    /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
     /* records and their values (also option defaults) */
-    NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
-    NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
+    NODE_RECORD,   /* { (ENTRY)* }             commas between entries may be left out */
+    NODE_ENTRY,    /* PATH = value             name ("attention.heads.q"); kids: value */
     NODE_VARY,     /* vary PATH = value       name ("attention.heads.q"); kids: value */
     NODE_EQUALISE, /* match WORD by PATH      name ("params"); kids: NAME (the path) */
-    NODE_MADE,   /* NAME { record }          name; kids: RECORD       a layer with its options */
+    NODE_MADE,     /* NAME { record }          name; kids: RECORD       a layer with its options */
 
     /* expressions */
     NODE_NUMBER,   /* number, name = its text */
@@ -70,17 +70,17 @@ typedef enum NodeKind {
     NODE_CALL,     /* e(args; options)         kids: e, LIST of expr, RECORD or NULL */
     NODE_SUBS,     /* (expr | ELLIPSIS)* */
     NODE_ELLIPSIS, /* ... */
-    NODE_REDUCE,   /* sum[i, j in t] e         name (sum mean max min logsumexp); kids: BINDERS, e */
-    NODE_BINDERS,  /* (NAME)*, then `in` relation or NULL as number==1: kids: (NAME)*, relation expr last when number == 1 */
-    NODE_UNARY,    /* -e, not e                name ("-", "not"); kids: e */
-    NODE_BINARY,   /* a + b                    name (+ - * / % ^ == != < <= > >= and or); kids: a, b */
+    NODE_REDUCE,  /* sum[i, j in t] e         name (sum mean max min logsumexp); kids: BINDERS, e */
+    NODE_BINDERS, /* (NAME)*, then `in` relation or NULL as number==1: kids: (NAME)*, relation expr last when number == 1 */
+    NODE_UNARY,   /* -e, not e                name ("-", "not"); kids: e */
+    NODE_BINARY, /* a + b                    name (+ - * / % ^ == != < <= > >= and or); kids: a, b */
     NODE_KIND_COUNT
 } NodeKind;
 
 typedef struct Node {
     NodeKind kind;
-    Span span;       /* the whole construct */
-    Span name_span;  /* where `name` stands, for carets */
+    Span span;      /* the whole construct */
+    Span name_span; /* where `name` stands, for carets */
     const char *name;
     double number;
     struct Node **kids;

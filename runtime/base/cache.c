@@ -1,6 +1,6 @@
 #include "base/cache.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/embedded.h"
 #include "base/files.h"
 #include "base/memory.h"
@@ -64,7 +64,7 @@ char *cache_folder(void) {
         reason = distrust(folder);
     free(above);
     if (!reason) return folder;
-    if (!told) remark("compiled programs are not kept: %s", reason);
+    if (!told) note_message("compiled programs are not kept: %s", reason);
     told = true;
     free(reason);
     free(folder);
@@ -146,7 +146,7 @@ static bool belongs_to_us(int descriptor, const char *path) {
     struct stat status;
     if (fstat(descriptor, &status) != 0) return false;
     if (status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH))) return true;
-    remark("%s is not used: other users can write it", path);
+    note_message("%s is not used: other users can write it", path);
     return false;
 }
 
@@ -219,7 +219,7 @@ static bool seal_file(int descriptor, const char *path) {
 bool cache_keep(const char *made, const char *path) {
     int descriptor = open(made, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (descriptor >= 0 && seal_file(descriptor, path) && rename(made, path) == 0) return true;
-    remark("%s is not kept: %s", path, strerror(errno));
+    note_message("%s is not kept: %s", path, strerror(errno));
     return false;
 }
 
@@ -234,7 +234,7 @@ static void write_kept(const char *path, const void *bytes, size_t length, bool 
     if (good)
         good = sealed ? cache_keep(made, path) : rename(made, path) == 0;
     else
-        remark("%s is not kept: %s", path, strerror(reason));
+        note_message("%s is not kept: %s", path, strerror(reason));
     if (!good && descriptor >= 0) unlink(made);
     free(made);
 }

@@ -1,6 +1,6 @@
 #include "base/files.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -27,9 +27,10 @@ int file_open(const char *path, const char *remedy, size_t *length) {
     int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     struct stat status;
     if (descriptor < 0 || fstat(descriptor, &status) != 0)
-        complain(remedy, "cannot read %s: %s", path, strerror(errno));
+        error_message(remedy, "cannot read %s: %s", path, strerror(errno));
     else if (!S_ISREG(status.st_mode))
-        complain(remedy, "cannot read %s: it is %s, not a file", path, kind_of(status.st_mode));
+        error_message(remedy, "cannot read %s: it is %s, not a file", path,
+                      kind_of(status.st_mode));
     else {
         *length = (size_t)status.st_size;
         return descriptor;
@@ -47,7 +48,7 @@ bool file_map(const char *path, const char *remedy, Mapping *mapping) {
         if (bytes == MAP_FAILED) {
             close(descriptor);
             mapping->length = 0;
-            return complain(remedy, "cannot map %s: %s", path, strerror(errno));
+            return error_message(remedy, "cannot map %s: %s", path, strerror(errno));
         }
         mapping->bytes = bytes;
     }
@@ -90,8 +91,8 @@ bool folder_make_quietly(const char *path) {
 
 bool folder_make(const char *path) {
     return folder_make_quietly(path) ||
-           complain("choose another folder", "cannot make the folder %s: %s", path,
-                    strerror(errno));
+           error_message("choose another folder", "cannot make the folder %s: %s", path,
+                         strerror(errno));
 }
 
 char *path_join(const char *folder, const char *name) {
@@ -108,10 +109,11 @@ static char *place_of(const char *path, mode_t *mode) {
     if (lstat(path, &status) != 0 && errno == ENOENT) return memory_format("%s", path);
     char *place = realpath(path, NULL);
     if (!place || stat(place, &status) != 0) {
-        complain(remedy, "cannot write %s: %s", path,
-                 errno == ENOENT ? "it is a link to nothing" : strerror(errno));
+        error_message(remedy, "cannot write %s: %s", path,
+                      errno == ENOENT ? "it is a link to nothing" : strerror(errno));
     } else if (!S_ISREG(status.st_mode)) {
-        complain(remedy, "cannot write %s: it is %s, not a file", path, kind_of(status.st_mode));
+        error_message(remedy, "cannot write %s: it is %s, not a file", path,
+                      kind_of(status.st_mode));
     } else {
         *mode = status.st_mode & 0777;
         return place;
@@ -150,11 +152,11 @@ bool aside_open(Aside *aside, const char *path, bool lasting) {
         if (mode) fchmod(aside->descriptor, mode);
         return true;
     }
-    complain(errno == EEXIST    ? "remove it: no file of ours stands there"
-             : errno == ETXTBSY ? "wait for it, or write to another path"
-                                : "check that the folder exists and may be written",
-             "cannot write %s: %s", aside->partial,
-             errno == ETXTBSY ? "another process is writing it" : strerror(errno));
+    error_message(errno == EEXIST    ? "remove it: no file of ours stands there"
+                  : errno == ETXTBSY ? "wait for it, or write to another path"
+                                     : "check that the folder exists and may be written",
+                  "cannot write %s: %s", aside->partial,
+                  errno == ETXTBSY ? "another process is writing it" : strerror(errno));
     free(aside->path);
     free(aside->partial);
     return false;
@@ -193,11 +195,11 @@ bool aside_close(Aside *aside) {
     if (!aside->failed && rename(aside->partial, aside->path) != 0) aside->failed = errno;
     if (aside->failed) {
         unlink(aside->partial);
-        complain(aside->failed == ENOSPC || aside->failed == EDQUOT
-                     ? "free some space on the disk and try again"
-                     : NULL,
-                 "cannot write %s: %s; what was there before is untouched", aside->path,
-                 strerror(aside->failed));
+        error_message(aside->failed == ENOSPC || aside->failed == EDQUOT
+                          ? "free some space on the disk and try again"
+                          : NULL,
+                      "cannot write %s: %s; what was there before is untouched", aside->path,
+                      strerror(aside->failed));
     } else if (aside->lasting) {
         flush_folder(aside->path);
     }

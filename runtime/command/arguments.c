@@ -1,6 +1,6 @@
 #include "command/arguments.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@ int arguments_wrong(const Command *command, const char *remedy, const char *form
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    complain(remedy, "%s", message);
+    error_message(remedy, "%s", message);
     fprintf(stderr, "usage: moec %s %s\n", command->name, command->forms);
     return EXIT_USAGE;
 }

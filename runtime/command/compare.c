@@ -21,7 +21,7 @@
  */
 #include "model/call.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/json_number.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -206,10 +206,10 @@ static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call, 
         if (!*eval) *eval = begin(comparison, graph, call, i);
         if (!*eval)
             return reports_good(comparison->compiler) &&
-                   complain(NULL, "the interpreter does not take this program");
+                   error_message(NULL, "the interpreter does not take this program");
         give_inputs(*eval, call);
         const char *problem = moec_eval_run(*eval, comparison->seed, true);
-        if (problem) return complain(NULL, "%s", problem);
+        if (problem) return error_message(NULL, "%s", problem);
     }
     return true;
 }
@@ -525,8 +525,8 @@ static bool compare_forward(Comparison *comparison) {
         clear = good && choices_are_clear(comparison);
     }
     if (good && !clear)
-        good = complain("choose another --seed, or fewer tokens",
-                        "none of %d seeds makes choices that rounding leaves alone", SEEDS);
+        good = error_message("choose another --seed, or fewer tokens",
+                             "none of %d seeds makes choices that rounding leaves alone", SEEDS);
     good =
         good && evaluate(comparison, MOEC_FORWARD, call, 1, WAYS - 1) && run_call(comparison, call);
     if (good) judge_outputs(comparison, call);

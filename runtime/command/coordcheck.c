@@ -3,15 +3,15 @@
  * that does not is the one at fault. */
 #include "command/coordcheck.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "command/commands.h"
 #include "command/spec.h"
 #include "data/random.h"
 #include "model/examples.h"
-#include "model/measure.h"
-#include "model/step.h"
+#include "training/measure.h"
+#include "training/step.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -115,7 +115,7 @@ static bool sized_run(Sized *sized, long steps) {
         StepResult result;
         if (!step_run(&sized->stepper, step, 0, &result)) return false;
         if (!isfinite(result.loss))
-            return complain("lower train.lr", "the loss is no number at step %ld", step + 1);
+            return error_message("lower train.lr", "the loss is no number at step %ld", step + 1);
     }
     return set_windows(sized);
 }

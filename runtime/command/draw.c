@@ -5,9 +5,9 @@
  * image. From pure noise at time 1, steps of Euler's method go to time 0: image -= velocity /
  * steps.
  */
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/examples.h"
 #include "base/memory.h"
 #include "data/random.h"
@@ -55,8 +55,8 @@ static bool find_parts(Drawing *drawing, Call *call) {
     bool fits = slot >= 0 && drawing->image && drawing->time && drawing->label &&
                 tensor_count(&call->graph->outputs[slot]) == drawing->numbers;
     if (fits) drawing->velocity = call->outputs[slot];
-    return fits || complain("train a model of stdlib/diffusion.moe",
-                            "this model reads no image, time and label, or gives no velocity");
+    return fits || error_message("train a model of stdlib/diffusion.moe",
+                                 "this model reads no image, time and label, or gives no velocity");
 }
 
 static bool draw(const Drawing *drawing, const Options *options) {

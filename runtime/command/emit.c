@@ -1,11 +1,11 @@
 /* emit: moec emit: a folder of C sources with the weights, which needs nothing of ours. The files
  * that do not depend on the model are those of standalone/ and kernels/. */
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/embedded.h"
 #include "base/memory.h"
-#include "model/settings.h"
+#include "training/settings.h"
 #include "command/spec.h"
 #include "model/weights.h"
 #include "tokenizer/portable.h"
@@ -129,7 +129,7 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     char *path = path_join(options->out, "weights.bin");
     bool good = weights_write(path, model->table, NULL, model->weights, model->layer_states) ==
                     WEIGHTS_FINE ||
-                complain("is there space left on the disk?", "cannot write %s", path);
+                error_message("is there space left on the disk?", "cannot write %s", path);
     free(path);
     return good;
 }
@@ -176,9 +176,10 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
     Text text = {0};
     const char *why;
     if (!portable_write(tokenizer, &text, &why))
-        remark("the folder writes the text of tokens but makes none of text, because %s: give "
-               "./generate token numbers, with --numbers 1",
-               why);
+        note_message(
+            "the folder writes the text of tokens but makes none of text, because %s: give "
+            "./generate token numbers, with --numbers 1",
+            why);
     char *path = path_join(options->out, "tokenizer.bin");
     bool good = file_write(path, text.bytes, text.length);
     free(path);

@@ -1,10 +1,10 @@
 /* eval: moec eval: the loss of a trained model on data. */
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/examples.h"
-#include "model/measure.h"
-#include "model/texts.h"
+#include "training/measure.h"
+#include "training/texts.h"
 #include "base/seconds.h"
 #include "base/json_number.h"
 
@@ -57,9 +57,10 @@ static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bo
     uint64_t stride = data->record ? data->record : context;
     Evaluation found;
     double began = seconds_now();
-    bool good = data->count > context ||
-                complain("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
-                         path, data->count, context + 1);
+    bool good =
+        data->count > context ||
+        error_message("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
+                      path, data->count, context + 1);
     good =
         good && measure_loss(call, data, 0, stride, (data->count - !data->record) / stride, &found);
     if (good) tell(data, &found, seconds_now() - began, json, step);

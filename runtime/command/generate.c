@@ -1,8 +1,8 @@
 /* generate: moec generate: texts go on, token by token, as the decode graph of the trained model
  * gives it. */
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/decoder.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 #include "model/sample.h"
 #include "base/seconds.h"
 #include "command/spec.h"
-#include "model/texts.h"
+#include "training/texts.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -47,11 +47,12 @@ static bool check_vocabulary(const Generation *generation) {
         !texts_fit(generation->tokenizer, vocabulary))
         return false;
     if (generation->writing == WRITING_BYTES && vocabulary > 256)
-        return complain("give its tokenizer with --tokenizer F, or a prompt of token numbers and "
-                        "--numbers",
-                        "this model has %ld tokens and no tokenizer: the bytes of a text are not "
-                        "its tokens",
-                        vocabulary);
+        return error_message(
+            "give its tokenizer with --tokenizer F, or a prompt of token numbers and "
+            "--numbers",
+            "this model has %ld tokens and no tokenizer: the bytes of a text are not "
+            "its tokens",
+            vocabulary);
     return prompts_fit(&generation->prompts, generation->writing, vocabulary);
 }
 
@@ -181,10 +182,10 @@ static bool check_length(MoecCompiler *compiler, long length) {
     if ((double)length <= most) return true;
     char *help = memory_format(
         "shorten it to %.0f tokens, or allow it with --set train.context=%ld", most, length);
-    complain(help,
-             "the prompt has %ld tokens, and the model was trained on texts of %.0f "
-             "(train.context)",
-             length, context);
+    error_message(help,
+                  "the prompt has %ld tokens, and the model was trained on texts of %.0f "
+                  "(train.context)",
+                  length, context);
     free(help);
     return false;
 }

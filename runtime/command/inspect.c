@@ -1,6 +1,6 @@
 /* inspect: moec check, transfer, fmt and dump: what the compiler alone can answer. */
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "command/spec.h"
 
@@ -57,8 +57,8 @@ int command_transfer(int argc, char **argv) {
     if (good)
         fputs(text, stdout);
     else if (compiler && reports_good(compiler))
-        complain("add it: model NAME = BASE { ... } transfer complete_mue from BASE",
-                 "model '%s' names no transfer", moec_model(compiler));
+        error_message("add it: model NAME = BASE { ... } transfer complete_mue from BASE",
+                      "model '%s' names no transfer", moec_model(compiler));
     moec_close(compiler);
     return good ? 0 : EXIT_INPUT;
 }
@@ -84,7 +84,7 @@ int command_fmt(int argc, char **argv) {
     if (!text)
         fputs(moec_reports(compiler), stderr);
     else if (check && !same)
-        good = complain("moec fmt writes it so", "%s is not in the one layout", operand);
+        good = error_message("moec fmt writes it so", "%s is not in the one layout", operand);
     else if (!same)
         good = file_write(operand, text, strlen(text));
     moec_close(compiler);

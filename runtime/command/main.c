@@ -1,6 +1,6 @@
 /* main: the moec command. */
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/threads.h"
 #include "base/version.h"
 
@@ -106,8 +106,8 @@ static int finish(int code) {
     bool failed = ferror(stdout) != 0;
     failed = fflush(stdout) != 0 || failed;
     if (!failed) return code;
-    complain("look at where the output goes", "cannot write the standard output%s%s",
-             errno ? ": " : "", errno ? strerror(errno) : "");
+    error_message("look at where the output goes", "cannot write the standard output%s%s",
+                  errno ? ": " : "", errno ? strerror(errno) : "");
     return code ? code : EXIT_INPUT;
 }
 
@@ -129,7 +129,7 @@ static int run(int argc, char **argv) {
         threads_wait_briefly(argv);
         return row->run(argc - 1, argv + 1);
     }
-    complain("`moec help` lists the commands", "there is no command '%s'", name);
+    error_message("`moec help` lists the commands", "there is no command '%s'", name);
     return EXIT_USAGE;
 }
 

@@ -1,6 +1,6 @@
 #include "command/prompt.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -28,7 +28,8 @@ static bool read_lines(PromptList *prompts, const char *path) {
         at += length + 1;
     }
     file_unmap(&mapping);
-    return prompts->count || complain("give a prompt on each line", "%s holds no prompt", path);
+    return prompts->count ||
+           error_message("give a prompt on each line", "%s holds no prompt", path);
 }
 
 bool prompts_read(PromptList *prompts, const char *text, const char *path) {
@@ -48,8 +49,8 @@ static bool read_numbers(Prompt *prompt) {
         long number = strtol(at, &end, 10);
         if (!isdigit((unsigned char)*at) || errno || number > INT32_MAX ||
             (*end && !strchr(" ,\t", *end)))
-            return complain("numbers of tokens with spaces or commas between them",
-                            "'%.20s' in the prompt is no token number", at);
+            return error_message("numbers of tokens with spaces or commas between them",
+                                 "'%.20s' in the prompt is no token number", at);
         tokens_add(&prompt->tokens, (int32_t)number);
         at = end;
     }
@@ -74,8 +75,9 @@ bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *token
     for (int i = 0; i < prompts->count && good; i++) {
         Prompt *prompt = &prompts->items[i];
         good = encode(prompt, writing, encoder, tokenizer) &&
-               (prompt->tokens.count || complain("the model goes on from at least one token",
-                                                 "the prompt '%.20s' has no tokens", prompt->text));
+               (prompt->tokens.count ||
+                error_message("the model goes on from at least one token",
+                              "the prompt '%.20s' has no tokens", prompt->text));
     }
     encoder_free(encoder);
     return good;
@@ -87,11 +89,11 @@ bool prompts_fit(const PromptList *prompts, Writing writing, long vocabulary) {
         for (size_t k = 0; k < tokens->count; k++) {
             if (tokens->items[k] < vocabulary) continue;
             if (writing == WRITING_BYTES)
-                return complain("this model was not trained on bytes of text",
-                                "byte %zu of the prompt is outside the vocabulary", k);
-            return complain("give the tokenizer, or the numbers, that belong to the model",
-                            "token %d of the prompt is outside the vocabulary of %ld",
-                            (int)tokens->items[k], vocabulary);
+                return error_message("this model was not trained on bytes of text",
+                                     "byte %zu of the prompt is outside the vocabulary", k);
+            return error_message("give the tokenizer, or the numbers, that belong to the model",
+                                 "token %d of the prompt is outside the vocabulary of %ld",
+                                 (int)tokens->items[k], vocabulary);
         }
     }
     return true;

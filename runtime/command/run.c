@@ -8,9 +8,9 @@
  * the file holds.
  */
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "data/data.h"
-#include "model/measure.h"
+#include "training/measure.h"
 #include "base/memory.h"
 #include "command/spec.h"
 
@@ -41,8 +41,8 @@ typedef struct Batch {
 static bool read_batch(const Options *options, long context, Batch *batch) {
     Data *data = data_open(options->tokens, 0);
     if (!data) return false;
-    bool good = data->count >= 2 ||
-                complain("give at least two", "%s: one token has no next one", options->tokens);
+    bool good = data->count >= 2 || error_message("give at least two",
+                                                  "%s: one token has no next one", options->tokens);
     if (good) {
         batch->context = (uint64_t)context + 1 > data->count ? (long)data->count - 1 : context;
         batch->batch = (long)(data->count / (uint64_t)(batch->context + 1));
@@ -169,7 +169,7 @@ static bool get_values(MoecEval *eval, const char *name, float *to, size_t count
     free(result);
     for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
     free(wide);
-    return good || complain(NULL, "the interpreter has no tensor %s", name);
+    return good || error_message(NULL, "the interpreter has no tensor %s", name);
 }
 
 /* The same table of tensors as the hosted run, with the values of the definition. */
@@ -180,13 +180,13 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
     MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
     if (!eval)
         return reports_good(compiler) &&
-               complain(NULL, "the interpreter does not take this program");
+               error_message(NULL, "the interpreter does not take this program");
     const Model *model = call->model;
     set_tensors(eval, model->parameters, model->parameter_count, model->weights);
     set_tensors(eval, model->states, model->state_count, model->layer_states);
     set_inputs(eval, call, batch);
     const char *problem = moec_eval_run(eval, (uint64_t)options->seed, true);
-    bool good = !problem || complain(NULL, "%s", problem);
+    bool good = !problem || error_message(NULL, "%s", problem);
     int first = results->count;
     if (good) take_outputs(options, call, results);
     for (int i = first; i < results->count && good; i++) {
@@ -203,8 +203,8 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
 static bool check_inputs(const Options *options, const Call *call) {
     const MoecTensor *foreign = call_foreign_input(call);
     if (foreign)
-        return complain("moec run feeds tokens only", "the input '%s' is not a token",
-                        foreign->name);
+        return error_message("moec run feeds tokens only", "the input '%s' is not a token",
+                             foreign->name);
     Data *data = data_open(options->tokens, call_vocabulary(call));
     data_close(data);
     return data != NULL;
@@ -257,8 +257,8 @@ static bool run(const Options *options) {
     if (good && options->gradients)
         good = run_graph(&training, compiler, MOEC_TRAIN, context, &results);
     if (good && !results.count)
-        good = complain("want another of logits, loss, total, aux, grads",
-                        "the model gives nothing of what --want names");
+        good = error_message("want another of logits, loss, total, aux, grads",
+                             "the model gives nothing of what --want names");
     if (good) good = safetensors_write(options->out, results.entries, results.count, results.notes);
     release_results(&results);
     moec_close(compiler);

@@ -1,9 +1,9 @@
 #include "command/spec.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -28,9 +28,10 @@ bool spec_is_run(const char *operand) {
 /* The spec that a checkpoint holds; NULL after a message. */
 static MoecCompiler *open_run(const char *operand, const TextList *sets) {
     if (file_is_folder(operand) && !checkpoint_within(operand)) {
-        complain("give the file of the spec, and :MODEL where it has several, or a folder that "
-                 "moec train has filled",
-                 "%s is a folder, not a spec", operand);
+        error_message(
+            "give the file of the spec, and :MODEL where it has several, or a folder that "
+            "moec train has filled",
+            "%s is a folder, not a spec", operand);
         return NULL;
     }
     Safetensors *file = checkpoint_open(operand);
@@ -70,13 +71,15 @@ MoecCompiler *spec_open(const char *operand, const TextList *sets) {
 
 bool spec_draws(MoecCompiler *compiler) {
     return moec_option(compiler, "draws") ||
-           complain("train a model of stdlib/diffusion.moe",
-                    "model '%s' draws nothing: it has no option 'draws'", moec_model(compiler));
+           error_message("train a model of stdlib/diffusion.moe",
+                         "model '%s' draws nothing: it has no option 'draws'",
+                         moec_model(compiler));
 }
 
 bool spec_generates(MoecCompiler *compiler) {
     return !moec_option(compiler, "draws") ||
-           complain("moec draw draws with it; moec emit --graph draw writes a program that does",
-                    "model '%s' makes examples out of noise, it generates no text",
-                    moec_model(compiler));
+           error_message(
+               "moec draw draws with it; moec emit --graph draw writes a program that does",
+               "model '%s' makes examples out of noise, it generates no text",
+               moec_model(compiler));
 }

@@ -1,5 +1,5 @@
 /* sweep: moec sweep: an experiment, from the question to the table. */
-#include "base/complain.h"
+#include "base/message.h"
 #include "command/commands.h"
 #include "command/spec.h"
 #include "experiment/plan.h"

@@ -1,6 +1,6 @@
 /* tokenize: moec tokenize: texts to a file of tokens; moec tokenizer: makes a tokenizer from text.
  */
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -51,8 +51,8 @@ static bool find_last(const Tokenizer *tokenizer, Options *options) {
     if (!options->last) return true;
     options->bulk.last = tokenizer_find(tokenizer, options->last, strlen(options->last));
     return options->bulk.last >= 0 ||
-           complain("give a token of the tokenizer", "%s has no token '%s'", options->tokenizer,
-                    options->last);
+           error_message("give a token of the tokenizer", "%s has no token '%s'",
+                         options->tokenizer, options->last);
 }
 
 static void tell(const Options *options, const BulkResult *found) {
@@ -62,7 +62,8 @@ static void tell(const Options *options, const BulkResult *found) {
            memory_text(text, (double)found->bytes),
            (double)found->bytes / (double)(found->tokens ? found->tokens : 1));
     if (found->replaced)
-        remark("%" PRIu64 " places were not UTF-8; they were read as U+FFFD", found->replaced);
+        note_message("%" PRIu64 " places were not UTF-8; they were read as U+FFFD",
+                     found->replaced);
 }
 
 static bool tokenize(Options *options) {
@@ -71,8 +72,8 @@ static bool tokenize(Options *options) {
     BulkResult found;
     bool good = tokenizer && find_last(tokenizer, options) && find_paths(&options->texts, &paths);
     if (good && options->bulk.width == 2 && tokenizer_size(tokenizer) > 1 << 16)
-        good = complain("leave --width out", "%ld tokens do not fit in 16 bits",
-                        tokenizer_size(tokenizer));
+        good = error_message("leave --width out", "%ld tokens do not fit in 16 bits",
+                             tokenizer_size(tokenizer));
     interrupt_watch();
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
@@ -132,8 +133,8 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
     good = text && file_write(out, text, strlen(text));
     if (good) printf("%s: %ld tokens\n", out, tokens);
     if (good && tokens < training->vocabulary)
-        remark("the text has no more pairs: %ld tokens instead of %ld", tokens,
-               training->vocabulary);
+        note_message("the text has no more pairs: %ld tokens instead of %ld", tokens,
+                     training->vocabulary);
     free(text);
     free_paths(&paths);
     return good;

@@ -1,18 +1,18 @@
 /* train: moec train. */
-#include "model/checkpoint.h"
-#include "model/differences.h"
+#include "training/checkpoint.h"
+#include "training/differences.h"
 #include "command/commands.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/examples.h"
-#include "model/measure.h"
+#include "training/measure.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/progress.h"
-#include "model/record.h"
+#include "training/record.h"
 #include "base/seconds.h"
 #include "command/spec.h"
-#include "model/step.h"
-#include "model/texts.h"
+#include "training/step.h"
+#include "training/texts.h"
 #include "base/json_number.h"
 
 #include <inttypes.h>
@@ -65,8 +65,8 @@ static bool build(Training *training) {
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);
     const MoecGraphEntry *measure = model_graph(training->model, MOEC_GRAPH_MEASURE);
     if (!train || !measure || !training->model->table->update)
-        return complain("end the model in `loss = ...`",
-                        "this model cannot be trained: it has no loss or no optimizer");
+        return error_message("end the model in `loss = ...`",
+                             "this model cannot be trained: it has no loss or no optimizer");
     training->train = call_open(training->model, train, NULL);
     training->measure = training->train ? call_open(training->model, measure, NULL) : NULL;
     return training->measure != NULL;
@@ -87,9 +87,9 @@ static void hold_out(Training *training, uint64_t window) {
 static bool spread_out(Training *training, uint64_t window) {
     uint64_t count = training->other->count;
     if (count < window)
-        return complain("give more data or a smaller train.context",
-                        "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
-                        training->options->validation, count, window);
+        return error_message("give more data or a smaller train.context",
+                             "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
+                             training->options->validation, count, window);
     size_t record = training->other->record;
     uint64_t windows = record ? count / record : (count - 1) / (window - 1);
     training->held_windows = windows < ORDER_HELD_OUT ? windows : ORDER_HELD_OUT;
@@ -129,9 +129,9 @@ static bool open_data(Training *training) {
         hold_out(training, window);
     }
     return training->train_tokens >= window ||
-           complain("give more data or a smaller train.context",
-                    "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, options->data,
-                    training->data->count, window);
+           error_message("give more data or a smaller train.context",
+                         "%s holds %" PRIu64 " tokens, a window takes %" PRIu64, options->data,
+                         training->data->count, window);
 }
 
 /* The state from the checkpoint of the run that goes on. */
@@ -143,15 +143,15 @@ static bool go_on(Training *training, const char *path) {
     good = good && model_read(training->model, file, true);
     if (good && training->options->seed >= 0 &&
         (uint64_t)training->options->seed != training->place.seed)
-        good = complain("leave --seed out", "the run began with seed %" PRIu64 ", not %ld",
-                        training->place.seed, training->options->seed);
+        good = error_message("leave --seed out", "the run began with seed %" PRIu64 ", not %ld",
+                             training->place.seed, training->options->seed);
     if (good && training->place.tokens != training->data->count)
-        remark("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
-               training->data->count, training->place.tokens);
+        note_message("the data is not the same as before: %" PRIu64 " tokens, not %" PRIu64,
+                     training->data->count, training->place.tokens);
     const char *kept = safetensors_note(file, "tokenizer");
     size_t length;
     if (good && kept && strcmp(kept, tokenizer_json(training->tokenizer, &length)) != 0)
-        remark("the tokenizer is not the one that the run began with");
+        note_message("the tokenizer is not the one that the run began with");
     training->place.tokens = training->data->count;
     training->saved = training->place.step;
     safetensors_close(file);
@@ -165,8 +165,8 @@ static bool start(Training *training) {
     bool begun = file_exists(last), good = true;
     training->saved = -1;
     if (!options->resume && (begun || file_exists(log)))
-        good = complain("add --resume to go on with it, or choose another --out",
-                        "%s already holds a run", options->out);
+        good = error_message("add --resume to go on with it, or choose another --out",
+                             "%s already holds a run", options->out);
     good = good && folder_make(options->out);
     training->place = (Place){.seed = (uint64_t)training->settings.seed,
                               .best = INFINITY,
@@ -200,7 +200,7 @@ static void print_plan(const Training *training, size_t program) {
            memory_text(text[1], 2 * weights), memory_text(text[2], moments),
            memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
            memory_text(text[5], (double)program));
-    if (*model->engine->ledger) printf("%s\n", model->engine->ledger);
+    if (*model->engine->startup) printf("%s\n", model->engine->startup);
     fflush(stdout);
 }
 
@@ -267,8 +267,8 @@ static bool log_step(Training *training, const StepResult *result, double second
         json_object_set_new(line, name, json_number(value));
         if (!isfinite(value) && !training->probe_told) {
             training->probe_told = true;
-            remark("step %ld: %s is not a finite number; the log says null", training->place.step,
-                   name);
+            note_message("step %ld: %s is not a finite number; the log says null",
+                         training->place.step, name);
         }
     }
     return record_write(&training->record, line);
@@ -303,8 +303,8 @@ static bool validate(Training *training) {
                             json_number(training->bits));
     if (!record_write(&training->record, line)) return false;
     if (!isfinite(found.nats))
-        remark("step %ld: the loss of the held-out data is not a finite number",
-               training->place.step);
+        note_message("step %ld: the loss of the held-out data is not a finite number",
+                     training->place.step);
     if (!(found.nats < training->place.best)) return true;
     training->place.best = found.nats;
     return save(training, "best.safetensors", false);
@@ -313,15 +313,16 @@ static bool validate(Training *training) {
 /* Says which checkpoint is left; returns false, as what has failed before does. */
 static bool tell_saved(const Training *training) {
     if (training->saved >= 0)
-        remark("the checkpoint of step %ld is kept in %s", training->saved, training->options->out);
+        note_message("the checkpoint of step %ld is kept in %s", training->saved,
+                     training->options->out);
     return false;
 }
 
 static bool stop_for_nonsense(Training *training, long step, const char *what) {
     record_write(&training->record,
                  json_pack("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
-    complain("lower train.lr, set train.clip, or give the schedule a longer warmup",
-             "step %ld: %s is not a finite number; training has stopped", step, what);
+    error_message("lower train.lr, set train.clip, or give the schedule a longer warmup",
+                  "step %ld: %s is not a finite number; training has stopped", step, what);
     return tell_saved(training);
 }
 

@@ -1,6 +1,6 @@
 #include "data/data.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -29,9 +29,9 @@ static bool read_bytes(const Shard *shard, size_t offset, size_t length, unsigne
         ssize_t got = pread(shard->descriptor, bytes, length, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
-            return complain("leave the data alone while it is read",
-                            "cannot read %s at byte %zu: %s", shard->path, offset,
-                            got ? strerror(errno) : "the file has become shorter");
+            return error_message("leave the data alone while it is read",
+                                 "cannot read %s at byte %zu: %s", shard->path, offset,
+                                 got ? strerror(errno) : "the file has become shorter");
         bytes += got;
         offset += (size_t)got;
         length -= (size_t)got;
@@ -50,19 +50,19 @@ static bool is_tensors(const unsigned char *header, size_t length) {
 static bool read_tokens_header(Shard *shard, const unsigned char *header, size_t length) {
     uint32_t magic = word(header), version = word(header + 4);
     if (length < HEADER_BYTES)
-        return complain("write it again", "%s: the header of the token file is cut off",
-                        shard->path);
+        return error_message("write it again", "%s: the header of the token file is cut off",
+                             shard->path);
     if (magic == MAGIC_16 && version != 1)
-        return complain("write it with a current llm.c",
-                        "%s: token files of version %u are not known", shard->path, version);
+        return error_message("write it with a current llm.c",
+                             "%s: token files of version %u are not known", shard->path, version);
     shard->width = magic == MAGIC_16 ? 2 : 4;
     shard->header = HEADER_BYTES;
     shard->count = word(header + 8) | (size_t)word(header + 12) << 32;
     if (shard->count > (length - HEADER_BYTES) / (size_t)shard->width ||
         shard->count * (size_t)shard->width != length - HEADER_BYTES)
-        return complain("write it again",
-                        "%s: the header promises %zu tokens, the file holds %zu bytes of them",
-                        shard->path, shard->count, length - HEADER_BYTES);
+        return error_message("write it again",
+                             "%s: the header promises %zu tokens, the file holds %zu bytes of them",
+                             shard->path, shard->count, length - HEADER_BYTES);
     return true;
 }
 
@@ -80,8 +80,8 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
     size_t before = wide ? 12 : 10,
            bytes = wide ? word(start + 8) : (size_t)start[8] | (size_t)start[9] << 8;
     if (bytes > NUMPY_LIMIT || before + bytes > length)
-        return complain("write it again", "%s: the header of the NumPy file is cut off",
-                        shard->path);
+        return error_message("write it again", "%s: the header of the NumPy file is cut off",
+                             shard->path);
     if (!read_bytes(shard, before, bytes, (unsigned char *)header)) return false;
     const char *type = numpy_value(header, "descr"), *shape = numpy_value(header, "shape");
     unsigned long long count = *shape == '(' ? strtoull(shape + 1, NULL, 10) : 0;
@@ -89,7 +89,7 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
                  strchr("1248", type[3]) && type[4] == '\'';
     const char *comma = strchr(shape, ',');
     if (!whole || !comma || comma[1 + strspn(comma + 1, " ")] != ')')
-        return complain(
+        return error_message(
             "save one row of uint16 or uint32",
             "%s: a NumPy file of tokens has one row of whole numbers; this one has %.40s",
             shard->path, header);
@@ -97,9 +97,9 @@ static bool read_numpy(Shard *shard, const unsigned char *start, size_t length) 
     shard->header = before + bytes;
     shard->count = (size_t)count;
     return (length - shard->header) / (size_t)shard->width == shard->count ||
-           complain("write it again",
-                    "%s: the header promises %zu tokens, the file holds %zu bytes", shard->path,
-                    shard->count, length - shard->header);
+           error_message("write it again",
+                         "%s: the header promises %zu tokens, the file holds %zu bytes",
+                         shard->path, shard->count, length - shard->header);
 }
 
 /* Numbers and nothing else. */
@@ -107,9 +107,9 @@ static bool read_plain(Shard *shard, size_t length, int width) {
     shard->width = width;
     shard->count = length / (size_t)width;
     return length % (size_t)width == 0 ||
-           complain("say uint16: or uint32: as the file was written",
-                    "%s: %zu bytes are not a whole number of tokens of %d bytes", shard->path,
-                    length, width);
+           error_message("say uint16: or uint32: as the file was written",
+                         "%s: %zu bytes are not a whole number of tokens of %d bytes", shard->path,
+                         length, width);
 }
 
 /* Finds out what the file holds. plain: bytes of a token when the path says so, else 0. */
@@ -121,8 +121,8 @@ static bool read_kind(Shard *shard, size_t length, int plain) {
         return read_tokens_header(shard, header, length);
     if (memcmp(header, "\x93NUMPY", 6) == 0) return read_numpy(shard, header, length);
     if (is_tensors(header, length))
-        return complain("give a text, or tokens as llm.c writes them",
-                        "%s is a safetensors file, not text", shard->path);
+        return error_message("give a text, or tokens as llm.c writes them",
+                             "%s is a safetensors file, not text", shard->path);
     shard->width = 1;
     shard->count = length;
     shard->text = true;
@@ -154,7 +154,8 @@ static bool each_matching(const char *pattern, const char *path,
     glob_t found = {0};
     bool good = glob(pattern, 0, NULL, &found) == 0;
     if (!good)
-        complain("give a file, a folder or a pattern in quotes", "there is no data at %s", path);
+        error_message("give a file, a folder or a pattern in quotes", "there is no data at %s",
+                      path);
     for (size_t i = 0; i < found.gl_pathc && good; i++)
         if (!file_is_folder(found.gl_pathv[i])) good = each(context, found.gl_pathv[i]);
     globfree(&found);
@@ -189,9 +190,10 @@ static bool read_tokens(const Data *data, const Shard *shard, size_t start, size
         for (size_t i = 0; i < part; i++) {
             uint32_t token = token_at(shard, bytes + i * width);
             if (token >= limit)
-                return complain("make vocab larger or the tokens smaller; a text needs vocab = 256",
-                                "%s: byte %zu: token %u is outside the vocabulary of %ld",
-                                shard->path, offset + i * width, token, data->vocabulary);
+                return error_message(
+                    "make vocab larger or the tokens smaller; a text needs vocab = 256",
+                    "%s: byte %zu: token %u is outside the vocabulary of %ld", shard->path,
+                    offset + i * width, token, data->vocabulary);
             if (tokens) *tokens++ = (int32_t)token;
         }
         start += part;
@@ -227,7 +229,7 @@ Data *data_open(const char *path, long vocabulary) {
         path += 7;
     }
     bool good = data_files(path, add_shard, &opening);
-    if (good && !data->count) good = complain("give it some text", "%s is empty", path);
+    if (good && !data->count) good = error_message("give it some text", "%s is empty", path);
     if (good && scan(data)) return data;
     data_close(data);
     return NULL;

@@ -1,6 +1,6 @@
 #include "data/safetensors.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #define XXH_INLINE_ALL
@@ -22,7 +22,8 @@ static const char *const remedy_damaged =
     "use another copy; training never leaves a file half written";
 
 static bool damaged(const Safetensors *file, const char *what) {
-    return complain(remedy_damaged, "%s is not a sound safetensors file: %s", file->path, what);
+    return error_message(remedy_damaged, "%s is not a sound safetensors file: %s", file->path,
+                         what);
 }
 
 /* The text of notes, without the checksum, and what the header says of a tensor. */
@@ -74,8 +75,8 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
     const char *number;
     json_t *shape;
     json_int_t start, end;
-    if (json_unpack(value, "{s:s, s:o, s:[I,I!]}", "dtype", &number, "shape", &shape, "data_offsets",
-                    &start, &end) != 0 ||
+    if (json_unpack(value, "{s:s, s:o, s:[I,I!]}", "dtype", &number, "shape", &shape,
+                    "data_offsets", &start, &end) != 0 ||
         !json_is_array(shape))
         return damaged(file, "an entry has no dtype, shape or data_offsets");
     if (json_array_size(shape) > SAFETENSORS_RANK)
@@ -259,13 +260,13 @@ static float one_float(Number number, const unsigned char *from) {
 
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
     if (entry->number == NUMBER_I32 || entry->number == NUMBER_OTHER)
-        return complain("convert it to F32", "%s: tensor %s has no floating-point type", file->path,
-                        entry->name);
+        return error_message("convert it to F32", "%s: tensor %s has no floating-point type",
+                             file->path, entry->name);
     size_t size = numbers[entry->number].bytes;
     if (entry->bytes != count * size)
-        return complain("use weights made for this model",
-                        "%s: tensor %s has %zu elements where %zu are wanted", file->path,
-                        entry->name, entry->bytes / size, count);
+        return error_message("use weights made for this model",
+                             "%s: tensor %s has %zu elements where %zu are wanted", file->path,
+                             entry->name, entry->bytes / size, count);
     if (entry->number == NUMBER_F32) {
         memcpy(values, entry->data, entry->bytes);
         return true;

@@ -1,7 +1,7 @@
 #include "device/device.h"
 
 #include "abi/count.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "device/cuda/cuda.h"
 #include "base/memory.h"
 #include "device/products.h"
@@ -112,7 +112,8 @@ static double best_read(Device *device) {
 
 static bool time_kernels(Engine *engine, KernelTimes *times) {
     (void)engine;
-    return !times || complain("give --device cuda", "on the CPU kernels are not timed one by one");
+    return !times ||
+           error_message("give --device cuda", "on the CPU kernels are not timed one by one");
 }
 
 static const DeviceKind kind = {
@@ -151,7 +152,7 @@ Device *device_open(const char *name) {
     if (strcmp(name, "cuda") == 0 ||
         (end && end != name + 5 && !*end && number >= 0 && number < 1024))
         return cuda_open((int)number);
-    complain("cpu, cuda or cuda:N", "there is no device '%s'", name);
+    error_message("cpu, cuda or cuda:N", "there is no device '%s'", name);
     return NULL;
 }
 

@@ -24,7 +24,7 @@ typedef struct Engine {
     Products *products; /* the CPU's */
     double seconds;     /* that loading took */
     bool cached;        /* nothing had to be compiled */
-    char ledger[256];   /* what starting took, by phase; empty where there is nothing to tell */
+    char startup[256];  /* what starting took, by phase; empty where there is nothing to tell */
 } Engine;
 
 /* One optimizer step over whole blocks; all pointers but `parameters` are the device's. */
@@ -33,7 +33,8 @@ typedef struct BlockUpdate {
     const float *gradients;
     float *const *moments; /* the optimizer's states, a host array */
     void *rounded;         /* receives the new weights as bf16, where that is not NULL */
-    const float *scalars;  /* host: by scalar_names; what parameters have for themselves is not in it */
+    const float
+        *scalars; /* host: by scalar_names; what parameters have for themselves is not in it */
 } BlockUpdate;
 
 /* What a kernel took in one run of a graph, all its launches together; flops: 0 where they are not

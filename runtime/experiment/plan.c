@@ -1,6 +1,6 @@
 #include "experiment/plan.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -100,13 +100,14 @@ static bool is_same(const Plan *plan, const char *path, json_t *now) {
     json_t *before = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(before)) {
         json_decref(before);
-        return complain("choose another --out", "%s is damaged", path);
+        return error_message("choose another --out", "%s is damaged", path);
     }
     char *what = difference(before, now);
     json_decref(before);
     if (what)
-        complain("choose another --out, or go back to the spec that it began with",
-                 "%s holds a sweep that was asked otherwise: %s is not the same", plan->out, what);
+        error_message("choose another --out, or go back to the spec that it began with",
+                      "%s holds a sweep that was asked otherwise: %s is not the same", plan->out,
+                      what);
     bool same = !what;
     free(what);
     return same;

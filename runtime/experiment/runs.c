@@ -1,6 +1,6 @@
 #include "experiment/runs.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/json_number.h"
@@ -20,7 +20,7 @@
 #include <sys/prctl.h>
 #endif
 
-enum { MOST_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 100 };
+enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 100 };
 
 /* A process of a run; 0: none. */
 typedef struct Worker {
@@ -49,7 +49,8 @@ int runs_lock(const char *out) {
     if (!folder_make(out)) return -1;
     char *path = path_join(out, "lock");
     int lock = open(path, O_RDWR | O_CREAT, 0666), tries = 0;
-    if (lock < 0) complain("choose another --out", "cannot write %s: %s", path, strerror(errno));
+    if (lock < 0)
+        error_message("choose another --out", "cannot write %s: %s", path, strerror(errno));
     free(path);
     if (lock < 0) return -1;
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
@@ -57,7 +58,8 @@ int runs_lock(const char *out) {
             pause_briefly();
             continue;
         }
-        complain("wait for it, or choose another --out", "another sweep is at work in %s", out);
+        error_message("wait for it, or choose another --out", "another sweep is at work in %s",
+                      out);
         close(lock);
         return -1;
     }
@@ -159,7 +161,7 @@ static int add_option(char **arguments, int count, const char *name, const char 
 
 /* The command of a run, as its user would type it. */
 static char **command_of(const Plan *plan, const Worker *worker, const char *folder) {
-    int room = MOST_ARGUMENTS + 2 * worker->variant->set_count, count = 0;
+    int room = MAX_ARGUMENTS + 2 * worker->variant->set_count, count = 0;
     char **arguments = memory_new((size_t)room * sizeof *arguments);
     char *seed = memory_format("%ld", worker->seed);
     arguments[count++] = memory_format("moec");
@@ -208,7 +210,7 @@ static bool begin(const Plan *plan, Worker *worker) {
     fflush(NULL);
     worker->process = good ? fork() : -1;
     if (worker->process == 0) become(plan, arguments, output, sweep);
-    if (good && worker->process < 0) complain(NULL, "cannot start a run: %s", strerror(errno));
+    if (good && worker->process < 0) error_message(NULL, "cannot start a run: %s", strerror(errno));
     if (worker->process < 0) good = false;
     if (!good) worker->process = 0;
     for (int i = 0; arguments[i]; i++) free(arguments[i]);
@@ -230,11 +232,11 @@ static void tell(const Sweep *sweep, const Worker *worker, const RunResult *resu
 
 static void tell_failed(const Worker *worker, const char *folder, int status) {
     if (WIFSIGNALED(status))
-        complain("the same command goes on with it", "%s seed %ld was killed by signal %d",
-                 worker->variant->name, worker->seed, WTERMSIG(status));
+        error_message("the same command goes on with it", "%s seed %ld was killed by signal %d",
+                      worker->variant->name, worker->seed, WTERMSIG(status));
     else
-        complain("what it said stands in its output.txt; the same command goes on with it",
-                 "%s seed %ld has failed, in %s", worker->variant->name, worker->seed, folder);
+        error_message("what it said stands in its output.txt; the same command goes on with it",
+                      "%s seed %ld has failed, in %s", worker->variant->name, worker->seed, folder);
 }
 
 /* A process has ended: finished, diverged, or neither. */

@@ -1,6 +1,6 @@
 #include "experiment/table.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/json_number.h"
 #include "base/memory.h"
@@ -127,7 +127,7 @@ static bool write_files(const Plan *plan, const Row *rows, int count) {
     char *csv = NULL;
     size_t length;
     FILE *file = open_memstream(&csv, &length);
-    if (!file) return complain(NULL, "no memory is left");
+    if (!file) return error_message(NULL, "no memory is left");
     json_t *list = json_array();
     fprintf(file, "variant,parameters,active,finished,diverged,loss,spread,difference,margin_95,"
                   "verdict\n");

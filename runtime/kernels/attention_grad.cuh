@@ -56,7 +56,7 @@ template <class A, int M> struct MoecGradRows {
 
     /* See moec_weigh: `through` becomes the derivatives, nothing where the mask hides. */
     template <int N>
-    __device__ __forceinline__ void weigh(float s[M][N][4], float through[M][N][4], const float *documents, int row,
+    __device__ __forceinline__ void reassociate(float s[M][N][4], float through[M][N][4], const float *documents, int row,
                                           int at) const {
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -85,7 +85,7 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
         float s[M][N][4], through[M][N][4];
         moec_multiply<E, M, N>(s, shared, key);
         moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
-        this->weigh(s, through, documents, row, at);
+        this->reassociate(s, through, documents, row, at);
         moec_multiply_add<E, M, N>(this->out, through, key);
     }
 

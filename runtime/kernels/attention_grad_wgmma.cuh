@@ -42,7 +42,7 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         }
         moec_hold(moec_group_sums(s));
         moec_hold(moec_group_sums(through));
-        this->weigh(s, through, documents, row, at); /* ends where ways part: see MoecGroupForward */
+        this->reassociate(s, through, documents, row, at); /* ends where ways part: see MoecGroupForward */
         moec_wgmma_wait<0>();
         moec_hold(out);
         moec_group_keep(slope, through);

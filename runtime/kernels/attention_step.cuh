@@ -77,7 +77,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 
     /* Scores become weights, of keys before `end`; the first query stands at place `position`. */
-    __device__ __forceinline__ void weigh(float s[M][N][4], unsigned weight[M][4], const float *documents, int tile, int position,
+    __device__ __forceinline__ void reassociate(float s[M][N][4], unsigned weight[M][4], const float *documents, int tile, int position,
                                           int at, int end) {
         float factor[M][2];
 #pragma unroll
@@ -129,7 +129,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             float s[M][N][4] = {};
             unsigned weight[M][4];
             for (int head = 0; head < KEYS; head++) score_head(s, shared, next(unit++), tile, head);
-            weigh(s, weight, documents, tile, position, at, end);
+            reassociate(s, weight, documents, tile, position, at, end);
             for (int head = 0; head < VALUES; head++) add_head(weight, next(unit++), tile, head);
         }
         moec_copy_wait<0>();

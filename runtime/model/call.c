@@ -1,6 +1,6 @@
 #include "model/call.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/examples.h"
 #include "base/memory.h"
 
@@ -74,8 +74,8 @@ Call *call_open(Model *model, const MoecGraphEntry *graph, float *cache) {
     }
     if (good) return call;
     char size[16];
-    complain("make the batch or the context smaller", "no memory for %s",
-             memory_text(size, (double)call->bytes));
+    error_message("make the batch or the context smaller", "no memory for %s",
+                  memory_text(size, (double)call->bytes));
     call_close(call);
     return NULL;
 }

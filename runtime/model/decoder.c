@@ -1,6 +1,6 @@
 #include "model/decoder.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -24,11 +24,11 @@ static bool open_calls(Decoder *decoder) {
         decoder->prefill = call_open(decoder->model, &table->graphs[1], decoder->step->cache);
     const MoecTensor *foreign = call_foreign_input(decoder->step);
     if (foreign)
-        return complain("only models of tokens generate text", "the input '%s' is not a token",
-                        foreign->name);
+        return error_message("only models of tokens generate text", "the input '%s' is not a token",
+                             foreign->name);
     decoder->logits = call_output(decoder->step, "logits");
     return decoder->logits >= 0 ||
-           complain("add `output logits` to the model", "the model has no output 'logits'");
+           error_message("add `output logits` to the model", "the model has no output 'logits'");
 }
 
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
@@ -40,8 +40,9 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, 
     Decoder *decoder = memory_new(sizeof *decoder);
     decoder->length = length > context ? length : context;
     if (length > context)
-        remark("the text goes beyond the %ld tokens that the model was trained on (train.context)",
-               context);
+        note_message(
+            "the text goes beyond the %ld tokens that the model was trained on (train.context)",
+            context);
     const Wish wishes[] = {
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},

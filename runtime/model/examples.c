@@ -1,6 +1,6 @@
 #include "model/examples.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 #include "data/safetensors.h"
 
@@ -33,8 +33,9 @@ static bool to_word(const MoecTensor *input, const char *path, float value, int3
     bool inside = value >= 0 && (!input->vocabulary || value < (float)input->vocabulary);
     *word = inside ? (int32_t)value : 0;
     return (inside && value == floorf(value)) ||
-           complain("number the classes from 0", "%s: '%s' holds %g, which is none of %ld classes",
-                    path, input->name, (double)value, input->vocabulary);
+           error_message("number the classes from 0",
+                         "%s: '%s' holds %g, which is none of %ld classes", path, input->name,
+                         (double)value, input->vocabulary);
 }
 
 /* One input of all examples into its place in their windows. */
@@ -42,8 +43,8 @@ static bool read_input(const Safetensors *file, const MoecTensor *input, size_t 
                        Data *data) {
     const Entry *entry = safetensors_find(file, input->name);
     if (!entry)
-        return complain("give one tensor for each input of the model", "%s has no tensor '%s'",
-                        file->path, input->name);
+        return error_message("give one tensor for each input of the model", "%s has no tensor '%s'",
+                             file->path, input->name);
     size_t examples = entry->rank ? (size_t)entry->shape[0] : 0, count = examples;
     for (int i = 1; i < entry->rank; i++) count *= (size_t)entry->shape[i];
     if (!data->words) {
@@ -51,9 +52,9 @@ static bool read_input(const Safetensors *file, const MoecTensor *input, size_t 
         data->words = memory_new(sizeof *data->words * ((size_t)data->count + 1));
     }
     if (!examples || count != examples * each || data->count != examples * data->record)
-        return complain("the first dimension counts examples, the rest is the input",
-                        "%s: '%s' holds %zu numbers, the model reads %zu for each example",
-                        file->path, input->name, count, each);
+        return error_message("the first dimension counts examples, the rest is the input",
+                             "%s: '%s' holds %zu numbers, the model reads %zu for each example",
+                             file->path, input->name, count, each);
     float *values = memory_new(sizeof *values * count);
     bool good = safetensors_floats(file, entry, values, count);
     for (size_t i = 0; i < count && good; i++)
@@ -68,9 +69,10 @@ Data *examples_open(const char *path, const Call *call) {
     if (!words) return data_open(path, call_vocabulary(call));
     Safetensors *file = safetensors_open(path);
     if (!file) {
-        remark("this model learns from examples: a safetensors file that holds '%s' and what else "
-               "it reads, not from text",
-               call_foreign_input(call)->name);
+        note_message(
+            "this model learns from examples: a safetensors file that holds '%s' and what else "
+            "it reads, not from text",
+            call_foreign_input(call)->name);
         return NULL;
     }
     Data *data = memory_new(sizeof *data);

@@ -1,6 +1,6 @@
 #include "model/model.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 #include "data/random.h"
 #include "model/reports.h"
@@ -101,8 +101,8 @@ static bool take_memory(Model *model) {
     char size[16];
     bool fits = model->device->apart || model_bytes(model) <= memory_of_machine();
     return (fits && take_here(model) && take_there(model)) ||
-           complain("make train.batch or train.context smaller", "no memory for %s on %s",
-                    memory_text(size, (double)model_bytes(model)), model->device->name);
+           error_message("make train.batch or train.context smaller", "no memory for %s on %s",
+                         memory_text(size, (double)model_bytes(model)), model->device->name);
 }
 
 static Model *model_of(Device *device, Module *module, const char *kernels, bool keep) {
@@ -216,9 +216,10 @@ static const char *first_nonsense(const Model *model) {
 
 bool model_tell_nonsense(const Model *model, const char *what) {
     const char *name = first_nonsense(model);
-    return complain("a checkpoint of an earlier step may be sound; train with a lower train.lr",
-                    "%s not a finite number%s%s", what,
-                    name ? "; nor is what the weights hold: " : "", name ? name : "");
+    return error_message(
+        "a checkpoint of an earlier step may be sound; train with a lower train.lr",
+        "%s not a finite number%s%s", what, name ? "; nor is what the weights hold: " : "",
+        name ? name : "");
 }
 
 const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
@@ -286,14 +287,14 @@ static bool read_tensor(const Safetensors *file, const char *name, const PublicT
     const Entry *entry = safetensors_find(file, name);
     if (entry) used[entry - file->entries] = true;
     if (!entry)
-        return !needed || complain("use weights made for this model and these settings",
-                                   "%s has no tensor %s", file->path, name);
+        return !needed || error_message("use weights made for this model and these settings",
+                                        "%s has no tensor %s", file->path, name);
     if (!same_shape(one, entry)) {
         char *found = shape_text(entry->shape, entry->rank),
              *wanted = shape_text(one->shape, one->rank);
-        complain("use weights made for this model and these settings",
-                 "%s: %s has the shape %s, the model wants %s (%s)", file->path, name, found,
-                 wanted, one->axes);
+        error_message("use weights made for this model and these settings",
+                      "%s: %s has the shape %s, the model wants %s (%s)", file->path, name, found,
+                      wanted, one->axes);
         free(found);
         free(wanted);
         return false;
@@ -312,12 +313,12 @@ static bool nothing_left(const Safetensors *file, const bool *used, bool optimiz
         if (!left++) first = name;
     }
     if (left && optimizer)
-        return complain("use weights made for this model and these settings",
-                        "%s holds %d tensors that the model does not have, such as %s", file->path,
-                        left, first);
+        return error_message("use weights made for this model and these settings",
+                             "%s holds %d tensors that the model does not have, such as %s",
+                             file->path, left, first);
     if (left)
-        remark("%s holds %d tensors that the model does not read, such as %s", file->path, left,
-               first);
+        note_message("%s holds %d tensors that the model does not read, such as %s", file->path,
+                     left, first);
     return true;
 }
 

@@ -1,7 +1,7 @@
 #include "model/module.h"
 
 #include "base/cache.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "model/described.h"
 #include "base/embedded.h"
 #include "base/files.h"
@@ -62,8 +62,8 @@ static bool load(Module *module, const char *path, bool say) {
     module->table = module->handle ? dlsym(module->handle, "moec_table") : NULL;
     bool good = module->table && module->table->abi == MOEC_ABI;
     if (!good && say)
-        complain("remove the file and try again", "cannot load %s: %s", path,
-                 module->handle ? "it is not a program of this version" : reason);
+        error_message("remove the file and try again", "cannot load %s: %s", path,
+                      module->handle ? "it is not a program of this version" : reason);
     free(reason);
     if (good) return true;
     if (module->handle) dlclose(module->handle);
@@ -75,8 +75,8 @@ static bool load(Module *module, const char *path, bool say) {
  * parent is the cache's folder. */
 static bool workplace(Workplace *place, const char *parent, bool cached) {
     if (cache_workplace(place, parent, cached)) return module_write_headers(place->folder);
-    return complain("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
-                    "cannot make a folder below %s: %s", parent, strerror(errno));
+    return error_message("set TMPDIR or XDG_CACHE_HOME to a folder that may be written",
+                         "cannot make a folder below %s: %s", parent, strerror(errno));
 }
 
 /* The program and, unless they are ready, the kernels that it calls, compiled side by side and
@@ -114,7 +114,7 @@ static bool make(Module *module, const char *text, const Making *making) {
     if (kept) {
         char *beside = memory_format("%.*s.c", (int)strlen(making->kept) - 3, making->kept);
         if (chmod(source, 0644) != 0 || rename(source, beside) != 0)
-            remark("%s is not kept: %s", beside, strerror(errno));
+            note_message("%s is not kept: %s", beside, strerror(errno));
         free(beside);
     }
     good = good && load(module, kept ? making->kept : output, true);

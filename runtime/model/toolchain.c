@@ -1,7 +1,7 @@
 #include "model/toolchain.h"
 
 #include "base/cache.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -75,8 +75,7 @@ static void hash_compiler(XXH3_state_t *state) {
  * machines. */
 static void hash_processor(XXH3_state_t *state) {
     FILE *file = fopen("/proc/cpuinfo", "r");
-    if (!file)
-        return;
+    if (!file) return;
     char line[8192];
     while (fgets(line, sizeof line, file) && line[0] != '\n')
         if (strncmp(line, "flags", 5) == 0 || strncmp(line, "model name", 10) == 0 ||
@@ -88,8 +87,7 @@ static void hash_processor(XXH3_state_t *state) {
 void toolchain_hash(XXH3_state_t *state) {
     const char *more = getenv("MOEC_CFLAGS");
     cache_add(state, more ? more : "");
-    for (int i = 0; i < FLAG_COUNT; i++)
-        cache_add(state, flags[i]);
+    for (int i = 0; i < FLAG_COUNT; i++) cache_add(state, flags[i]);
     hash_compiler(state);
     hash_processor(state);
 }
@@ -105,14 +103,11 @@ static Command command_new(bool openmp) {
     for (char *word = strtok_r(command.name, " ", &rest); word && command.count < WORD_LIMIT;
          word = strtok_r(NULL, " ", &rest))
         add_word(&command, word);
-    for (int i = 0; i < FLAG_COUNT; i++)
-        add_word(&command, flags[i]);
-    if (openmp)
-        add_word(&command, "-fopenmp");
+    for (int i = 0; i < FLAG_COUNT; i++) add_word(&command, flags[i]);
+    if (openmp) add_word(&command, "-fopenmp");
     const char *more =
         getenv("MOEC_CFLAGS"); /* one flag, after ours: -O0 for tests, -g for a debugger */
-    if (more && *more)
-        add_word(&command, more);
+    if (more && *more) add_word(&command, more);
     return command;
 }
 
@@ -126,18 +121,15 @@ static pid_t start(const Command *command, const char *log) {
     pid_t child;
     int failed = posix_spawnp(&child, command->words[0], &actions, NULL, command->words, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (!failed)
-        return child;
+    if (!failed) return child;
     errno = failed;
     return -1;
 }
 
 static int finish(pid_t child) {
     int status = -1;
-    if (child < 0)
-        return -1;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        continue;
+    if (child < 0) return -1;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     return status;
 }
 
@@ -147,8 +139,7 @@ static void print_log(const char *log) {
     char line[512];
     for (int i = 0; file && i < 20 && fgets(line, sizeof line, file); i++)
         fprintf(stderr, "    %s", line);
-    if (file)
-        fclose(file);
+    if (file) fclose(file);
 }
 
 /* The exit status of the first that failed, 0 when none did, -1 when the compiler could not be
@@ -161,8 +152,7 @@ static int translate(const char *include, const Translation *work, int count, bo
         char *define = memory_format("-D%s", work[i].define);
         const char *words[] = {define,         include, "-c", "-o",
                                work[i].output, "-x",    "c",  work[i].source};
-        for (size_t j = 0; j < sizeof words / sizeof words[0]; j++)
-            add_word(&command, words[j]);
+        for (size_t j = 0; j < sizeof words / sizeof words[0]; j++) add_word(&command, words[j]);
         children[i] = start(&command, logs[i]);
         free(command.name);
         free(define);
@@ -170,8 +160,7 @@ static int translate(const char *include, const Translation *work, int count, bo
     int reason = errno, worst = 0;
     for (int i = 0; i < count; i++) {
         int status = finish(children[i]);
-        if (status && !worst)
-            worst = status;
+        if (status && !worst) worst = status;
     }
     errno = reason;
     return worst;
@@ -183,10 +172,8 @@ static int link_objects(const Translation *work, int count, const char *ready, b
     add_word(&command, "-shared");
     add_word(&command, "-o");
     add_word(&command, output);
-    for (int i = 0; i < count; i++)
-        add_word(&command, work[i].output);
-    if (ready)
-        add_word(&command, ready);
+    for (int i = 0; i < count; i++) add_word(&command, work[i].output);
+    if (ready) add_word(&command, ready);
     add_word(&command, "-lm");
     int status = finish(start(&command, log));
     free(command.name);
@@ -204,8 +191,7 @@ static bool is_full(const char *folder, char *const *logs, int count) {
         char line[512];
         while (file && !full && fgets(line, sizeof line, file))
             full = strstr(line, "No space left on device") != NULL;
-        if (file)
-            fclose(file);
+        if (file) fclose(file);
     }
     return full;
 }
@@ -214,25 +200,22 @@ static bool is_full(const char *folder, char *const *logs, int count) {
 bool toolchain_build(const char *folder, const Translation *work, int count, const char *ready,
                      const char *output) {
     char *include = memory_format("-I%s", folder), *logs[WORK_LIMIT];
-    for (int i = 0; i < count; i++)
-        logs[i] = memory_format("%s.log", work[i].output);
+    for (int i = 0; i < count; i++) logs[i] = memory_format("%s.log", work[i].output);
     int status = 1;
     for (int openmp = 1; openmp >= 0 && status > 0; openmp--) {
         status = translate(include, work, count, openmp, logs);
-        if (!status && output)
-            status = link_objects(work, count, ready, openmp, output, logs[0]);
+        if (!status && output) status = link_objects(work, count, ready, openmp, output, logs[0]);
     }
     if (status < 0)
-        complain("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
-                 "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
+        error_message("install one (Debian: apt-get install gcc), or name yours in MOEC_CC",
+                      "there is no C compiler: %s: %s", compiler_name(), strerror(errno));
     else if (status > 0 && is_full(folder, logs, count))
-        complain("free some space, or set TMPDIR and XDG_CACHE_HOME to folders with room",
-                 "cannot compile the program in %s: the disk is full", folder);
+        error_message("free some space, or set TMPDIR and XDG_CACHE_HOME to folders with room",
+                      "cannot compile the program in %s: the disk is full", folder);
     else if (status > 0) {
-        complain("please report this with the spec",
-                 "%s does not take the generated program:", compiler_name());
-        for (int i = 0; i < count; i++)
-            print_log(logs[i]);
+        error_message("please report this with the spec",
+                      "%s does not take the generated program:", compiler_name());
+        for (int i = 0; i < count; i++) print_log(logs[i]);
     }
     for (int i = 0; i < count; i++) {
         unlink(logs[i]);

@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_ADDED_H
 #define TOKENIZER_ADDED_H
 
-#include "tokenizer/dictionary.h"
+#include "tokenizer/text/dictionary.h"
 #include "tokenizer/split.h"
 
 typedef struct AddedToken {

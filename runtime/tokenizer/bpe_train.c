@@ -1,6 +1,6 @@
 #include "tokenizer/bpe_train.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -368,8 +368,8 @@ static bool count_words(Trainer *trainer) {
     Tokenizer *letters = text ? tokenizer_read("the new tokenizer", text, strlen(text)) : NULL;
     free(text);
     if (!letters)
-        return complain("special tokens and the pattern are to be UTF-8",
-                        "there is no tokenizer to split the text with");
+        return error_message("special tokens and the pattern are to be UTF-8",
+                             "there is no tokenizer to split the text with");
     Encoder *encoder = encoder_new(letters);
     bool good = true;
     for (int i = 0; i < trainer->training->path_count && good; i++)

@@ -4,7 +4,7 @@
 #ifndef TOKENIZER_BPE_TRAIN_H
 #define TOKENIZER_BPE_TRAIN_H
 
-#include "tokenizer/text.h"
+#include "tokenizer/text/text.h"
 
 typedef struct BpeTraining {
     const char *const *paths;

@@ -1,6 +1,6 @@
 #include "tokenizer/bulk.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/hashing.h"
 #include "base/interrupt.h"
@@ -68,9 +68,9 @@ static bool read_more(Bulk *bulk, Part *part, size_t wanted) {
                             (off_t)(bulk->offset + part->length));
         if (got < 0 && errno == EINTR) continue;
         if (got <= 0)
-            return complain("leave the text alone while it is read", "cannot read %s: %s",
-                            bulk->paths[bulk->path],
-                            got ? strerror(errno) : "the file has become shorter");
+            return error_message("leave the text alone while it is read", "cannot read %s: %s",
+                                 bulk->paths[bulk->path],
+                                 got ? strerror(errno) : "the file has become shorter");
         part->length += (size_t)got;
     }
     return true;
@@ -94,8 +94,8 @@ static bool read_part(Bulk *bulk, Part *part) {
         cut = find_cut(bulk, part);
         wanted = cut ? wanted : 2 * wanted;
         if (cut || wanted <= PART_LIMIT || bulk->options->lines) continue;
-        remark("%s: from byte %zu on there is no place to part the text; it is parted anyway",
-               bulk->paths[bulk->path], bulk->offset);
+        note_message("%s: from byte %zu on there is no place to part the text; it is parted anyway",
+                     bulk->paths[bulk->path], bulk->offset);
         cut = cut_character(part->bytes, part->length);
     }
     if (!cut && !read_more(bulk, part, left)) return false;
@@ -143,9 +143,9 @@ static bool encode_field(Bulk *bulk, Encoder *encoder, const char *line, size_t 
     bool good = json_is_string(text)
                     ? encode_document(bulk, encoder, json_string_value(text),
                                       json_string_length(text), part)
-                    : complain("each line is to be an object with that field",
-                               "a line is no JSON object with a text '%s': %.*s",
-                               bulk->options->field, (int)(length < 60 ? length : 60), line);
+                    : error_message("each line is to be an object with that field",
+                                    "a line is no JSON object with a text '%s': %.*s",
+                                    bulk->options->field, (int)(length < 60 ? length : 60), line);
     json_decref(object);
     return good;
 }
@@ -224,8 +224,8 @@ static bool write_all(Bulk *bulk, const unsigned char *bytes, size_t length, siz
         ssize_t written = pwrite(bulk->target, bytes, length, (off_t)offset);
         if (written < 0 && errno == EINTR) continue;
         if (written <= 0)
-            return complain("free some space on the disk, then go on with --resume",
-                            "cannot write %s: %s", bulk->partial, strerror(errno));
+            return error_message("free some space on the disk, then go on with --resume",
+                                 "cannot write %s: %s", bulk->partial, strerror(errno));
         bytes += written;
         offset += (size_t)written;
         length -= (size_t)written;
@@ -294,12 +294,12 @@ static bool load_state(Bulk *bulk) {
     json_t *state = json_load_file(bulk->state, 0, NULL), *mine = describe(bulk);
     bool good = true;
     if (!state || !file_exists(bulk->partial)) {
-        remark("there is nothing to go on with: %s is made from the beginning", bulk->out);
+        note_message("there is nothing to go on with: %s is made from the beginning", bulk->out);
     } else if (!json_equal(json_object_get(state, "of"), mine) || number(state, "path") < 0 ||
                number(state, "offset") < 0 || number(state, "tokens") < 0) {
-        good = complain("leave --resume out to begin again",
-                        "%s was begun with other texts, another tokenizer or other options",
-                        bulk->partial);
+        good = error_message("leave --resume out to begin again",
+                             "%s was begun with other texts, another tokenizer or other options",
+                             bulk->partial);
     } else {
         bulk->path = (int)number(state, "path");
         bulk->offset = (size_t)number(state, "offset");
@@ -321,8 +321,9 @@ static bool take_up(Bulk *bulk) {
     bulk->descriptor =
         file_open(bulk->paths[bulk->path], "check the path of the text", &bulk->length);
     return bulk->descriptor >= 0 &&
-           (offset <= bulk->length || complain("leave --resume out to begin again",
-                                               "%s has become shorter", bulk->paths[bulk->path]));
+           (offset <= bulk->length ||
+            error_message("leave --resume out to begin again", "%s has become shorter",
+                          bulk->paths[bulk->path]));
 }
 
 static bool open_target(Bulk *bulk) {
@@ -330,11 +331,11 @@ static bool open_target(Bulk *bulk) {
     bulk->target =
         open(bulk->partial, O_WRONLY | O_CREAT | O_CLOEXEC | (fresh ? O_TRUNC : 0), 0666);
     if (bulk->target < 0)
-        return complain("check that the folder exists and may be written", "cannot write %s: %s",
-                        bulk->partial, strerror(errno));
+        return error_message("check that the folder exists and may be written",
+                             "cannot write %s: %s", bulk->partial, strerror(errno));
     size_t length = HEADER_BYTES + (size_t)bulk->width * bulk->result.tokens;
     return ftruncate(bulk->target, (off_t)length) == 0 ||
-           complain(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
+           error_message(NULL, "cannot write %s: %s", bulk->partial, strerror(errno));
 }
 
 /* The file takes its name. */
@@ -342,12 +343,12 @@ static bool finish(Bulk *bulk) {
     if (!bulk->result.tokens) {
         unlink(bulk->partial);
         unlink(bulk->state);
-        return complain("give it some text", "the texts give no tokens");
+        return error_message("give it some text", "the texts give no tokens");
     }
     if (!write_header(bulk)) return false;
     if (fsync(bulk->target) != 0 || rename(bulk->partial, bulk->out) != 0)
-        return complain("check the disk, then go on with --resume", "cannot write %s: %s",
-                        bulk->out, strerror(errno));
+        return error_message("check the disk, then go on with --resume", "cannot write %s: %s",
+                             bulk->out, strerror(errno));
     unlink(bulk->state);
     return true;
 }
@@ -395,7 +396,7 @@ static bool run(Bulk *bulk) {
     while (good && more && !interrupt_signal()) good = one_batch(bulk, began, &more);
     progress_clear();
     if (good && more && !bulk->options->quiet)
-        remark("stopped; the same command with --resume goes on from here");
+        note_message("stopped; the same command with --resume goes on from here");
     bulk->result.seconds = seconds_now() - began;
     for (int i = 0; i < bulk->threads; i++)
         bulk->result.replaced += encoder_replaced(bulk->encoders[i]);

@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_DECODE_H
 #define TOKENIZER_DECODE_H
 
-#include "tokenizer/pattern.h"
+#include "tokenizer/text/pattern.h"
 #include "tokenizer/vocabulary.h"
 
 typedef enum DecoderKind {

@@ -2,9 +2,9 @@
 #ifndef TOKENIZER_NORMALISE_H
 #define TOKENIZER_NORMALISE_H
 
-#include "tokenizer/characters.h"
-#include "tokenizer/charsmap.h"
-#include "tokenizer/pattern.h"
+#include "tokenizer/text/characters.h"
+#include "tokenizer/text/charsmap.h"
+#include "tokenizer/text/pattern.h"
 
 typedef enum NormaliserKind {
     NORMALISE_FORM, /* form */

@@ -1,7 +1,7 @@
 /* read_model: the vocabulary of a tokenizer.json and what belongs to it. */
 #include "tokenizer/read.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <math.h>
@@ -23,9 +23,9 @@ static char *own(Vocabulary *vocabulary, size_t bytes) {
 static bool add_name(Tokenizer *tokenizer, const char *bytes, size_t length, json_int_t number) {
     Vocabulary *vocabulary = &tokenizer->vocabulary;
     if (number < 0 || number >= TOKEN_LIMIT)
-        return complain("token numbers go from 0 to 16777215",
-                        "%s: the number of the token '%s' is %lld", tokenizer->name, bytes,
-                        (long long)number);
+        return error_message("token numbers go from 0 to 16777215",
+                             "%s: the number of the token '%s' is %lld", tokenizer->name, bytes,
+                             (long long)number);
     if (number >= vocabulary->size) {
         int32_t size = vocabulary->size ? vocabulary->size : 256;
         while (size <= number) size *= 2;
@@ -137,7 +137,7 @@ static bool add_merge(Tokenizer *tokenizer, const json_t *merge, int32_t rank, T
     int32_t right = dictionary_find(&vocabulary->numbers, parts[1].bytes, parts[1].length);
     int32_t token = dictionary_find(&vocabulary->numbers, joined->bytes, joined->length);
     if (left < 0 || right < 0 || token < 0)
-        return complain(
+        return error_message(
             "take the file from where it was published again",
             "%s: the merge of '%.*s' and '%.*s' has a token that is not in the vocabulary",
             tokenizer->name, (int)parts[0].length, parts[0].bytes, (int)parts[1].length,

@@ -2,7 +2,7 @@
  * become plain lists, and parts that do several things become several steps. */
 #include "tokenizer/read.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -28,12 +28,12 @@ bool read_refuse(const Tokenizer *tokenizer, const char *part, const char *what)
     const char *remedy = "take a tokenizer without it";
     for (size_t i = 0; i < sizeof known_parts / sizeof known_parts[0]; i++)
         if (strcmp(known_parts[i][0], part) == 0) remedy = known_parts[i][1];
-    return complain(remedy, "%s: the %s '%s' is not known", tokenizer->name, part, what);
+    return error_message(remedy, "%s: the %s '%s' is not known", tokenizer->name, part, what);
 }
 
 bool read_damaged(const Tokenizer *tokenizer, const char *part) {
-    return complain("take the file from where it was published again",
-                    "%s: %s is not what a tokenizer.json has there", tokenizer->name, part);
+    return error_message("take the file from where it was published again",
+                         "%s: %s is not what a tokenizer.json has there", tokenizer->name, part);
 }
 
 const char *read_type(const json_t *part) {

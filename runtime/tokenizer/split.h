@@ -2,7 +2,7 @@
 #ifndef TOKENIZER_SPLIT_H
 #define TOKENIZER_SPLIT_H
 
-#include "tokenizer/pattern.h"
+#include "tokenizer/text/pattern.h"
 
 /* A stretch of a text. */
 typedef struct Piece {

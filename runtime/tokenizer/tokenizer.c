@@ -1,6 +1,6 @@
 #include "tokenizer/parts.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 #include "tokenizer/read.h"
@@ -48,8 +48,8 @@ static bool finish_added(Tokenizer *tokenizer) {
 
 static bool read_parts(Tokenizer *tokenizer, const json_t *root) {
     if (!json_is_object(root) || !json_object_get(root, "model"))
-        return complain("a tokenizer.json as the tokenizers library writes it is wanted",
-                        "%s is no tokenizer.json: it has no 'model'", tokenizer->name);
+        return error_message("a tokenizer.json as the tokenizers library writes it is wanted",
+                             "%s is no tokenizer.json: it has no 'model'", tokenizer->name);
     bool good = read_normalisers(tokenizer, json_object_get(root, "normalizer")) &&
                 read_splitters(tokenizer, json_object_get(root, "pre_tokenizer")) &&
                 read_processors(tokenizer, json_object_get(root, "post_processor")) &&
@@ -57,9 +57,9 @@ static bool read_parts(Tokenizer *tokenizer, const json_t *root) {
                 read_vocabulary(tokenizer, json_object_get(root, "model")) &&
                 read_added(tokenizer, json_object_get(root, "added_tokens"));
     if (good && json_is_object(json_object_get(root, "truncation")))
-        remark("%s: its truncation is left out, texts are encoded whole", tokenizer->name);
+        note_message("%s: its truncation is left out, texts are encoded whole", tokenizer->name);
     if (good && json_is_object(json_object_get(root, "padding")))
-        remark("%s: its padding is left out", tokenizer->name);
+        note_message("%s: its padding is left out", tokenizer->name);
     return good && finish_added(tokenizer);
 }
 
@@ -67,8 +67,8 @@ Tokenizer *tokenizer_read(const char *name, const char *json, size_t length) {
     json_error_t error;
     json_t *root = json_loadb(json, length, JSON_ALLOW_NUL, &error);
     if (!root) {
-        complain("a tokenizer.json as the tokenizers library writes it is wanted",
-                 "%s:%d:%d: no JSON: %s", name, error.line, error.column, error.text);
+        error_message("a tokenizer.json as the tokenizers library writes it is wanted",
+                      "%s:%d:%d: no JSON: %s", name, error.line, error.column, error.text);
         return NULL;
     }
     Tokenizer *tokenizer = memory_new(sizeof *tokenizer);

@@ -6,7 +6,7 @@
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
-#include "tokenizer/text.h"
+#include "tokenizer/text/text.h"
 
 typedef struct Tokenizer Tokenizer;
 

@@ -1,6 +1,6 @@
 #include "tokenizer/vocabulary.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 
 #include <stdlib.h>
 
@@ -29,9 +29,10 @@ void model_work_free(ModelWork *work) {
 
 bool unknown_add(const Vocabulary *vocabulary, TokenList *out) {
     if (vocabulary->unknown < 0)
-        return complain("the tokenizer needs an unknown token for this text",
-                        "a word is not in the vocabulary, and the unknown token '%s' is not either",
-                        vocabulary->unknown_name ? vocabulary->unknown_name : "");
+        return error_message(
+            "the tokenizer needs an unknown token for this text",
+            "a word is not in the vocabulary, and the unknown token '%s' is not either",
+            vocabulary->unknown_name ? vocabulary->unknown_name : "");
     tokens_add(out, vocabulary->unknown);
     return true;
 }

@@ -2,8 +2,8 @@
 #ifndef TOKENIZER_VOCABULARY_H
 #define TOKENIZER_VOCABULARY_H
 
-#include "tokenizer/dictionary.h"
-#include "tokenizer/text.h"
+#include "tokenizer/text/dictionary.h"
+#include "tokenizer/text/text.h"
 
 typedef enum ModelKind {
     VOCABULARY_BPE,

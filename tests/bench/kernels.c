@@ -2,7 +2,7 @@
  *
  *     cc -std=c11 -D_GNU_SOURCE -O3 -march=native -ffp-contract=fast -fno-math-errno
  * -fno-trapping-math -fopenmp -DHAVE_DNNL \ -Iruntime -Iruntime/abi -Iruntime/kernels tests/bench/kernels.c
- * runtime/device/products.c runtime/command/ceiling.c runtime/base/seconds.c -ldnnl -lm
+ * runtime/device/products.c runtime/command/bench/ceiling.c runtime/base/seconds.c -ldnnl -lm
  */
 #include "kernels.h"
 #include "device/products.h"

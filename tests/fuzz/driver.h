@@ -28,7 +28,7 @@ enum { SANITIZED = 0 };
 
 /* What a command may take: the sanitizers are several times slower and have memory of their own. */
 enum { CPU_SECONDS = SANITIZED ? 20 : 2, WALL_SECONDS = 120, MEMORY_MEGABYTES = 500 };
-enum { MOST_SHOWN = 20, MESSAGE_BYTES = 1 << 14, SANITIZER_CODE = 99 };
+enum { MAX_SHOWN = 20, MESSAGE_BYTES = 1 << 14, SANITIZER_CODE = 99 };
 
 /* ---- numbers ---- */
 
@@ -214,7 +214,7 @@ static inline bool is_known(char *kind) {
 static inline bool tell(const char *what, const Outcome *outcome, const Plan *plan,
                         uint64_t mutant) {
     findings++;
-    if (is_known(kind_of(what, outcome)) || ++shown > MOST_SHOWN) return false;
+    if (is_known(kind_of(what, outcome)) || ++shown > MAX_SHOWN) return false;
     printf("\n%s --seed %llu%s --only %llu: %s\n", plan->driver, (unsigned long long)plan->seed,
            plan->few ? " --texts few" : "", (unsigned long long)mutant, what);
     printf("%.1500s\n", outcome->message);

@@ -15,7 +15,7 @@ static const char *moec = "moec";
 
 /* ---- commands ---- */
 
-enum { MOST_ARGUMENTS = 24 };
+enum { MAX_ARGUMENTS = 24 };
 
 static int run_moec(void *data) {
     char **arguments = data;
@@ -53,14 +53,14 @@ static const char *const readers[KIND_COUNT][4] = {
 static void split(char *line, char **arguments) {
     int count = 0;
     arguments[count++] = (char *)(uintptr_t)moec;
-    for (char *word = strtok(line, " "); word && count < MOST_ARGUMENTS - 1;
+    for (char *word = strtok(line, " "); word && count < MAX_ARGUMENTS - 1;
          word = strtok(NULL, " "))
         arguments[count++] = word;
     arguments[count] = NULL;
 }
 
 static void run_line(const char *line, Outcome *outcome) {
-    char copy[512], *arguments[MOST_ARGUMENTS];
+    char copy[512], *arguments[MAX_ARGUMENTS];
     snprintf(copy, sizeof copy, "%s", line);
     split(copy, arguments);
     run_child(run_moec, arguments, outcome);

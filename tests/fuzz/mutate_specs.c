@@ -22,20 +22,20 @@ const char *__ubsan_default_options(void) {
 
 /* ---- the texts ---- */
 
-enum { MOST_TEXTS = 1024, MOST_FILES = 6, MOST_NODES = 40000 };
+enum { MAX_TEXTS = 1024, MAX_FILES = 6, MAX_NODES = 40000 };
 
 /* What stands in one folder: a model's file first, what it uses after it. */
 typedef struct Spec {
     int count;
-    char *names[MOST_FILES];
-    Bytes files[MOST_FILES];
+    char *names[MAX_FILES];
+    Bytes files[MAX_FILES];
 } Spec;
 
-static Spec specs[MOST_TEXTS], library[MOST_TEXTS];
+static Spec specs[MAX_TEXTS], library[MAX_TEXTS];
 static int spec_count, library_count;
 
 static void add_file(Spec *spec, const char *name, const char *text, size_t length) {
-    if (spec->count == MOST_FILES) return;
+    if (spec->count == MAX_FILES) return;
     spec->names[spec->count] = taken(strdup(name));
     spec->files[spec->count++] = bytes_of(text, length);
 }
@@ -43,7 +43,7 @@ static void add_file(Spec *spec, const char *name, const char *text, size_t leng
 /* The sources of a case: between its first and second line ---, parted by lines === NAME. */
 static void add_case(const char *text) {
     const char *at = strstr(text, "\n---\n"), *end = at ? strstr(at + 4, "\n---\n") : NULL;
-    if (!end || spec_count == MOST_TEXTS) return;
+    if (!end || spec_count == MAX_TEXTS) return;
     Spec *spec = &specs[spec_count];
     char name[128] = "main.moe";
     for (at += 5; at <= end;) {
@@ -66,7 +66,7 @@ static void add_path(const char *path) {
     } else if (length > 4 && !strcmp(path + length - 4, ".moe")) {
         bool std = !strncmp(path, "stdlib/", 7);
         int *count = std ? &library_count : &spec_count;
-        if (*count < MOST_TEXTS)
+        if (*count < MAX_TEXTS)
             add_file(std ? &library[(*count)++] : &specs[(*count)++], slash ? slash + 1 : path,
                      bytes.data, bytes.length);
     }
@@ -99,13 +99,13 @@ static void add_folder(const char *folder) {
 
 typedef struct Parts {
     Arena *arena;
-    const Node *nodes[MOST_NODES];
+    const Node *nodes[MAX_NODES];
     int count;
 } Parts;
 
 static void add_parts(Parts *parts, const Node *node) {
     if (!node) return;
-    if (node->span.end > node->span.start && parts->count < MOST_NODES)
+    if (node->span.end > node->span.start && parts->count < MAX_NODES)
         parts->nodes[parts->count++] = node;
     for (int i = 0; i < node->count; i++) add_parts(parts, node->kids[i]);
 }

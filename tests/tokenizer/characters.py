@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes runtime/tokenizer/characters_table.h: where the tokenizers library sees characters otherwise than a Unicode library.
+"""Writes runtime/tokenizer/text/characters_table.h: where the tokenizers library sees characters otherwise than a Unicode library.
 
-    python3 tests/tokenizer/characters.py > runtime/tokenizer/characters_table.h
+    python3 tests/tokenizer/characters.py > runtime/tokenizer/text/characters_table.h
 
 Parts of that library know Unicode 8, others 9, 12, 16 and 17. A model was trained with what they know, so its texts must be
 split the same way. Needs the tokenizers library (0.23) and a Python whose unicodedata is Unicode 14.

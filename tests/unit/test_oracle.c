@@ -14,10 +14,10 @@
 #include "../../runtime/data/data.h"
 #include "../../runtime/model/examples.h"
 #include "../../runtime/base/files.h"
-#include "../../runtime/model/measure.h"
+#include "../../runtime/training/measure.h"
 #include "../../runtime/base/memory.h"
 #include "../../runtime/model/model.h"
-#include "../../runtime/model/step.h"
+#include "../../runtime/training/step.h"
 #include "../../compiler/moec.h"
 
 #include <math.h>

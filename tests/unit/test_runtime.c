@@ -9,10 +9,10 @@
 #include "data/data.h"
 #include "base/memory.h"
 #include "data/order.h"
-#include "model/checkpoint.h"
+#include "training/checkpoint.h"
 #include "model/public.h"
 #include "data/random.h"
-#include "model/record.h"
+#include "training/record.h"
 #include "data/safetensors.h"
 #include "model/sample.h"
 

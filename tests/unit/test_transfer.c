@@ -11,9 +11,9 @@
 
 #include "../../compiler/moec.h"
 #include "../../runtime/base/memory.h"
-#include "../../runtime/model/measure.h"
+#include "../../runtime/training/measure.h"
 #include "../../runtime/model/model.h"
-#include "../../runtime/model/step.h"
+#include "../../runtime/training/step.h"
 
 #include <jansson.h>
 #include <math.h>

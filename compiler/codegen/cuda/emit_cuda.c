@@ -20,7 +20,7 @@ static void clear(Emitter *emitter, const char *name, size_t bytes) {
     .nests = emit_cuda_update_nests, .update = emit_cuda_update,                                   \
     .update_function = "launch = launch_update", .apart = true
 
-const EmitTarget target_cuda = {CUDA, .twins = true};
+const EmitTarget target_cuda = {CUDA, .variants = true};
 const EmitTarget target_cuda_alone = {CUDA};
 
 /* The numbers of the kernels, and their names by number. */

@@ -17,10 +17,10 @@
 
 /* Queries or keys of a block of the exact templates at least. */
 enum {
-    LEAST_PLACES = 8,
-    MOST_GRID = 1 << 20,
-    MOST_PARTS = 64,
-    MOST_TASKS = 4096,
+    MIN_PLACES = 8,
+    MAX_GRID = 1 << 20,
+    MAX_PARTS = 64,
+    MAX_TASKS = 4096,
     STEP_BLOCKS = 384,
     STEP_PARTS = 128,
     STEP_KEYS = 64 /* keys of a part at least */
@@ -42,7 +42,7 @@ static long dimension(const Shape *shape, int back) {
 }
 
 static Launch launch_of(Emitter *emitter, long blocks) {
-    long grid = blocks < 1 ? 1 : blocks < MOST_GRID ? blocks : MOST_GRID;
+    long grid = blocks < 1 ? 1 : blocks < MAX_GRID ? blocks : MAX_GRID;
     return (Launch){arena_format(emitter->arena, "%ld", grid), MOEC_ATTEND_THREADS};
 }
 
@@ -73,8 +73,8 @@ static long parts_of(const Attend *attend) {
         return parts < 1 ? 1 : parts < most ? parts : most;
     }
     long tasks = attend->batch * dimension(&attend->q, 3) * dimension(&attend->q, 2);
-    long parts = MOST_TASKS / tasks;
-    return parts < 1 ? 1 : parts < MOST_PARTS ? parts : MOST_PARTS;
+    long parts = MAX_TASKS / tasks;
+    return parts < 1 ? 1 : parts < MAX_PARTS ? parts : MAX_PARTS;
 }
 
 static void add_options(const Attend *attend) {
@@ -230,7 +230,7 @@ typedef struct Forms {
 
 /* Whether warpgroups can do it, too: their operands come by copies alone. */
 static bool has_groups(const Attend *attend, const Forms *forms) {
-    if (!attend->emitter->target->twins || !attend->rounds || !forms->groups.tiles) return false;
+    if (!attend->emitter->target->variants || !attend->rounds || !forms->groups.tiles) return false;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 3; i++)
         if (((const Expr *)in->items[i])->tensor->type != TYPE_BF16) return false;
@@ -319,7 +319,7 @@ static void emit_whole(const Attend *attend) {
     else if (attend->rounds)
         launch_shaped(attend, &call, forms.warps, queries, heads);
     else
-        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+        launch(attend, &call, heads * pieces(queries, MIN_PLACES));
 }
 
 static void give_position(const Attend *attend, Call *call) {
@@ -423,7 +423,7 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     else if (attend->rounds)
         launch_shaped(attend, &call, forms.warps, places, heads);
     else
-        launch(attend, &call, heads * pieces(places, LEAST_PLACES));
+        launch(attend, &call, heads * pieces(places, MIN_PLACES));
 }
 
 /* The gradient of queries; the totals lie where give_scratch says. */
@@ -443,7 +443,7 @@ static void launch_queries(const Attend *attend) {
     else if (attend->rounds)
         launch_shaped(attend, &call, forms.warps, queries, heads);
     else
-        launch(attend, &call, heads * pieces(queries, LEAST_PLACES));
+        launch(attend, &call, heads * pieces(queries, MIN_PLACES));
 }
 
 static void emit_grad(const Attend *attend) {

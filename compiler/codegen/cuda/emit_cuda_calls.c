@@ -7,14 +7,11 @@
 enum {
     TOP_FEW = 256, /* numbers that a warp chooses among */
     PACK_FEW = 32, /* entries of a group at the most where one block packs */
-    MOST_GRID = 1 << 20
+    MAX_GRID = 1 << 20
 };
 
 static const char *blocks(Emitter *emitter, long count) {
-    return arena_format(emitter->arena, "%ld",
-                        count < 1           ? 1
-                        : count < MOST_GRID ? count
-                                            : MOST_GRID);
+    return arena_format(emitter->arena, "%ld", count < 1 ? 1 : count < MAX_GRID ? count : MAX_GRID);
 }
 
 static void put(Text *arguments, const char *pointer) {

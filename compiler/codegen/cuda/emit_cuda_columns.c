@@ -11,11 +11,11 @@
 
 enum {
     COLUMNS = 32,
-    BLOCKS = 264,      /* keep a device busy */
-    LEAST_SLICE = 128, /* terms */
-    MOST_SLICES = 32,
-    THREADS = 64,        /* of a block that adds slices */
-    LEAST_WORK = 1 << 18 /* less is not worth two launches */
+    BLOCKS = 264,    /* keep a device busy */
+    MIN_SLICE = 128, /* terms */
+    MAX_SLICES = 32,
+    THREADS = 64,      /* of a block that adds slices */
+    MIN_WORK = 1 << 18 /* less is not worth two launches */
 };
 
 /* The columns of a nest and what is summed. */
@@ -55,9 +55,9 @@ static bool find_columns(const Emitter *emitter, Nest *nest, Columns *columns) {
     columns->sum = columns->last->children.items[0];
     columns->terms = terms_of(emitter, columns->sum);
     long slices = BLOCKS / ((columns->turns + COLUMNS - 1) / COLUMNS);
-    if (slices > columns->terms / LEAST_SLICE) slices = columns->terms / LEAST_SLICE;
-    columns->slices = slices < MOST_SLICES ? slices : MOST_SLICES;
-    return columns->slices > 1 && columns->terms * columns->turns >= LEAST_WORK;
+    if (slices > columns->terms / MIN_SLICE) slices = columns->terms / MIN_SLICE;
+    columns->slices = slices < MAX_SLICES ? slices : MAX_SLICES;
+    return columns->slices > 1 && columns->terms * columns->turns >= MIN_WORK;
 }
 
 bool columns_in_two(const Emitter *emitter, Nest *nest) {

@@ -23,7 +23,7 @@
 #include <string.h>
 
 /* Reals to a lane's 16 bytes; twice as many where bf16 is read or written. */
-enum { LANES = 4, MOST_LANES = 8 };
+enum { LANES = 4, MAX_LANES = 8 };
 
 /* One address that is read or written by lanes. */
 typedef struct LaneAccess {
@@ -106,44 +106,44 @@ static const Term *address_of(Emitter *emitter, const Nest *nest, const char *fr
 
 /* ---- before ---- */
 
-typedef struct Survey {
+typedef struct DefUse {
     Emitter *emitter;
     const Lanes *lanes;
     const Tensor *tensor;
     const Term *address; /* of all accesses so far */
     int count;
     bool written, apart;
-} Survey;
+} DefUse;
 
-static void survey_access(Survey *survey, const Expr *access, bool write) {
-    if (access->tensor != survey->tensor) return;
-    const Lanes *lanes = survey->lanes;
+static void def_use_access(DefUse *def_use, const Expr *access, bool write) {
+    if (access->tensor != def_use->tensor) return;
+    const Lanes *lanes = def_use->lanes;
     const Term *address = NULL;
-    bool *used = &survey->emitter->used[access->tensor->id], was = *used;
-    if (is_along(survey->emitter, lanes->nest, access, lanes->width))
-        address = address_of(survey->emitter, lanes->nest, lanes->from, access);
+    bool *used = &def_use->emitter->used[access->tensor->id], was = *used;
+    if (is_along(def_use->emitter, lanes->nest, access, lanes->width))
+        address = address_of(def_use->emitter, lanes->nest, lanes->from, access);
     *used = was; /* looking is no use */
-    bool same = address &&
-                (survey->count == 0 || (survey->address && term_equal(address, survey->address)));
-    survey->apart |= !same;
-    survey->written |= write;
-    survey->address = address;
-    survey->count++;
+    bool same = address && (def_use->count == 0 ||
+                            (def_use->address && term_equal(address, def_use->address)));
+    def_use->apart |= !same;
+    def_use->written |= write;
+    def_use->address = address;
+    def_use->count++;
 }
 
 /* A tensor that is written may be read ahead and written behind only at one address. */
 static bool stays_apart(Emitter *emitter, const Lanes *lanes, const Tensor *tensor) {
-    Survey survey = {.emitter = emitter, .lanes = lanes, .tensor = tensor};
+    DefUse def_use = {.emitter = emitter, .lanes = lanes, .tensor = tensor};
     const Member *member;
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         List reads = {0};
         if (!is_inside(member, lanes->nest)) continue;
         if (!member->given) reads_of(emitter->arena, member->statement, &reads);
-        for (int i = 0; i < reads.count; i++) survey_access(&survey, reads.items[i], false);
+        for (int i = 0; i < reads.count; i++) def_use_access(&def_use, reads.items[i], false);
         if (!reduces_at(member, lanes->nest))
-            survey_access(&survey, member->statement->target, true);
+            def_use_access(&def_use, member->statement->target, true);
     }
-    return survey.written && survey.apart;
+    return def_use.written && def_use.apart;
 }
 
 /* Whether any access goes by lanes of that width; *halves: one of them of bf16. */
@@ -194,9 +194,9 @@ Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone) {
     if (nest->step > 1 || nest->block || (nest->size % width != 0 && !alone) ||
         !is_innermost(nest) || !has_lanes(emitter, nest, width, &halves))
         return NULL;
-    if (halves && (nest->size % MOST_LANES == 0 || alone) &&
-        has_lanes(emitter, nest, MOST_LANES, &halves) && halves)
-        width = MOST_LANES;
+    if (halves && (nest->size % MAX_LANES == 0 || alone) &&
+        has_lanes(emitter, nest, MAX_LANES, &halves) && halves)
+        width = MAX_LANES;
     return lanes_of_width(emitter, nest, width);
 }
 

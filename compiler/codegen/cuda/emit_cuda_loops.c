@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
-enum { COLUMNS = 32, FEW_TURNS = 16, MOST_BLOCKS = 1 << 20 };
+enum { COLUMNS = 32, FEW_TURNS = 16, MAX_BLOCKS = 1 << 20 };
 
 /* ---- what may be shared out ---- */
 
@@ -283,7 +283,7 @@ static int threads_for(long turns, int most) {
 static const char *blocks_for(Emitter *emitter, long turns, long each) {
     long blocks = (turns + each - 1) / each;
     if (blocks < 1) blocks = 1;
-    return arena_format(emitter->arena, "%ld", blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+    return arena_format(emitter->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
 }
 
 static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes) {

@@ -21,7 +21,7 @@
 
 /* Threads of a block, as the templates want them; blocks of a launch at most. */
 enum {
-    MOST_GRID = 1 << 20,
+    MAX_GRID = 1 << 20,
     WIDE = 256,
     FEW_ROWS = 64 /* packed rows that are few */
 };
@@ -46,7 +46,7 @@ static Tile stored_tile(Emitter *emitter, const Contraction *contraction) {
         .height = height,
         .breadth = breadth,
         .threads = MOEC_TILE_THREADS};
-    if (emitter->target->twins && (height > 64 || breadth > 64))
+    if (emitter->target->variants && (height > 64 || breadth > 64))
         tile.wgmma =
             arena_format(emitter->arena, "MoecTileWgmma<%ld, %ld, %s>", height, breadth, along);
     if (tile.wgmma && height > 64 && breadth > 64)
@@ -171,7 +171,7 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
     emit_line(emitter, "moec_product(run, %s, &moec_products[%s], %s, %s, %s, %s, %s, %ld);",
               number, number, pointer_text(emitter, contraction->a),
               pointer_text(emitter, contraction->b), pointer_text(emitter, contraction->c),
-              epilogue_of(emitter, contraction), kernel, tiles < MOST_GRID ? tiles : MOST_GRID);
+              epilogue_of(emitter, contraction), kernel, tiles < MAX_GRID ? tiles : MAX_GRID);
 }
 
 /* ---- kernels over packed rows ---- */
@@ -401,7 +401,7 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     long tiles = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT
                      ? (numbers < rows ? numbers : rows) * columns
                      : groups * pieces(product->k, height) * columns;
-    return tiles < 1 ? 1 : tiles < MOST_GRID ? tiles : MOST_GRID;
+    return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 
 /* A launch of whichever form of a kernel the host likes best. */

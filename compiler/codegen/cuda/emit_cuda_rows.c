@@ -11,13 +11,13 @@
 
 /* Tiles of one row: threads as the template wants them; the broadest tile and the narrowest; how
  * many blocks there are at least, while tiles can be made narrower. */
-enum { ROW_BREADTH = 64, LEAST_BREADTH = 16, ROW_BLOCKS = 128 };
+enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
 
 Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
     const char *matrices = contraction->fellow ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
-    while (!along && breadth > LEAST_BREADTH && pieces(columns, breadth) < ROW_BLOCKS) breadth /= 2;
+    while (!along && breadth > MIN_BREADTH && pieces(columns, breadth) < ROW_BLOCKS) breadth /= 2;
     return (Tile){.text = arena_format(emitter->arena, "MoecTileRow<%s, %ld, %s%s>",
                                        type_name(contraction->b->tensor), breadth,
                                        along ? "true" : "false", matrices),

@@ -10,9 +10,9 @@
 
 #include <string.h>
 
-/* Blocks of a sum in two launches; fewer operations than LEAST_WORK are not worth two. */
+/* Blocks of a sum in two launches; fewer operations than MIN_WORK are not worth two. */
 /* AT_ONCE: places that a thread looks at between two looks at what the others have found. */
-enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, LEAST_WORK = 1 << 18, MOST_ROWS = 1 << 20 };
+enum { PARTS = 256, THREADS = 256, AT_ONCE = 8, MIN_WORK = 1 << 18, MAX_ROWS = 1 << 20 };
 
 /* ---- sums over everything ---- */
 
@@ -24,7 +24,7 @@ static bool sums_everything(const Emitter *emitter, const Nest *nest) {
         if (!reduces_at(member, nest)) return false;
         work += statement_work(member->statement);
     }
-    return work >= LEAST_WORK;
+    return work >= MIN_WORK;
 }
 
 bool sums_in_two(const Emitter *emitter, const Nest *nest) {
@@ -97,7 +97,7 @@ static long rows_of(const Member *member) {
     double rows = 1;
     for (int i = 0; i < target->count; i++)
         if (is_computed(target->args[i])) rows *= (double)target->tensor->axes[i]->size;
-    return rows <= MOST_ROWS ? (long)rows : 0;
+    return rows <= MAX_ROWS ? (long)rows : 0;
 }
 
 static Member *only_member(const Emitter *emitter, const Nest *nest) {

@@ -453,7 +453,8 @@ static void reverse_program(Backward *backward, const List *uses, bool recompute
         if (items[i]->kind != STATEMENT_REPEAT)
             reverse_block(backward, &one, 1);
         else
-            save(backward->program, items[i], reverse_repeat(backward, items[i], uses), recompute);
+            rematerialize(backward->program, items[i], reverse_repeat(backward, items[i], uses),
+                          recompute);
     }
 }
 

@@ -4,7 +4,7 @@
  *     derive.c     the derivative of one operation, from its row in op.def
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
  *     product.c    a sum over a product as clean contractions
- *     save.c       what the backward turn of a repeat needs of the forward one
+ *     rematerialize.c       what the backward turn of a repeat needs of the forward one
  */
 #ifndef GRADIENT_H
 #define GRADIENT_H
@@ -66,6 +66,6 @@ void adjoint_flush(Backward *backward, Tensor *tensor, bool zero);
 void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero);
 
 /* save: makes what `reverse` reads of the turns of `forward` available there. */
-void save(Program *program, Statement *forward, Statement *reverse, bool recompute);
+void rematerialize(Program *program, Statement *forward, Statement *reverse, bool recompute);
 
 #endif

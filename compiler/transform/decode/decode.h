@@ -1,4 +1,4 @@
-/* decode: what the files of the pass share. history.c keeps what earlier places
+/* decode: what the files of the pass share. kv_cache.c keeps what earlier places
  * left behind. */
 #ifndef DECODE_H
 #define DECODE_H
@@ -24,7 +24,7 @@ typedef struct Region {
     Statement *repeat;
 } Region;
 
-/* history.c */
+/* kv_cache.c */
 /* place + position, for a place among the new ones. */
 Expr *place_in_time(Decode *decode, Expr *place);
 /* The tensor over all places; made, and filled from `tensor`, when it is wanted for the first time.

@@ -15,7 +15,7 @@
 #include "passes.h"
 
 /* Elements of 16 bytes where they are of bf16; a shorter axis is not worth more memory. */
-enum { PIECE = 8, LEAST_SIZE = 16 };
+enum { PIECE = 8, MIN_SIZE = 16 };
 
 typedef struct Padding {
     Program *program;
@@ -70,7 +70,7 @@ void pad(Program *program) {
             !padding.wanted[i] || padding.fixed[i])
             continue;
         Axis **last = &tensor->axes[tensor->rank - 1];
-        if ((*last)->kind == AXIS_PLAIN && (*last)->size >= LEAST_SIZE && (*last)->size % PIECE)
+        if ((*last)->kind == AXIS_PLAIN && (*last)->size >= MIN_SIZE && (*last)->size % PIECE)
             *last = padded(&padding, *last);
     }
 }

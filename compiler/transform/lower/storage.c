@@ -29,7 +29,7 @@
  * that are the gradient of a parameter read it: they add up bf16. Products over packed rows made
  * it, and all that is done with it is that rows are added to where they belong: as bf16, for there
  * are more of these rows than of anything else. A bias that is added to a result that is stored as
- * bf16 is bf16 itself, so that the product can add it: see endings.c.
+ * bf16 is bf16 itself, so that the product can add it: see gemm_epilogue.c.
  *
  *     t[b,f] = sum[d] x * up                  t[b,f] = sum[d] x * up
  *     a[i,b,f] = t[b,f] + bias[f]             a[i,b,f] = t[b,f] + bias_rounded[f]      a: bf16
@@ -108,8 +108,8 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
                     statement->target->tensor->role == ROLE_GRADIENT;
         bool placed = statement->accumulate && statement->value == read && !statement->exact &&
                       statement_is_scatter(statement);
-        add_use(storage, (Use){statement, scope, read, .sums = sums, .placed = placed,
-                               .operand = operand});
+        add_use(storage,
+                (Use){statement, scope, read, .sums = sums, .placed = placed, .operand = operand});
     }
     bool stores = !statement->accumulate && !sums_in_turns(product);
     bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;

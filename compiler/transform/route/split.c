@@ -20,7 +20,7 @@ typedef struct Split {
     int dims[MAX_RANK];
     const Place *place; /* the statement at hand */
     const Tuple *tuple; /* where it is under the mask */
-    Tensor *twin;       /* NULL while readers are only looked for */
+    Tensor *variant;    /* NULL while readers are only looked for */
     bool found;
 } Split;
 
@@ -34,10 +34,10 @@ static Expr *read_twin(Program *program, Expr *read, void *data) {
     Split *split = data;
     if (!reads_under(split, read)) return NULL;
     split->found = true;
-    return split->twin ? expr_read(program, split->twin, read->args) : NULL;
+    return split->variant ? expr_read(program, split->variant, read->args) : NULL;
 }
 
-/* Visits the readers under the mask; with a twin, these read it from now on. */
+/* Visits the readers under the mask; with a variant, these read it from now on. */
 static void visit_readers(Split *split) {
     const Routing *routing = split->routing;
     for (int i = 0; i < routing->places.count; i++) {
@@ -58,19 +58,19 @@ static Tensor *add_twin(const Routing *routing, const Place *place) {
     const Expr *output = top->outputs.items[0];
     const Tensor *tensor = output->tensor;
     Block *block = place->region ? &place->region->body : &program->body, made = {{0}};
-    Tensor *twin = tensor_new(program, tensor->name, tensor->role, tensor->type, tensor->rank,
-                              tensor->axes, tensor->span);
+    Tensor *variant = tensor_new(program, tensor->name, tensor->role, tensor->type, tensor->rank,
+                                 tensor->axes, tensor->span);
     Statement *again = statement_call(program, &made, CALL_TOP, top->span);
     again->top = top->top;
     list_push(program->arena, &again->inputs, top->inputs.items[0]);
-    list_push(program->arena, &again->outputs, expr_read(program, twin, output->args));
+    list_push(program->arena, &again->outputs, expr_read(program, variant, output->args));
     List *statements = &block->statements;
     list_push(program->arena, statements, NULL);
     int at = statements->count - 1;
     for (; statements->items[at - 1] != top; at--)
         statements->items[at] = statements->items[at - 1];
     statements->items[at] = again;
-    return twin;
+    return variant;
 }
 
 /* A choice that could move onto rows if nobody looked from outside. */
@@ -89,7 +89,7 @@ static bool split_off(const Routing *routing, const Place *place) {
     memcpy(split.dims, routing->packing[output->tensor->id].dims, sizeof split.dims);
     visit_readers(&split);
     if (!split.found) return false;
-    split.twin = add_twin(routing, place);
+    split.variant = add_twin(routing, place);
     visit_readers(&split);
     return true;
 }

@@ -109,9 +109,9 @@ void simplify(Program *program) {
     bool changed = true;
     for (int round = 0; changed && round < MAX_ROUNDS; round++) {
         changed = contract_sums(program);
-        changed |= join_common(program);
-        changed |= remove_copies(program);
-        changed |= hoist_invariants(program);
+        changed |= cse(program);
+        changed |= copy_propagation(program);
+        changed |= licm(program);
         Use use = {0};
         find_used(program, &use);
         remove_dead(&program->body, &use);

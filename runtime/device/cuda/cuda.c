@@ -1,6 +1,6 @@
 #include "device/cuda/cuda.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/memory.h"
 #include "base/seconds.h"
 
@@ -13,7 +13,7 @@ bool cuda_good(CudaDevice *device, int error, const char *doing) {
     const char *text = NULL;
     device->library->driver.error_text(error, &text);
     if (!device->failed)
-        complain(NULL, "%s: %s: %s", device->base.name, doing, text ? text : "unknown error");
+        error_message(NULL, "%s: %s: %s", device->base.name, doing, text ? text : "unknown error");
     device->failed = true;
     return false;
 }
@@ -96,8 +96,8 @@ static bool begin(CudaDevice *device, int number) {
         !cuda_good(device, driver->device_count(&count), "counting devices"))
         return false;
     if (number >= count)
-        return complain("choose one of cuda:0 and up, or leave --device out",
-                        "there is no device 'cuda:%d': the driver has %d", number, count);
+        return error_message("choose one of cuda:0 and up, or leave --device out",
+                             "there is no device 'cuda:%d': the driver has %d", number, count);
     char name[96] = "";
     bool good = cuda_good(device, driver->device_get(&device->number, number), "opening it") &&
                 cuda_good(device, driver->device_name(name, sizeof name, device->number),

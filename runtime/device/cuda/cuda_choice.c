@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CANDIDATES = 8, TRIES = 3, MOST_RUNS = 20, VERSION_PARTS = 3 };
+enum { CANDIDATES = 8, TRIES = 3, MAX_RUNS = 20, VERSION_PARTS = 3 };
 
 /* What one measurement shall take: longer than the clock and the launches make it uncertain. */
-static const double LEAST_SECONDS = 3e-4;
+static const double MIN_SECONDS = 3e-4;
 
 bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,
                  const BlasOperands *operands) {
@@ -117,8 +117,8 @@ static double time_choice(const BlasWork *work, const BlasTask *task, const Blas
     double best = time_runs(work, task, choice, product, 1); /* loads the kernel */
     if (isinf(best)) return best;
     best = time_runs(work, task, choice, product, 1);
-    double wanted = LEAST_SECONDS / best;
-    int runs = wanted < 1 ? 1 : wanted < MOST_RUNS ? (int)wanted + 1 : MOST_RUNS;
+    double wanted = MIN_SECONDS / best;
+    int runs = wanted < 1 ? 1 : wanted < MAX_RUNS ? (int)wanted + 1 : MAX_RUNS;
     for (int i = 0; i < TRIES; i++) best = fmin(best, time_runs(work, task, choice, product, runs));
     return best;
 }

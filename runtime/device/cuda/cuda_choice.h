@@ -18,9 +18,9 @@ typedef struct BlasWork {
     BlasHandle *handle;
     BlasPreference *preference;
     CudaPointer workspace;
-    bool keep; /* use the cache */
+    bool keep;             /* use the cache */
     BlasOperands operands; /* to try candidates on; 0: the first candidate is taken untried */
-    int timed, found; /* how many products were timed, how many found in the cache */
+    int timed, found;      /* how many products were timed, how many found in the cache */
 } BlasWork;
 
 /* One product as the library is asked for it. */

@@ -1,7 +1,7 @@
 #include "device/cuda/cuda_compile.h"
 
 #include "base/cache.h"
-#include "base/complain.h"
+#include "base/message.h"
 #include "device/cuda/cuda_parts.h"
 #include "base/embedded.h"
 #include "base/files.h"
@@ -62,8 +62,8 @@ static bool report_failure(const CudaCompiler *compiler, CudaCompilation *progra
     compiler->log_bytes(program, &length);
     char *log = memory_new(length + 1);
     compiler->log(program, log);
-    complain("please report this with the spec",
-             "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
+    error_message("please report this with the spec",
+                  "NVRTC does not take the generated program %s:\n%.*s", name, LOG_LIMIT, log);
     free(log);
     return false;
 }
@@ -83,7 +83,7 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
     int error = compiler->create(&program, text->text, text->name, count,
                                  (const char *const *)texts, names);
     for (int i = 0; i < count; i++) free(texts[i]);
-    if (error) return complain(NULL, "NVRTC cannot begin with %s", text->name);
+    if (error) return error_message(NULL, "NVRTC cannot begin with %s", text->name);
     char *architecture = architecture_option(text);
     const char *const options[] = {architecture, "--std=c++17", "--extra-device-vectorization"};
     bool good = compiler->compile(program, 3, options) == 0 ||
@@ -92,7 +92,7 @@ static bool make(const CudaLibrary *library, const CudaText *text, CudaImage *im
         good = compiler->image_bytes(program, &image->length) == 0 && image->length;
         image->bytes = memory_new(image->length + 1);
         good = (good && compiler->image(program, image->bytes) == 0) ||
-               complain(NULL, "NVRTC gives no image of %s", text->name);
+               error_message(NULL, "NVRTC gives no image of %s", text->name);
     }
     compiler->destroy(&program);
     free(architecture);

@@ -10,12 +10,12 @@
  */
 #include "device/cuda/cuda.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "device/cuda/cuda_compile.h"
 #include "device/cuda/cuda_parts.h"
 #include "device/cuda/cuda_profile.h"
 #include "device/cuda/cuda_products.h"
-#include "device/cuda/cuda_twins.h"
+#include "device/cuda/cuda_variants.h"
 #include "base/memory.h"
 #include "base/seconds.h"
 
@@ -25,13 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    CAPTURE_LIMIT = 16,
-    PART_LIMIT = 16,
-    LEAST_KERNELS = 12,
-    SUM_BLOCKS = 512,
-    SUM_THREADS = 256
-};
+enum { CAPTURE_LIMIT = 16, PART_LIMIT = 16, MIN_KERNELS = 12, SUM_BLOCKS = 512, SUM_THREADS = 256 };
 
 /* What decides the arguments of all kernels of a call. */
 typedef struct CaptureKey {
@@ -54,7 +48,7 @@ typedef struct CudaEngine {
     char *spare;              /* the text of the spare kernels */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
-    CudaTwins *twins; /* kernels with a second form, or NULL */
+    CudaVariants *variants; /* kernels with a second form, or NULL */
     bool capturing;
     bool overlaps;        /* kernels of a graph may, see moec_begin */
     int refused;          /* the number of the error when the driver takes no such launch */
@@ -136,7 +130,7 @@ static void lend_either(void *self, int kernel, const MoecForm *forms, size_t si
                         const MoecWritten *written, const MoecMatrices *matrices,
                         void **arguments) {
     CudaEngine *engine = self;
-    const CudaTwin twin = {kernel, forms, size_bytes, written, matrices};
+    const CudaVariantLaunch variant = {kernel, forms, size_bytes, written, matrices};
     CudaLaunch one = {engine->functions[kernel],
                       engine->base.table->kernels[kernel],
                       forms->grid,
@@ -146,7 +140,7 @@ static void lend_either(void *self, int kernel, const MoecForm *forms, size_t si
                       arguments,
                       engine->capturing && engine->overlaps};
     if (is_idle(engine)) return;
-    if (engine->twins) cuda_twins_take(engine->twins, &twin, !engine->capturing, &one);
+    if (engine->variants) cuda_variants_take(engine->variants, &variant, !engine->capturing, &one);
     launch(engine, &one);
 }
 
@@ -244,7 +238,7 @@ static CudaFunction *find_function(const CudaEngine *engine, const char *name) {
     for (int i = 0; i < engine->module_count; i++)
         if (!engine->device->library->driver.function_get(&function, engine->modules[i], name))
             return function;
-    complain("please report this with the spec", "the program has no kernel %s", name);
+    error_message("please report this with the spec", "the program has no kernel %s", name);
     return NULL;
 }
 
@@ -286,28 +280,28 @@ static bool load_spare(CudaEngine *engine) {
 
 /* How many parts to compile side by side: one a processor, when there is enough for each. */
 static int part_count(int kernels) {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / LEAST_KERNELS;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), worth = kernels / MIN_KERNELS;
     long parts = processors < worth ? processors : worth;
     return parts < 1 ? 1 : parts < PART_LIMIT ? (int)parts : PART_LIMIT;
 }
 
-static void add_products(const CudaEngine *engine, char *ledger, size_t size) {
+static void add_products(const CudaEngine *engine, char *startup, size_t size) {
     int declined = cuda_products_declined(engine->products), length;
-    length = snprintf(ledger, size, ", products by cuBLASLt, %d timed",
+    length = snprintf(startup, size, ", products by cuBLASLt, %d timed",
                       cuda_products_timed(engine->products));
     if (declined && length > 0 && (size_t)length < size)
-        snprintf(ledger + length, size - (size_t)length, ", %d left to our own kernels", declined);
+        snprintf(startup + length, size - (size_t)length, ", %d left to our own kernels", declined);
 }
 
 static void write_ledger(CudaEngine *engine, int kernels, double making, double loading) {
-    char *ledger = engine->base.ledger;
-    const size_t size = sizeof engine->base.ledger;
+    char *startup = engine->base.startup;
+    const size_t size = sizeof engine->base.startup;
     int length =
-        snprintf(ledger, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
+        snprintf(startup, size, "%s: opened in %.2f s, %d kernels %s in %.2f s, loaded in %.2f s",
                  engine->device->base.name, engine->device->seconds, kernels,
                  engine->base.cached ? "found" : "compiled", making, loading);
     if (engine->products && length > 0 && (size_t)length < size)
-        add_products(engine, ledger + length, size - (size_t)length);
+        add_products(engine, startup + length, size - (size_t)length);
 }
 
 /* The text, without the spare kernels, in parts, and the sums. Returns how many texts that are. */
@@ -334,9 +328,9 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
     engine->base.cached = makings[0].image.cached;
     good = good && load_functions(engine, makings, count, spare);
     if (good)
-        engine->twins = cuda_twins_new(&(const CudaProgram){engine->device, table, engine->modules,
-                                                            engine->module_count, engine->functions,
-                                                            kernels, keep});
+        engine->variants = cuda_variants_new(
+            &(const CudaProgram){engine->device, table, engine->modules, engine->module_count,
+                                 engine->functions, kernels, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
     write_ledger(engine, cuda_kernels(text), made - start, loaded - made);
@@ -382,7 +376,7 @@ void cuda_engine_free(Engine *base) {
     for (int i = 0; i < engine->capture_count; i++)
         if (engine->captures[i].ready) driver->ready_free(engine->captures[i].ready);
     cuda_products_free(engine->products);
-    cuda_twins_free(engine->twins);
+    cuda_variants_free(engine->variants);
     for (int i = 0; i < engine->module_count; i++) driver->module_free(engine->modules[i]);
     if (engine->scratch) driver->release(engine->scratch);
     free(engine->functions);

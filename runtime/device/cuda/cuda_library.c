@@ -1,6 +1,6 @@
 #include "device/cuda/cuda_library.h"
 
-#include "base/complain.h"
+#include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
 
@@ -68,10 +68,10 @@ static void *open_part(const char *place, const char *const *names, const char *
                        const Symbol *symbols, size_t count) {
     void *handle = open_library(place, names);
     const char *missing = handle ? take(handle, symbols, count) : NULL;
-    if (missing) complain(remedy, "%s is too old: it has no %s", names[0], missing);
+    if (missing) error_message(remedy, "%s is too old: it has no %s", names[0], missing);
     if (!handle)
-        complain(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
-                 *place ? " from MOEC_CUDA=" : "", place);
+        error_message(remedy, "there is no device 'cuda' here: %s cannot be opened%s%s", names[0],
+                      *place ? " from MOEC_CUDA=" : "", place);
     return missing ? NULL : handle;
 }
 
@@ -80,9 +80,9 @@ static bool open_driver(CudaLibrary *library) {
 #define CUDA_SYMBOL(member, symbol, arguments) {&part->member, symbol},
     const Symbol symbols[] = {CUDA_DRIVER_CALLS(CUDA_SYMBOL)};
     const Symbol others[] = {CUDA_NEW_DRIVER_CALLS(CUDA_SYMBOL)};
-    void *handle = open_part(library->place, driver_names,
-                             "install the NVIDIA driver, or leave --device out", symbols,
-                             sizeof symbols / sizeof symbols[0]);
+    void *handle =
+        open_part(library->place, driver_names, "install the NVIDIA driver, or leave --device out",
+                  symbols, sizeof symbols / sizeof symbols[0]);
     if (handle) take(handle, others, sizeof others / sizeof others[0]);
     return handle != NULL;
 }

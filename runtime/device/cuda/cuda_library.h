@@ -144,9 +144,8 @@ enum {
 #define CUDA_NEW_DRIVER_CALLS(CALL)                                                                \
     CALL(map_new, "cuTensorMapEncodeTiled",                                                        \
          (CudaMap * map, int type, unsigned rank, CudaPointer address,                             \
-          const unsigned long long *sizes, const unsigned long long *strides,                      \
-          const unsigned *box, const unsigned *steps, int interleave, int swizzle, int promotion,  \
-          int fill))
+          const unsigned long long *sizes, const unsigned long long *strides, const unsigned *box, \
+          const unsigned *steps, int interleave, int swizzle, int promotion, int fill))
 
 #define CUDA_COMPILER_CALLS(CALL)                                                                  \
     CALL(version, "nvrtcVersion", (int *major, int *minor))                                        \

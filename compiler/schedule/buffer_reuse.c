@@ -1,0 +1,117 @@
+/* buffer_reuse: a tensor that is made where another is read for the last time takes over its
+ * memory.
+ *
+ *     y[b,v] = x[b,v] - m[b]         x is not read again: y lies where x lay
+ *
+ * One statement must read the old element that it replaces and no other; what else of the same
+ * kernel reads the old tensor comes before it, in the same turns of the loops that both are in.
+ */
+#include "schedule/nest.h"
+
+/* For less, loops that know that nothing else lies there are worth more than the memory. */
+enum { MIN_TAKEN = 1 << 20 };
+
+typedef struct Lives {
+    Schedule *schedule;
+    const Kernel *kernel;
+    const ScheduleUnit *unit;
+} Lives;
+
+static Place *place_of(const Lives *lives, const Tensor *tensor) {
+    return &lives->schedule->places[tensor->id];
+}
+
+static bool is_block(const Place *place) {
+    return place->bytes >= MIN_TAKEN && !place->slots && !place->taken;
+}
+
+/* The statement sets every element of its target, one for each turn of its loops. */
+static bool sets_all(const Statement *statement) {
+    const Expr *target = statement->target;
+    if (statement->accumulate || statement->reduction != REDUCE_NONE) return false;
+    if (statement->loop_count != target->count) return false;
+    for (int i = 0; i < target->count; i++)
+        if (target->args[i]->kind != EXPR_INDEX || target->args[i]->index->turn) return false;
+    return !statement_is_scatter(statement);
+}
+
+static bool same_subs(const Expr *one, const Expr *other) {
+    for (int i = 0; i < one->count; i++)
+        if (!expr_equal(one->args[i], other->args[i])) return false;
+    return one->count == other->count;
+}
+
+/* What a member reads at `read` the other has not yet replaced: it comes first in each turn that
+ * they share. */
+static bool reads_before(const Member *reader, const Expr *read, const Member *writer) {
+    const Expr *target = writer->statement->target;
+    for (int level = 0; level < reader->depth && level < writer->depth; level++) {
+        if (reader->path[level] != writer->path[level]) return true;
+        if (read->count != target->count ||
+            !same_turn(read, reader->order[level], target, writer->order[level]))
+            return false;
+    }
+    return true;
+}
+
+static bool may_replace(const Lives *lives, Arena *arena, int writer, const Tensor *old) {
+    const List *members = &lives->kernel->members;
+    const Member *by = members->items[writer];
+    for (int i = 0; i < members->count; i++) {
+        const Member *member = members->items[i];
+        List reads = {0}, writes = {0};
+        reads_of(arena, member->statement, &reads);
+        writes_of(arena, member->statement, &writes);
+        for (int j = 0; j < writes.count; j++)
+            if (((const Expr *)writes.items[j])->tensor == old) return false;
+        for (int j = 0; j < reads.count; j++) {
+            const Expr *read = reads.items[j];
+            if (read->tensor != old) continue;
+            if (i > writer || (i == writer && !same_subs(read, by->statement->target)))
+                return false;
+            if (i < writer && !reads_before(member, read, by)) return false;
+        }
+    }
+    return true;
+}
+
+/* The tensor whose memory the target of a member may have, or NULL. */
+static const Tensor *replaced_by(const Lives *lives, Arena *arena, int writer) {
+    const Statement *statement = ((Member *)lives->kernel->members.items[writer])->statement;
+    const Tensor *made = statement->target->tensor;
+    const Place *place = place_of(lives, made);
+    List reads = {0};
+    if (!is_block(place) || place->cleared || place->first != lives->unit->first ||
+        !sets_all(statement))
+        return NULL;
+    reads_of(arena, statement, &reads);
+    for (int i = 0; i < reads.count; i++) {
+        const Tensor *old = ((Expr *)reads.items[i])->tensor;
+        const Place *other = place_of(lives, old);
+        if (old != made && is_block(other) && other->bytes == place->bytes &&
+            old->type == made->type && other->last == lives->unit->first &&
+            may_replace(lives, arena, writer, old))
+            return old;
+    }
+    return NULL;
+}
+
+static void take_over(Schedule *schedule, const List *units) {
+    Arena *arena = schedule->program->arena;
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        Lives lives = {schedule, unit->kernel, unit};
+        if (unit->kind == UNIT_REPEAT) take_over(schedule, &unit->body);
+        for (int j = 0; unit->kernel && j < unit->kernel->members.count; j++) {
+            const Tensor *old = replaced_by(&lives, arena, j);
+            if (!old) continue;
+            const Member *member = unit->kernel->members.items[j];
+            place_of(&lives, member->statement->target->tensor)->over = old;
+            place_of(&lives, old)->taken = true;
+        }
+    }
+}
+
+void buffer_reuse(Schedule *schedule) {
+    take_over(schedule, &schedule->units);
+}

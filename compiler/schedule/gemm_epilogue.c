@@ -1,0 +1,200 @@
+/* gemm_epilogue: what a dense product does with its result before it is stored.
+ *
+ *     t[b,s,f] = sum[d] x[b,s,d] * w[d,f]      one product that adds bias[f], keeps a and stores h
+ *     a[b,s,f] = t[b,s,f] + bias[f]      -->
+ *     h[b,s,f] = gelu(a[b,s,f])
+ *
+ * It is what a library of products can do, in its order: a factor; what is added, with the shape of
+ * the result; what is added to each row; the function, of which the library knows one, or its
+ * derivative. Every operand has the type of what is stored.
+ */
+#include "schedule/nest.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements that begin at a multiple of 16 bytes, as the library wants them of what is kept. */
+enum { FUNCTIONS = MOEC_GELU | MOEC_GELU_BACK };
+
+/* How many loops of the result make its rows; -1 when rows and columns are not apart. */
+static int row_loops(const Contraction *product, const Member *first) {
+    long rows = 1, all = 1;
+    int count = 0;
+    for (int level = 0; level < first->depth; level++) all *= loop_size(first->order[level]);
+    while (rows < product->product.m && count < first->depth)
+        rows *= loop_size(first->order[count++]);
+    return rows == product->product.m && all == rows * product->product.n ? count : -1;
+}
+
+/* Loops that lie behind each other are one with the stride of the innermost. */
+static bool join_strides(const Member *member, const long *strides, int from, int to,
+                         long *joined) {
+    *joined = to > from ? strides[to - 1] : 0;
+    for (int level = to - 1; level > from; level--)
+        if (strides[level - 1] != strides[level] * loop_size(member->order[level])) return false;
+    return true;
+}
+
+/* Subscripts are loops or places that are there whatever the turn is. */
+static bool is_plain(const Expr *access) {
+    for (int i = 0; i < access->count; i++) {
+        const Expr *sub = access->args[i];
+        const Index *turn;
+        double offset;
+        if (sub->kind == EXPR_INDEX && !sub->index->turn) continue;
+        if (!turn_and_offset(sub, &turn, &offset) || offset < 0) return false;
+        if (offset + (turn ? (double)turn->axis->size : 1) > (double)access->tensor->axes[i]->size)
+            return false;
+    }
+    return true;
+}
+
+typedef struct Matrix {
+    long row, column; /* strides */
+} Matrix;
+
+static bool as_matrix(const Expr *access, const Member *member, int rows, Matrix *matrix) {
+    long strides[MAX_LOOPS];
+    return is_plain(access) && strides_of(access, member->order, member->depth, strides) &&
+           join_strides(member, strides, 0, rows, &matrix->row) &&
+           join_strides(member, strides, rows, member->depth, &matrix->column);
+}
+
+/* ---- sums ---- */
+
+typedef struct Sum {
+    Contraction *ended; /* receives the terms */
+    const Member *member;
+    int rows, results;
+} Sum;
+
+/* A number times the result, as long as nothing has been added to that. */
+static bool take_factor(Contraction *ended, const Expr *term) {
+    for (int i = 0; i < 2; i++) {
+        const Expr *factor = term->args[i], *result = term->args[1 - i];
+        if (factor->kind != EXPR_NUMBER || result->kind != EXPR_READ ||
+            result->tensor != ended->c->tensor || (ended->product.endings & ~MOEC_SCALE))
+            continue;
+        const bool again = ended->product.endings & MOEC_SCALE;
+        ended->product.scale = factor->number * (again ? ended->product.scale : 1);
+        ended->product.endings |= MOEC_SCALE;
+        return true;
+    }
+    return false;
+}
+
+/* Every term is the result, once, or something that can be added to it. */
+static bool take_terms(Sum *sum, Expr *term) {
+    Contraction *ended = sum->ended;
+    Matrix matrix;
+    if (term->kind == EXPR_APPLY && term->op == OP_MUL)
+        return take_factor(ended, term) && ++sum->results == 1;
+    if (term->kind == EXPR_APPLY && term->op == OP_ADD)
+        return take_terms(sum, term->args[0]) && take_terms(sum, term->args[1]);
+    if (term->kind != EXPR_READ) return false;
+    if (term->tensor == ended->c->tensor) return ++sum->results == 1;
+    if (!as_matrix(term, sum->member, sum->rows, &matrix) || matrix.column != 1) return false;
+    if (!ended->bias && matrix.row == 0) {
+        ended->bias = term;
+        return true;
+    }
+    if (ended->add || matrix.row < ended->product.n) return false;
+    ended->add = term;
+    ended->product.add_m = matrix.row;
+    return true;
+}
+
+/* ---- the function ---- */
+
+/* Whether the result and one other element, *other, are all that the value depends on. */
+static bool depends_on(Expr *expr, const Tensor *result, Expr **other) {
+    if (expr->kind == EXPR_READ && expr->tensor != result) {
+        if (!*other) *other = expr;
+        return expr_equal(*other, expr);
+    }
+    for (int i = 0; expr->kind == EXPR_APPLY && i < expr->count; i++)
+        if (!depends_on(expr->args[i], result, other)) return false;
+    return expr->kind != EXPR_INDEX;
+}
+
+static double value_at(const Expr *expr, const Tensor *result, double x, double y) {
+    double value[3] = {0};
+    if (expr->kind == EXPR_READ) return expr->tensor == result ? x : y;
+    if (expr->kind != EXPR_APPLY) return expr->number;
+    for (int i = 0; i < expr->count; i++) value[i] = value_at(expr->args[i], result, x, y);
+    return op_value(expr->op, value[0], value[1], value[2]);
+}
+
+static double gelu(double x, double *slope) {
+    const double scale = sqrt(2 / acos(-1)), bend = 0.044715;
+    double t = tanh(scale * (x + bend * x * x * x));
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * bend * x * x);
+    return 0.5 * x * (1 + t);
+}
+
+/* The function of the result, or the result times its derivative at the other element. Told by its
+ * values: an equation can be written in many ways. */
+static int function_of(const Expr *expr, const Tensor *result, const Expr *other) {
+    bool forward = !other, back = other;
+    for (double at = -6; at <= 6; at += 0.37) {
+        double slope, wanted = gelu(at, &slope), allowed = 1e-7 * (1 + fabs(at));
+        forward = forward && fabs(value_at(expr, result, at, 0) - wanted) <= allowed;
+        for (double x = -2; x <= 3 && back; x += 2.5)
+            back = fabs(value_at(expr, result, x, at) - x * slope) <= 3 * allowed;
+    }
+    return forward ? MOEC_GELU : back ? MOEC_GELU_BACK : 0;
+}
+
+/* ---- the product ---- */
+
+static bool has_type(const Expr *operand, Type type) {
+    return !operand || operand->tensor->type == type;
+}
+
+/* The statement as the last ending, a function; kept: others read the result, too. */
+static bool end_in_function(Contraction *ended, const Member *next, int rows, bool kept) {
+    Expr *other = NULL, *value = next->statement->value;
+    Matrix matrix = {ended->product.c_m, 1};
+    if (!depends_on(value, ended->c->tensor, &other)) return false;
+    int function = function_of(value, ended->c->tensor, other);
+    if (function == MOEC_GELU_BACK &&
+        (kept || ended->product.endings || !as_matrix(other, next, rows, &matrix)))
+        return false;
+    if (function == MOEC_GELU_BACK || kept) {
+        ended->kept = other ? other : ended->c;
+        ended->product.kept_m = matrix.row;
+    }
+    ended->product.endings |= function | (kept ? MOEC_KEEP : 0);
+    return function && matrix.column == 1 && ended->product.kept_m % MOEC_PIECE == 0;
+}
+
+static bool end_in_sum(Contraction *ended, const Member *next, int rows) {
+    Sum sum = {ended, next, rows, 0};
+    if (!take_terms(&sum, next->statement->value) || sum.results != 1) return false;
+    ended->product.endings |= (ended->add ? MOEC_ADD : 0) | (ended->bias ? MOEC_BIAS : 0);
+    return true;
+}
+
+bool end_product(Contraction *product, const Member *first, const Member *next, bool kept) {
+    Contraction ended = *product;
+    const Statement *statement = next->statement;
+    Expr *target = statement->target;
+    int rows = row_loops(product, first);
+    Matrix matrix;
+    if (rows < 0 || (product->product.endings & FUNCTIONS) || statement->accumulate ||
+        !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
+        matrix.row < product->product.n)
+        return false;
+    if (!end_in_function(&ended, next, rows, kept)) {
+        ended = *product;
+        if (kept || !end_in_sum(&ended, next, rows)) return false;
+    }
+    Type type = target->tensor->type;
+    if (!has_type(ended.add, type) || !has_type(ended.bias, type) || !has_type(ended.kept, type))
+        return false;
+    ended.c = target;
+    ended.product.c_m = matrix.row;
+    ended.product.c_type = type;
+    *product = ended;
+    return true;
+}

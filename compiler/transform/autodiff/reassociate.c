@@ -1,0 +1,237 @@
+/* reassociate: a factor on what a product made goes to what the product is made of.
+ *
+ * Needs:   elaborate, before gradient.
+ * Leaves:  the same numbers, but for rounding.
+ *
+ *     y[n,s,d] = sum[f] h[n,s,f] * down[n,f,d]          u[n,s,f] = w[s,n] * h[n,s,f]
+ *     z[s,d] = sum[n] chosen[s,n] * w[s,n] * y[n,s,d]   -->  y[n,s,d] = sum[f] u[n,s,f] *
+ * down[n,f,d] z[s,d] = sum[n] chosen[s,n] * y[n,s,d]
+ *
+ * The derivative of w asks for y in the first form, for h in the second: h is there anyway, because
+ * the derivative of `down` asks for it, so that y need not be kept from one pass to the other,
+ * however many n there are. And what comes back to y is what came back to z, gathered; it is never
+ * weighed row by row. Choices stay where they are: they say what is wanted.
+ */
+#include "passes.h"
+
+#include <stdint.h>
+
+enum { MAX_FACTORS = 8 };
+
+typedef struct Weighing {
+    Program *program;
+    bool *choice; /* by tensor->id: made by a choice of the largest */
+    int *touched; /* by tensor->id: accesses in the whole program */
+    int tensors;  /* when those were counted */
+} Weighing;
+
+/* z = sum of factors, one of which reads y; y = sum of a product, one factor of which reads h. */
+typedef struct Match {
+    Statement *outer, *inner;
+    int place; /* of inner in the block */
+    Expr *factors[MAX_FACTORS];
+    int count, read; /* factors[read] reads y */
+    int side;        /* of h in the value of inner */
+    bool moves[MAX_FACTORS];
+} Match;
+
+/* ---- counting ---- */
+
+static void count_access(Expr *expr, void *data) {
+    Weighing *weighing = data;
+    if (expr->kind == EXPR_READ) weighing->touched[expr->tensor->id]++;
+}
+
+static void def_use_statement(Statement *statement, void *data) {
+    Weighing *weighing = data;
+    if (statement->kind == STATEMENT_LOOP) {
+        expr_walk(statement->value, count_access, data);
+        expr_walk(statement->target, count_access, data);
+    }
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], count_access, data);
+    for (int i = 0; i < statement->outputs.count; i++) {
+        Expr *output = statement->outputs.items[i];
+        expr_walk(output, count_access, data);
+        if (statement->call == CALL_TOP) weighing->choice[output->tensor->id] = true;
+    }
+}
+
+/* ---- matching ---- */
+
+static bool is_plain(const Expr *read) {
+    if (read->kind != EXPR_READ) return false;
+    for (int i = 0; i < read->count; i++) {
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->turn) return false;
+        for (int j = 0; j < i; j++)
+            if (read->args[j]->index == read->args[i]->index) return false;
+    }
+    return true;
+}
+
+static bool split_factors(Match *match, Expr *value) {
+    if (value->kind == EXPR_APPLY && value->op == OP_MUL)
+        return split_factors(match, value->args[0]) && split_factors(match, value->args[1]);
+    if (match->count == MAX_FACTORS) return false;
+    match->factors[match->count++] = value;
+    return true;
+}
+
+static bool is_sum(const Statement *statement) {
+    return statement->kind == STATEMENT_LOOP && statement->reduction == REDUCE_SUM &&
+           !statement->accumulate && !statement->once;
+}
+
+/* Made by one statement of this block, for one reader. */
+static bool find_inner(const Weighing *weighing, const Block *block, int outer, Match *match) {
+    const Tensor *made = match->factors[match->read]->tensor;
+    if (made->role != ROLE_TEMP || made->id >= weighing->tensors ||
+        weighing->touched[made->id] != 2)
+        return false;
+    for (int i = 0; i < outer; i++) {
+        Statement *statement = block->statements.items[i];
+        if (!is_sum(statement) || statement->target->tensor != made) continue;
+        match->inner = statement;
+        match->place = i;
+        return is_plain(statement->target) && statement->value->kind == EXPR_APPLY &&
+               statement->value->op == OP_MUL && statement->value->args[0]->kind == EXPR_READ &&
+               statement->value->args[1]->kind == EXPR_READ;
+    }
+    return false;
+}
+
+/* Every index of the factor is one of y that goes through to h. */
+static bool goes_through(const Match *match, const Expr *factor) {
+    const Expr *y = match->factors[match->read], *h = match->inner->value->args[match->side];
+    for (int i = 0; i < match->outer->loop_count; i++) {
+        const Index *index = match->outer->loops[i];
+        if (!expr_uses_index(factor, index)) continue;
+        bool through = false;
+        for (int j = 0; j < y->count; j++)
+            through |= y->args[j]->index == index &&
+                       expr_uses_index(h, match->inner->target->args[j]->index);
+        if (!through) return false;
+    }
+    return true;
+}
+
+static void notice(Expr *expr, void *data) {
+    const Weighing *weighing = ((void **)data)[0];
+    bool *found = ((void **)data)[1];
+    if (expr->kind == EXPR_READ && expr->tensor->id < weighing->tensors &&
+        weighing->choice[expr->tensor->id])
+        found[0] = true;
+    if (expr->kind == EXPR_READ) found[1] = true;
+    if (expr->kind == EXPR_APPLY && op_is_random(expr->op)) found[0] = true;
+}
+
+/* Of both operands, the one that is a value and not a weight. */
+static bool find_moves(const Weighing *weighing, Match *match) {
+    for (match->side = 0; match->side < 2; match->side++) {
+        const Expr *h = match->inner->value->args[match->side];
+        bool any = false;
+        if (!is_plain(h) || h->tensor->role != ROLE_TEMP || h->tensor->type != TYPE_REAL) continue;
+        for (int i = 0; i < match->count; i++) {
+            bool found[2] = {false, false};
+            void *data[2] = {(void *)(uintptr_t)weighing, found};
+            expr_walk(match->factors[i], notice, data);
+            match->moves[i] =
+                i != match->read && !found[0] && goes_through(match, match->factors[i]);
+            any |= match->moves[i] && found[1];
+        }
+        if (any) return true;
+    }
+    return false;
+}
+
+static bool find_match(const Weighing *weighing, const Block *block, int place, Match *match) {
+    *match = (Match){.outer = block->statements.items[place]};
+    if (!is_sum(match->outer) || statement_is_scatter(match->outer) ||
+        !split_factors(match, match->outer->value))
+        return false;
+    for (match->read = 0; match->read < match->count; match->read++)
+        if (is_plain(match->factors[match->read]) && find_inner(weighing, block, place, match) &&
+            find_moves(weighing, match))
+            return true;
+    return false;
+}
+
+/* ---- rewriting ---- */
+
+static Expr *times(Program *program, Expr *a, Expr *b) {
+    return a ? expr_apply(program, OP_MUL, a, b, NULL) : b;
+}
+
+/* u = factors * h, and u in the place of h. */
+static void weigh_operand(Program *program, const Match *match, Block *before) {
+    const Expr *y = match->factors[match->read], *target = match->inner->target;
+    Expr *h = match->inner->value->args[match->side], *value = NULL, *to[MAX_RANK];
+    Index *from[MAX_RANK], *loops[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    for (int i = 0; i < y->count; i++) {
+        from[i] = y->args[i]->index;
+        to[i] = target->args[i];
+    }
+    for (int i = 0; i < match->count; i++)
+        if (match->moves[i])
+            value = times(program, value,
+                          expr_substitute(program, match->factors[i], from, to, y->count));
+    value = times(program, value, h);
+    for (int i = 0; i < h->count; i++) {
+        from[i] = h->args[i]->index;
+        loops[i] = index_new(program, from[i]->name, from[i]->axis);
+        to[i] = expr_index(program, loops[i]);
+        axes[i] = h->tensor->axes[i];
+    }
+    Tensor *weighed =
+        tensor_new(program, arena_format(program->arena, "%s_weighed", h->tensor->name), ROLE_TEMP,
+                   TYPE_REAL, h->count, axes, match->outer->span);
+    statement_loop(program, before, expr_read_indices(program, weighed, loops), false, REDUCE_NONE,
+                   NULL, 0, expr_substitute(program, value, from, to, h->count),
+                   match->outer->span);
+    Expr *args[2] = {match->inner->value->args[0], match->inner->value->args[1]};
+    args[match->side] = expr_read(program, weighed, h->args);
+    match->inner->value = expr_apply(program, OP_MUL, args[0], args[1], NULL);
+}
+
+/* The product waits for its factors: it now stands just before its reader. */
+static void apply(Program *program, Block *block, int place, const Match *match) {
+    Block before = {{0}};
+    List kept = {0};
+    Expr *value = NULL;
+    weigh_operand(program, match, &before);
+    for (int i = 0; i < match->count; i++)
+        if (!match->moves[i]) value = times(program, value, match->factors[i]);
+    match->outer->value = value;
+    for (int i = 0; i < block->statements.count; i++) {
+        if (i == match->place) continue;
+        if (i == place) {
+            list_push(program->arena, &kept, before.statements.items[0]);
+            list_push(program->arena, &kept, match->inner);
+        }
+        list_push(program->arena, &kept, block->statements.items[i]);
+    }
+    block->statements = kept;
+}
+
+static void weigh_block(Weighing *weighing, Block *block) {
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        Match match;
+        if (statement->kind == STATEMENT_REPEAT)
+            weigh_block(weighing, &statement->body);
+        else if (find_match(weighing, block, i, &match)) {
+            apply(weighing->program, block, i, &match);
+            i++; /* one statement more before this one */
+        }
+    }
+}
+
+void reassociate(Program *program) {
+    size_t count = (size_t)program->tensors.count + 1;
+    Weighing weighing = {.program = program, .tensors = program->tensors.count};
+    weighing.choice = arena_alloc(program->arena, count * sizeof *weighing.choice);
+    weighing.touched = arena_alloc(program->arena, count * sizeof *weighing.touched);
+    block_walk(&program->body, def_use_statement, &weighing);
+    weigh_block(&weighing, &program->body);
+}

@@ -1,0 +1,228 @@
+/* rematerialize: what the backward turn of a repeat needs of the forward turn is kept, or computed
+ * again.
+ *
+ * A tensor that lives for one turn is gone when the turns are followed backwards. Kept, it gets the
+ * axis of the repeat; computed again, its statement is repeated in the backward turn just before it
+ * is first wanted.
+ *
+ *     repeat i < 6                                 repeat i < 6
+ *         h[b,f] = ...                                 h[i,b,f] = ...
+ *         t[b,f] = tanh(h[b,f])                        t[b,f] = tanh(h[i,b,f])
+ *     repeat i < 6 reverse                   -->   repeat i < 6 reverse
+ *         d_h[b,f] = t[b,f] * h[b,f]                   t_again[b,f] = tanh(h[i,b,f])
+ *                                                      d_h[b,f] = t_again[b,f] * h[i,b,f]
+ *
+ * With `recompute` all but the carried tensors is computed again; otherwise only what is pointwise,
+ * cheap, and made of values that are kept anyway.
+ */
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+enum { CHEAP = 64 }; /* operations an element */
+
+typedef enum Fate { FATE_NONE, FATE_KEPT, FATE_AGAIN } Fate;
+
+typedef struct Saving {
+    Program *program;
+    Statement *forward, *reverse;
+    bool recompute;
+    int count;   /* tensors */
+    bool *local; /* by tensor id: lives for one turn of forward */
+    Fate *fate;
+    Tensor **again; /* the tensor of the backward turn */
+    Index *turn;    /* of the statement that is being rewritten */
+} Saving;
+
+/* ---- looking ---- */
+
+typedef struct Search {
+    const Tensor *tensor;
+    bool found;
+} Search;
+
+static Expr *notice(Program *program, Expr *read, void *data) {
+    (void)program;
+    Search *search = data;
+    if (read->tensor == search->tensor) search->found = true;
+    return NULL;
+}
+
+static bool mentions(Program *program, Statement *statement, const Tensor *tensor) {
+    Search search = {tensor, false};
+    rewrite_statement(program, statement, true, notice, &search);
+    return search.found;
+}
+
+/* The first statement of the backward turn that mentions a tensor, or -1. */
+static int first_mention(const Saving *saving, const Tensor *tensor) {
+    const List *statements = &saving->reverse->body.statements;
+    for (int i = 0; i < statements->count; i++)
+        if (mentions(saving->program, statements->items[i], tensor)) return i;
+    return -1;
+}
+
+static void written_by(Arena *arena, const Statement *statement, List *targets) {
+    if (statement->kind == STATEMENT_LOOP) list_push(arena, targets, statement->target);
+    for (int i = 0; i < statement->outputs.count; i++)
+        list_push(arena, targets, statement->outputs.items[i]);
+}
+
+/* A tensor lives for one turn when the turn writes it, at a place that is the same in every turn,
+ * and nobody outside asks. */
+static void find_local(Saving *saving) {
+    Program *program = saving->program;
+    const List *statements = &saving->forward->body.statements;
+    bool *carried = arena_alloc(program->arena, (size_t)saving->count * sizeof *carried);
+    for (int i = 0; i < statements->count; i++) {
+        List targets = {0};
+        written_by(program->arena, statements->items[i], &targets);
+        for (int j = 0; j < targets.count; j++) {
+            const Expr *target = targets.items[j];
+            if (target->tensor->role == ROLE_TEMP) saving->local[target->tensor->id] = true;
+            if (expr_uses_index(target, saving->forward->index)) carried[target->tensor->id] = true;
+        }
+    }
+    for (int id = 0; id < saving->count; id++) saving->local[id] &= !carried[id];
+    for (int i = 0; i < program->body.statements.count; i++) {
+        Statement *statement = program->body.statements.items[i];
+        if (statement == saving->forward || statement == saving->reverse) continue;
+        for (int id = 0; id < saving->count; id++)
+            if (saving->local[id] && mentions(program, statement, program->tensors.items[id]))
+                saving->local[id] = false;
+    }
+}
+
+/* ---- deciding ---- */
+
+typedef struct Weight {
+    const Saving *saving;
+    double cost;
+    bool state;   /* reads a state: it may be another one by then */
+    bool missing; /* reads a tensor of the turn that the backward turn has no other use for */
+    bool gather;
+} Weight;
+
+static void weigh(Expr *expr, void *data) {
+    Weight *weight = data;
+    if (expr->kind == EXPR_APPLY) weight->cost += op_table[expr->op].cost;
+    if (expr->kind != EXPR_READ) return;
+    if (expr->tensor->role == ROLE_STATE) weight->state = true;
+    if (weight->saving->local[expr->tensor->id] && first_mention(weight->saving, expr->tensor) < 0)
+        weight->missing = true;
+    for (int i = 0; i < expr->count; i++)
+        if (expr->args[i]->kind == EXPR_READ) weight->gather = true;
+}
+
+/* The choice of the largest is always kept: another rounding could choose otherwise. */
+static bool is_computed_again(const Saving *saving, const Statement *statement) {
+    if (statement->kind == STATEMENT_CALL) return saving->recompute && statement->call != CALL_TOP;
+    if (statement->kind != STATEMENT_LOOP) return false;
+    Weight weight = {.saving = saving};
+    expr_walk(statement->value, weigh, &weight);
+    if (weight.state) return false;
+    if (saving->recompute) return true;
+    return statement->reduction == REDUCE_NONE && !statement->accumulate &&
+           !statement_is_scatter(statement) && !weight.missing && !weight.gather &&
+           weight.cost <= CHEAP;
+}
+
+/* ---- doing ---- */
+
+static Expr *copy_expr(const Saving *saving, Expr *expr) {
+    Expr *turn = expr_index(saving->program, saving->reverse->index);
+    return expr_substitute(saving->program, expr, &saving->forward->index, &turn, 1);
+}
+
+static List copy_list(const Saving *saving, const List *list) {
+    List copy = {0};
+    for (int i = 0; i < list->count; i++)
+        list_push(saving->program->arena, &copy, copy_expr(saving, list->items[i]));
+    return copy;
+}
+
+/* Puts a copy of a forward statement into the backward turn, before statement `position`. */
+static void insert_copy(Saving *saving, const Statement *statement, int position) {
+    List *statements = &saving->reverse->body.statements;
+    Statement *copy = arena_alloc(saving->program->arena, sizeof *copy);
+    *copy = *statement;
+    if (statement->kind == STATEMENT_LOOP) {
+        copy->target = copy_expr(saving, statement->target);
+        copy->value = copy_expr(saving, statement->value);
+    }
+    copy->inputs = copy_list(saving, &statement->inputs);
+    copy->outputs = copy_list(saving, &statement->outputs);
+    list_push(saving->program->arena, statements, NULL);
+    memmove(&statements->items[position + 1], &statements->items[position],
+            (size_t)(statements->count - 1 - position) * sizeof *statements->items);
+    statements->items[position] = copy;
+}
+
+/* The tensors of one statement share their fate: a call makes all its results again. */
+static void decide(Saving *saving, Statement *statement) {
+    List targets = {0};
+    written_by(saving->program->arena, statement, &targets);
+    int first = -1;
+    for (int i = 0; i < targets.count; i++) {
+        const Tensor *tensor = ((Expr *)targets.items[i])->tensor;
+        if (!saving->local[tensor->id]) continue;
+        int mention = first_mention(saving, tensor);
+        if (mention >= 0 && (first < 0 || mention < first)) first = mention;
+    }
+    if (first < 0) return;
+    bool again = is_computed_again(saving, statement);
+    for (int i = 0; i < targets.count; i++)
+        again &= saving->fate[((Expr *)targets.items[i])->tensor->id] != FATE_KEPT;
+    if (again) insert_copy(saving, statement, first);
+    for (int i = 0; i < targets.count; i++) {
+        const Tensor *tensor = ((Expr *)targets.items[i])->tensor;
+        if (saving->local[tensor->id]) saving->fate[tensor->id] = again ? FATE_AGAIN : FATE_KEPT;
+    }
+}
+
+static Expr *replace_saved(Program *program, Expr *read, void *data) {
+    const Saving *saving = data;
+    Tensor *tensor = read->tensor;
+    if (tensor->id >= saving->count) return NULL;
+    if (saving->fate[tensor->id] == FATE_AGAIN && saving->turn == saving->reverse->index)
+        return expr_read(program, saving->again[tensor->id], read->args);
+    if (saving->fate[tensor->id] != FATE_KEPT || read->count == tensor->rank) return NULL;
+    Expr *subs[MAX_RANK] = {expr_index(program, saving->turn)};
+    for (int i = 0; i < read->count; i++) subs[i + 1] = read->args[i];
+    return expr_read(program, tensor, subs);
+}
+
+static void stack(Tensor *tensor, Axis *axis) {
+    memmove(&tensor->axes[1], &tensor->axes[0], (size_t)tensor->rank * sizeof *tensor->axes);
+    tensor->axes[0] = axis;
+    tensor->rank++;
+}
+
+static void apply_fates(Saving *saving) {
+    Program *program = saving->program;
+    for (int id = 0; id < saving->count; id++) {
+        Tensor *tensor = program->tensors.items[id];
+        if (saving->fate[id] == FATE_KEPT) stack(tensor, saving->forward->index->axis);
+        if (saving->fate[id] != FATE_AGAIN) continue;
+        const char *name = arena_format(program->arena, "%s_again", tensor->name);
+        saving->again[id] = tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank,
+                                       tensor->axes, tensor->span);
+    }
+    saving->turn = saving->forward->index;
+    rewrite_statement(program, saving->forward, true, replace_saved, saving);
+    saving->turn = saving->reverse->index;
+    rewrite_statement(program, saving->reverse, true, replace_saved, saving);
+}
+
+void rematerialize(Program *program, Statement *forward, Statement *reverse, bool recompute) {
+    Saving saving = {
+        .program = program, .forward = forward, .reverse = reverse, .recompute = recompute};
+    saving.count = program->tensors.count;
+    saving.local = arena_alloc(program->arena, (size_t)saving.count * sizeof *saving.local);
+    saving.fate = arena_alloc(program->arena, (size_t)saving.count * sizeof *saving.fate);
+    saving.again = arena_alloc(program->arena, (size_t)saving.count * sizeof *saving.again);
+    find_local(&saving);
+    for (int i = forward->body.statements.count - 1; i >= 0; i--)
+        decide(&saving, forward->body.statements.items[i]);
+    apply_fates(&saving);
+}

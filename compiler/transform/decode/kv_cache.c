@@ -1,0 +1,272 @@
+/* kv_cache: tensors over all places so far, for what looks back.
+ *
+ * A tensor that is read at earlier places is written to a cache at position+s, right after it is
+ * computed. When the layer said `cache t` of tensors that it follows from place by place, these
+ * have the caches instead, and it is computed again for all places:
+ *
+ *     k[b,s,h,e] = sum[r] t[b,s,r] * up[r,h,e]           cache_t[b,position + s,r] = t[b,s,r]
+ *     o = attend(q, k, v)                        -->     k_past[b,t,h,e] = sum[r] cache_t[b,t,r] *
+ * up[r,h,e] o = attend(q, k_past, v_past, position)
+ */
+#include "transform/decode/decode.h"
+
+#include <string.h>
+
+Expr *place_in_time(Decode *decode, Expr *place) {
+    Program *program = decode->program;
+    return expr_apply(program, OP_ADD, expr_read(program, decode->position, NULL), place, NULL);
+}
+
+static Tensor *find_kept(const Decode *decode, const Tensor *tensor) {
+    for (int i = 0; i < decode->kept.count; i++) {
+        const Kept *kept = decode->kept.items[i];
+        if (kept->tensor == tensor) return kept->past;
+    }
+    return NULL;
+}
+
+static void keep(Decode *decode, Tensor *tensor, Tensor *past) {
+    Kept *kept = arena_alloc(decode->program->arena, sizeof *kept);
+    *kept = (Kept){.tensor = tensor, .past = past};
+    list_push(decode->program->arena, &decode->kept, kept);
+}
+
+static const Expr *written(const Statement *statement, const Tensor *tensor) {
+    if (statement->kind == STATEMENT_LOOP)
+        return statement->target->tensor == tensor ? statement->target : NULL;
+    for (int i = 0; i < statement->outputs.count; i++) {
+        const Expr *output = statement->outputs.items[i];
+        if (output->tensor == tensor) return output;
+    }
+    return NULL;
+}
+
+static void insert(Decode *decode, Block *block, int position, Statement *statement) {
+    list_push(decode->program->arena, &block->statements, NULL);
+    void **items = block->statements.items;
+    memmove(items + position + 1, items + position,
+            (size_t)(block->statements.count - 1 - position) * sizeof *items);
+    items[position] = statement;
+}
+
+/* The axis of a repeat as a first dimension of the cache, when the tensor is computed anew at each
+ * turn. */
+static bool is_stacked(const Tensor *tensor) {
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i]->kind == AXIS_REPEAT) return true;
+    return false;
+}
+
+Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
+                   const Statement *repeat) {
+    Expr *subs[MAX_RANK];
+    int rank = 0, dimension = dimension_of(read->tensor, decode->step);
+    if (past->rank > read->tensor->rank) subs[rank++] = expr_index(decode->program, repeat->index);
+    for (int i = 0; i < read->count; i++) subs[rank++] = i == dimension ? sub : read->args[i];
+    return expr_read(decode->program, past, subs);
+}
+
+/* ---- caches ---- */
+
+/* cache[..., position + s, ...] = tensor[..., s, ...] over all of what the statement wrote. */
+static Statement *store(Decode *decode, Tensor *tensor, Tensor *past, const Expr *wrote,
+                        const Statement *repeat) {
+    Program *program = decode->program;
+    Block made = {{NULL, 0, 0}};
+    Expr *subs[MAX_RANK];
+    Index *loops[MAX_RANK];
+    int count = 0, dimension = dimension_of(tensor, decode->step);
+    for (int i = 0; i < tensor->rank; i++) {
+        bool fixed = wrote && tensor->axes[i]->kind == AXIS_REPEAT;
+        if (!fixed) loops[count++] = index_new(program, tensor->axes[i]->name, tensor->axes[i]);
+        subs[i] = fixed ? wrote->args[i] : expr_index(program, loops[count - 1]);
+    }
+    Expr *read = expr_read(program, tensor, subs);
+    Expr *target = history_read(decode, read, past, place_in_time(decode, subs[dimension]), repeat);
+    return statement_loop(program, &made, target, false, REDUCE_NONE, loops, count, read,
+                          tensor->span);
+}
+
+/* Puts a store behind the last statement of each block that writes the tensor. Returns the repeat
+ * it is written in. */
+static const Statement *find_writer(Block *block, const Tensor *tensor, const Statement *repeat,
+                                    bool *found) {
+    const Statement *result = NULL;
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT) {
+            const Statement *inner = find_writer(&statement->body, tensor, statement, found);
+            if (inner) result = inner;
+        } else if (written(statement, tensor)) {
+            *found = true;
+            result = repeat;
+        }
+    }
+    return result;
+}
+
+static void add_stores(Decode *decode, Block *block, Tensor *tensor, Tensor *past,
+                       const Statement *repeat) {
+    int last = -1;
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            add_stores(decode, &statement->body, tensor, past, statement);
+        if (written(statement, tensor)) last = i;
+    }
+    if (last < 0) return;
+    const Expr *wrote = written(block->statements.items[last], tensor);
+    insert(decode, block, last + 1, store(decode, tensor, past, wrote, repeat));
+}
+
+/* The cache of a tensor over the new places; made, and filled where the tensor is computed, when it
+ * is wanted first. */
+Tensor *cache(Decode *decode, Tensor *tensor) {
+    Program *program = decode->program;
+    Tensor *past = find_kept(decode, tensor);
+    if (past) return past;
+    bool found = false;
+    const Statement *repeat = find_writer(&program->body, tensor, NULL, &found);
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    if (repeat && !is_stacked(tensor)) axes[rank++] = repeat->index->axis;
+    for (int i = 0; i < tensor->rank; i++)
+        axes[rank++] = tensor->axes[i] == decode->step ? decode->past : tensor->axes[i];
+    const char *name = arena_format(program->arena, "cache_%s", tensor->name);
+    past = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    past->path = tensor->name;
+    keep(decode, tensor, past);
+    if (found)
+        add_stores(decode, &program->body, tensor, past, NULL);
+    else
+        insert(decode, &program->body, 0, store(decode, tensor, past, NULL, NULL)); /* an input */
+    return past;
+}
+
+/* ---- computing again ---- */
+
+/* The only statement of the block that writes the tensor, a plain equation; else NULL. */
+static Statement *only_writer(const Block *block, const Tensor *tensor) {
+    Statement *writer = NULL;
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (!written(statement, tensor)) continue;
+        if (writer || statement->kind != STATEMENT_LOOP || statement->accumulate) return NULL;
+        writer = statement;
+    }
+    return writer && !statement_is_scatter(writer) ? writer : NULL;
+}
+
+typedef enum Known { UNKNOWN, FOLLOWS, DOES_NOT } Known;
+
+typedef struct Follow {
+    Decode *decode;
+    const Region *region;
+    Known *known; /* by tensor->id: a residual stream is read twice in each layer */
+    bool all;
+} Follow;
+
+static bool tensor_follows(Follow *follow, const Tensor *tensor);
+
+static void check_follows(Expr *expr, void *data) {
+    Follow *follow = data;
+    if (expr->kind != EXPR_READ || !follow->all) return;
+    int dimension = dimension_of(expr->tensor, follow->decode->step);
+    if (dimension < 0) {
+        /* what is computed within the turn but not place by place is at hand; so are weights */
+        return;
+    }
+    if (expr->args[dimension]->kind != EXPR_INDEX || !tensor_follows(follow, expr->tensor))
+        follow->all = false;
+}
+
+static bool value_follows(const Follow *follow, const Tensor *tensor) {
+    if (tensor->cached) return true;
+    if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
+    const Statement *writer = only_writer(follow->region->block, tensor);
+    if (!writer || summed_places(writer, follow->decode->step)) return false;
+    Follow inner = *follow;
+    inner.all = true;
+    expr_walk(writer->value, check_follows, &inner);
+    return inner.all; /* also what depends on the number of the place alone */
+}
+
+static bool tensor_follows(Follow *follow, const Tensor *tensor) {
+    Known *known = &follow->known[tensor->id];
+    if (*known == UNKNOWN) *known = value_follows(follow, tensor) ? FOLLOWS : DOES_NOT;
+    return *known == FOLLOWS;
+}
+
+/* Whether the tensor can be had from what `cache` was said of. */
+static bool follows(Decode *decode, const Tensor *tensor, const Region *region) {
+    size_t count = (size_t)decode->program->tensors.count;
+    Follow follow = {.decode = decode, .region = region};
+    follow.known = arena_alloc(decode->program->arena, count * sizeof *follow.known);
+    return tensor_follows(&follow, tensor);
+}
+
+typedef struct Again {
+    Decode *decode;
+    const Region *region;
+    const Statement *user;
+    Index *place, *past;
+} Again;
+
+static Expr *again_expr(Again *again, Expr *expr) {
+    Program *program = again->decode->program;
+    if (expr->kind == EXPR_INDEX && expr->index == again->place)
+        return expr_index(program, again->past);
+    if (!expr->count) return expr;
+    Expr *args[MAX_RANK] = {NULL};
+    for (int i = 0; i < expr->count; i++) args[i] = again_expr(again, expr->args[i]);
+    if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
+    Expr *read = expr_read(program, expr->tensor, args);
+    int dimension = dimension_of(expr->tensor, again->decode->step);
+    if (dimension < 0) return read;
+    Tensor *past = history(again->decode, expr->tensor, again->region, again->user);
+    return history_read(again->decode, read, past, args[dimension], again->region->repeat);
+}
+
+static Index *place_index(const Decode *decode, const Statement *statement) {
+    const Expr *target = statement->target;
+    return target->args[dimension_of(target->tensor, decode->step)]->index;
+}
+
+/* The equation of the tensor once more, over all places, right before the statement that looks
+ * back. */
+static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *region,
+                             const Statement *user) {
+    Program *program = decode->program;
+    const Statement *writer = only_writer(region->block, tensor);
+    Again again = {decode, region, user, place_index(decode, writer),
+                   index_new(program, "t", decode->past)};
+    Axis *axes[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++)
+        axes[i] = tensor->axes[i] == decode->step ? decode->past : tensor->axes[i];
+    const char *name = arena_format(program->arena, "%s_past", tensor->name);
+    Tensor *past =
+        tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank, axes, tensor->span);
+    keep(decode, tensor, past);
+    Expr *value = again_expr(&again, writer->value), *subs[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++) subs[i] = again_expr(&again, writer->target->args[i]);
+    Block made = {{NULL, 0, 0}};
+    Statement *statement =
+        statement_loop(program, &made, expr_read(program, past, subs), false, writer->reduction,
+                       writer->loops, writer->loop_count, value, writer->span);
+    int kept = 0; /* the place of the writer is not one of the new statement */
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i] != again.place) statement->loops[kept++] = statement->loops[i];
+    statement->loop_count = kept;
+    int position = 0;
+    while (region->block->statements.items[position] != user) position++;
+    insert(decode, region->block, position, statement);
+    return past;
+}
+
+/* kv_cache: see decode.h. */
+Tensor *history(Decode *decode, Tensor *tensor, const Region *region, const Statement *user) {
+    Tensor *past = find_kept(decode, tensor);
+    if (past) return past;
+    if (tensor->cached || !follows(decode, tensor, region)) return cache(decode, tensor);
+    return compute_again(decode, tensor, region, user);
+}

@@ -1,0 +1,118 @@
+/* gather_fusion: rows that are fetched for nobody but products over packed rows, which find their
+ * rows
+ * themselves.
+ *
+ * Needs:   route.
+ * Leaves:  the products reading from where the rows come, and no copy of them.
+ *
+ *     t[r,d] = x[s[r],d]
+ *     y[r,f] = sum[d] t[r,d] * w[n[r],d,f]      -->     y[r,f] = sum[d] x[s[r],d] * w[n[r],d,f]
+ */
+#include "analysis/access.h"
+#include "analysis/contraction.h"
+#include "ir/rewrite.h"
+#include "passes.h"
+
+typedef struct Gather {
+    Program *program;
+    const Statement *copy;
+} Gather;
+
+static bool is_row(const Expr *sub) {
+    return sub->kind == EXPR_READ && sub->count == 1 && sub->args[0]->kind == EXPR_INDEX;
+}
+
+/* x at places that tables of rows give, or that are the same for all rows. */
+static bool is_gather(const Statement *statement) {
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE ||
+        statement->accumulate || statement->once || statement_is_scatter(statement) ||
+        statement->target->tensor->role != ROLE_TEMP || statement->value->kind != EXPR_READ)
+        return false;
+    const Expr *value = statement->value;
+    bool rows = false;
+    for (int i = 0; i < value->count; i++) {
+        const Index *turn;
+        double offset;
+        const Expr *sub = value->args[i];
+        if (!is_row(sub) && sub->kind != EXPR_INDEX && !turn_and_offset(sub, &turn, &offset))
+            return false;
+        rows |= is_row(sub);
+    }
+    for (int i = 0; i < statement->target->count; i++)
+        if (statement->target->args[i]->kind != EXPR_INDEX ||
+            statement->target->args[i]->index->turn)
+            return false;
+    return rows && value->tensor->type == statement->target->tensor->type;
+}
+
+static Expr *replace(Program *program, Expr *read, void *data) {
+    const Gather *gather = data;
+    const Expr *target = gather->copy->target;
+    Index *from[MAX_RANK];
+    if (read->tensor != target->tensor) return NULL;
+    for (int i = 0; i < read->count; i++) from[i] = target->args[i]->index;
+    return expr_substitute(program, gather->copy->value, from, read->args, read->count);
+}
+
+/* A product over packed rows before and after. */
+static bool takes(Gather *gather, const Statement *reader) {
+    Statement trial = *reader;
+    if (reader->kind != STATEMENT_LOOP || !grouped_contraction(gather->program, reader))
+        return false;
+    rewrite_statement(gather->program, &trial, false, replace, gather);
+    return grouped_contraction(gather->program, &trial) != NULL;
+}
+
+static bool changes(Program *program, const Statement *statement, const Expr *read) {
+    List writes = {0};
+    writes_of(program->arena, statement, &writes);
+    for (int i = 0; i < writes.count; i++) {
+        const Expr *write = writes.items[i];
+        if (write->tensor == read->tensor && !never_meet(write, read)) return true;
+    }
+    return false;
+}
+
+static bool reads(Program *program, const Statement *statement, const Tensor *tensor) {
+    List list = {0};
+    reads_of(program->arena, statement, &list);
+    for (int i = 0; i < list.count; i++)
+        if (((const Expr *)list.items[i])->tensor == tensor) return true;
+    return false;
+}
+
+/* Every reader stands in this block, takes the gather, and sees what the copy saw. */
+static bool can_go(Gather *gather, const Block *block, int place, int touched) {
+    int readers = 0;
+    for (int i = place + 1; i < block->statements.count && readers < touched - 1; i++) {
+        const Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT) return false;
+        if (reads(gather->program, statement, gather->copy->target->tensor)) {
+            if (!takes(gather, statement)) return false;
+            readers++;
+        }
+        if (changes(gather->program, statement, gather->copy->value)) return false;
+    }
+    return readers > 0 && readers == touched - 1;
+}
+
+static void gathers_in(Program *program, Block *block, const int *touched) {
+    List kept = {0};
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        Gather gather = {program, statement};
+        if (statement->kind == STATEMENT_REPEAT) gathers_in(program, &statement->body, touched);
+        if (!is_gather(statement) ||
+            !can_go(&gather, block, i, touched[statement->target->tensor->id])) {
+            list_push(program->arena, &kept, statement);
+            continue;
+        }
+        for (int j = i + 1; j < block->statements.count; j++)
+            rewrite_statement(program, block->statements.items[j], false, replace, &gather);
+    }
+    block->statements = kept;
+}
+
+void gather_fusion(Program *program) {
+    gathers_in(program, &program->body, touches_of(program));
+}

@@ -1,0 +1,114 @@
+/* copy_propagation: a tensor that only repeats another one, or a number, is read where it comes
+ * from.
+ *
+ *     t[b,s] = x[b,s]
+ *     y[b,s] = exp(t[b,s])      -->     y[b,s] = exp(x[b,s])
+ *
+ * Not when what is read changes between; and a computed place is not copied, since products want
+ * plain operands.
+ */
+#include "ir/rewrite.h"
+#include "transform/simplify/simplify.h"
+
+typedef struct Copies {
+    const DefUse *def_use;
+    const Statement **source; /* by tensor id: the statement that copies, or NULL */
+    bool call;                /* an operand of a call must stay a read of the same axes */
+    bool changed;
+} Copies;
+
+static bool is_turn_place(const Tensor *tensor, const Expr *sub, int dimension) {
+    if (tensor->axes[dimension]->kind != AXIS_REPEAT) return false;
+    if (sub->kind == EXPR_APPLY)
+        return sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index->turn;
+    return sub->kind == EXPR_NUMBER || sub->kind == EXPR_INDEX;
+}
+
+static bool is_copyable(const Expr *value) {
+    if (value->kind == EXPR_NUMBER) return true;
+    if (value->kind != EXPR_READ) return false;
+    for (int i = 0; i < value->count; i++) {
+        const Expr *sub = value->args[i];
+        if (sub->kind != EXPR_INDEX && !is_turn_place(value->tensor, sub, i)) return false;
+        for (int j = 0; j < i; j++)
+            if (expr_equal(sub, value->args[j])) return false;
+    }
+    return true;
+}
+
+/* May every read of the statement's target be replaced by its value? */
+static bool is_copy(const DefUse *def_use, int position) {
+    const Place *place = &def_use->places[position];
+    const Statement *statement = place->statement;
+    if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_NONE) return false;
+    const Tensor *tensor = statement->target->tensor;
+    const Expr *value = statement->value;
+    if (!def_use_is_plain(def_use, tensor) || !is_copyable(value)) return false;
+    const Facts *facts = &def_use->facts[tensor->id];
+    bool stacked = place->repeat && expr_uses_index(statement->target, place->repeat->index);
+    if (place->repeat && !stacked && facts->read &&
+        (facts->scattered_reads || facts->reader_repeat != place->repeat))
+        return false;
+    if (value->kind == EXPR_NUMBER) return true;
+    if (value->tensor->type != tensor->type || value->tensor == tensor) return false;
+    if (stacked && def_use_is_local(def_use, value->tensor, place->repeat)) return false;
+    return !def_use_changes(def_use, value, position);
+}
+
+static bool is_same_place(const Statement *statement) {
+    const Expr *target = statement->target, *value = statement->value;
+    if (value->kind != EXPR_READ || value->count < target->count) return false;
+    int extra = value->count - target->count;
+    for (int i = 0; i < target->count; i++)
+        if (!expr_equal(target->args[i], value->args[i + extra])) return false;
+    return extra == 0 || (extra == 1 && value->tensor->axes[0]->kind == AXIS_REPEAT);
+}
+
+static Expr *replace_copy(Program *program, Expr *read, void *data) {
+    Copies *copies = data;
+    if (read->tensor->id >= copies->def_use->tensor_count) return NULL;
+    const Statement *statement = copies->source[read->tensor->id];
+    if (!statement || (copies->call && !is_same_place(statement))) return NULL;
+    Index *from[MAX_RANK];
+    for (int i = 0; i < read->count; i++) {
+        from[i] = statement->target->args[i]->index;
+        /* a place outside the axis reads 0, and must do so still */
+        if (read->args[i]->kind == EXPR_INDEX || is_turn_place(read->tensor, read->args[i], i))
+            continue;
+        if (statement->value->kind == EXPR_NUMBER || !expr_uses_index(statement->value, from[i]))
+            return NULL;
+    }
+    copies->changed = true;
+    return expr_substitute(program, statement->value, from, read->args, read->count);
+}
+
+/* A copy of a copy goes back to where both come from: sources are in order of execution, so one
+ * round follows a chain. */
+static Expr *replace_chain(Program *program, Expr *read, void *data) {
+    Expr *value = replace_copy(program, read, data);
+    while (value && value->kind == EXPR_READ) {
+        Expr *next = replace_copy(program, value, data);
+        if (!next) break;
+        value = next;
+    }
+    return value;
+}
+
+bool copy_propagation(Program *program) {
+    Copies copies = {.def_use = def_use_new(program)};
+    copies.source =
+        arena_alloc(program->arena, (size_t)copies.def_use->tensor_count * sizeof *copies.source);
+    bool found = false;
+    for (int i = 0; i < copies.def_use->count; i++) {
+        const Statement *statement = copies.def_use->places[i].statement;
+        if (!is_copy(copies.def_use, i)) continue;
+        copies.source[statement->target->tensor->id] = statement;
+        found = true;
+    }
+    for (int i = 0; found && i < copies.def_use->count; i++) {
+        Statement *statement = copies.def_use->places[i].statement;
+        copies.call = statement->kind == STATEMENT_CALL;
+        rewrite_statement(program, statement, false, replace_chain, &copies);
+    }
+    return copies.changed;
+}

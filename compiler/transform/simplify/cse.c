@@ -1,0 +1,108 @@
+/* cse: two statements of one block with the same value are computed once; the second becomes a
+ * copy of the first.
+ *
+ *     a[b,s] = exp(x[b,s])              a[b,s] = exp(x[b,s])
+ *     c[u,t] = exp(x[u,t])      -->     c[u,t] = a[u,t]
+ */
+#include "transform/simplify/simplify.h"
+
+static bool same_shape(const Statement *a, const Statement *b) {
+    if (a->reduction != b->reduction || a->loop_count != b->loop_count ||
+        a->target->count != b->target->count)
+        return false;
+    if (a->target->tensor->type != b->target->tensor->type || a->value->kind != b->value->kind)
+        return false;
+    if (a->value->kind == EXPR_NUMBER || a->value->count != b->value->count) return false;
+    if (a->value->kind == EXPR_APPLY && a->value->op != b->value->op) return false;
+    if (a->value->kind == EXPR_READ && a->value->tensor != b->value->tensor) return false;
+    for (int i = 0; i < a->loop_count; i++)
+        if (a->loops[i]->axis->size != b->loops[i]->axis->size) return false;
+    return true;
+}
+
+/* Does the second statement say the same as the first? */
+static bool same_value(const Statement *a, const Statement *b) {
+    if (!same_shape(a, b)) return false;
+    for (int i = 0; i < a->target->count; i++)
+        if (!expr_matches(a->target->args[i], a->loops, b->target->args[i], b->loops,
+                          a->loop_count))
+            return false;
+    return expr_matches(a->value, a->loops, b->value, b->loops, a->loop_count);
+}
+
+typedef struct Between {
+    const DefUse *def_use;
+    int first, last;
+    bool changed;
+} Between;
+
+static void find_change(Expr *expr, void *data) {
+    Between *between = data;
+    if (expr->kind != EXPR_READ) return;
+    const List *writes = &between->def_use->facts[expr->tensor->id].writes;
+    for (int i = 0; i < writes->count; i++) {
+        const Write *write = writes->items[i];
+        if (write->position >= between->first && write->position < between->last)
+            between->changed = true;
+    }
+}
+
+static bool is_candidate(const DefUse *def_use, int position) {
+    const Statement *statement = def_use->places[position].statement;
+    return statement->kind == STATEMENT_LOOP &&
+           def_use_is_plain(def_use, statement->target->tensor);
+}
+
+static bool is_copy(const Statement *statement) {
+    return statement->reduction == REDUCE_NONE && statement->value->kind == EXPR_READ;
+}
+
+/* Statements that say the same have the same hash, wherever they stand in a block. */
+static uint64_t statement_hash(const Place *place) {
+    const Statement *statement = place->statement;
+    uint64_t hash = hash_word(HASH_START, (uint64_t)(uintptr_t)place->block);
+    hash = hash_word(hash, statement->reduction);
+    return expr_hash(hash, statement->value, statement->loops, statement->loop_count);
+}
+
+/* The first of the statements before that has the value of the one at the position, or NULL. */
+static const Statement *find_equal(const DefUse *def_use, const List *before, int position) {
+    const Place *place = &def_use->places[position];
+    for (int i = 0; i < before->count; i++) {
+        const Place *first = before->items[i];
+        if (first->block != place->block || !same_value(first->statement, place->statement))
+            continue;
+        Between between = {def_use, (int)(first - def_use->places), position, false};
+        expr_walk(first->statement->value, find_change, &between);
+        if (!between.changed) return first->statement;
+    }
+    return NULL;
+}
+
+static void make_copy(Program *program, Statement *statement, Tensor *of) {
+    statement->value = expr_read(program, of, statement->target->args);
+    statement->reduction = REDUCE_NONE;
+    statement->loop_count = 0;
+    for (int i = 0; i < statement->target->count; i++)
+        if (!statement->target->args[i]->index->turn)
+            statement->loops[statement->loop_count++] = statement->target->args[i]->index;
+}
+
+bool cse(Program *program) {
+    DefUse *def_use = def_use_new(program);
+    Table before = {0}; /* Place * */
+    bool changed = false;
+    for (int i = 0; i < def_use->count; i++) {
+        Statement *statement = def_use->places[i].statement;
+        if (!is_candidate(def_use, i) || is_copy(statement)) continue;
+        uint64_t hash = statement_hash(&def_use->places[i]);
+        const Statement *first = find_equal(def_use, table_find(&before, hash), i);
+        if (first) {
+            make_copy(program, statement, first->target->tensor);
+            changed = true;
+        } else {
+            table_add(program->arena, &before, hash, &def_use->places[i]);
+        }
+    }
+    return changed;
+}

@@ -1,0 +1,41 @@
+#include "base/message.h"
+
+#include "base/progress.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Names in files may hold anything: what would move the cursor or colour the rest is a '?'. */
+static void print_message(const char *kind, const char *format, va_list arguments) {
+    char *text = NULL;
+    int length = vasprintf(&text, format, arguments);
+    if (length < 0) return;
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        bool wide = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
+        if ((*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7F || wide) *at = '?';
+        if (wide) *++at = '?';
+    }
+    fprintf(stderr, "moec: %s: %s\n", kind, text);
+    free(text);
+}
+
+bool error_message(const char *remedy, const char *format, ...) {
+    progress_clear();
+    fflush(stdout);
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("error", format, arguments);
+    va_end(arguments);
+    if (remedy) fprintf(stderr, "  help: %s\n", remedy);
+    return false;
+}
+
+void note_message(const char *format, ...) {
+    progress_clear();
+    fflush(stdout);
+    va_list arguments;
+    va_start(arguments, format);
+    print_message("note", format, arguments);
+    va_end(arguments);
+}

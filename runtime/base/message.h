@@ -1,0 +1,15 @@
+/* message: what the runtime tells its user when something is wrong: what and where, then what
+ * would mend it. */
+#ifndef MESSAGE_H
+#define MESSAGE_H
+
+#include <stdbool.h>
+
+/* Prints "moec: error: MESSAGE" and, when remedy is not NULL, "  help: REMEDY" to stderr. Returns
+ * false, so that a function can end with it. */
+bool error_message(const char *remedy, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Prints "moec: note: MESSAGE" to stderr. */
+void note_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

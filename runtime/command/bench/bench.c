@@ -1,0 +1,132 @@
+/* bench: moec bench: how fast a model is, beside what the machine can do. Speeds are told only
+ * after the program has given what the definition gives. */
+#include "command/bench/bench.h"
+
+#include "command/commands.h"
+#include "training/measure.h"
+#include "base/memory.h"
+#include "data/random.h"
+#include "command/spec.h"
+#include "base/json_number.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void bench_tell(const Bench *bench, const char *name, double value) {
+    json_object_set_new(bench->report, name, json_number(value));
+}
+
+void bench_tell_text(const Bench *bench, const char *name, const char *value) {
+    json_object_set_new(bench->report, name, json_string(value));
+}
+
+void bench_fill(Call *call, bool alike) {
+    long context = call_context(call), batch = call->graph->batch,
+         vocabulary = call_vocabulary(call);
+    long count = batch * (context + 1);
+    int32_t *tokens = memory_new(sizeof *tokens * (size_t)count);
+    for (long i = 0; i < count; i++)
+        tokens[i] = (int32_t)(random_bits(3, (uint64_t)(alike ? i % (context + 1) : i)) %
+                              (uint64_t)(vocabulary ? vocabulary : 256));
+    call_set_windows(call, tokens);
+    free(tokens);
+}
+
+/* A file of random bytes below the vocabulary, as data of the measured steps. */
+Data *bench_data(long vocabulary) {
+    char path[] = "/tmp/moec-bench-XXXXXX";
+    int descriptor = mkstemp(path);
+    if (descriptor < 0) return NULL;
+    unsigned char bytes[1 << 16];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (unsigned char)(random_bits(7, i) %
+                                   (uint64_t)(vocabulary && vocabulary < 256 ? vocabulary : 256));
+    FILE *file = fdopen(descriptor, "wb");
+    bool good = file && fwrite(bytes, 1, sizeof bytes, file) == sizeof bytes;
+    good = file && fclose(file) == 0 && good;
+    Data *data = good ? data_open(path, vocabulary) : NULL;
+    remove(path);
+    return data;
+}
+
+static void print_report(const Bench *bench) {
+    const char *key;
+    json_t *value;
+    if (bench->json) {
+        json_dumpf(bench->report, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+        puts("");
+        return;
+    }
+    json_object_foreach(bench->report, key, value) {
+        if (json_is_string(value))
+            printf("%-26s %s\n", key, json_string_value(value));
+        else if (json_is_number(value))
+            printf("%-26s %.4g\n", key, json_number_value(value));
+    }
+    bench_print_kernels(bench);
+}
+
+static void read_cost(Bench *bench, MoecCompiler *compiler) {
+    json_t *cost = json_loads(moec_cost_json(compiler), 0, NULL);
+    const json_t *params = json_object_get(cost, "params");
+    bench->routed = json_number_value(json_object_get(params, "active")) <
+                    json_number_value(json_object_get(params, "total"));
+    json_decref(cost);
+}
+
+/* What the spec says of the steps; false after a message. */
+static bool read_spec(Bench *bench) {
+    MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
+    if (!compiler) return false;
+    const char *precision = moec_option(compiler, "train.precision");
+    bench->settings = settings_of(compiler);
+    bench->rounded = precision && strcmp(precision, "bf16") == 0;
+    read_cost(bench, compiler);
+    bench_tell_text(bench, "model", moec_model(compiler));
+    bench_tell_text(bench, "graph", bench->graph);
+    moec_close(compiler);
+    return true;
+}
+
+/* Starts come first: what they do is not to find a device that is open, or threads that run. */
+static bool measure(Bench *bench) {
+    bool trains = strcmp(bench->graph, "train") == 0;
+    if (!read_spec(bench) || (trains && !bench_starts(bench))) return false;
+    bench->on = device_open(bench->device);
+    if (!bench->on) return false;
+    bench->on->brief = bench->quick;
+    bench->rounded = bench->rounded && bench->on->apart;
+    bench_tell_text(bench, "device", bench->on->name);
+    bool good = trains ? bench_training(bench) : bench_decoding(bench);
+    device_close(bench->on);
+    return good;
+}
+
+int command_bench(int argc, char **argv) {
+    const Command *command = command_row("bench");
+    Bench bench = {.graph = "train", .device = "cpu"};
+    const Option table[] = {
+        {OPTION_TEXT, "--graph", "NAME", &bench.graph,
+         "train (default): steps; decode: one token after the other"},
+        {OPTION_TEXT, "--device", "NAME", &bench.device, "cpu (default), cuda or cuda:N"},
+        {OPTION_FLAG, "--json", NULL, &bench.json, "the figures as JSON"},
+        {OPTION_FLAG, "--kernels", NULL, &bench.kernels, "on a GPU: the time of every kernel, too"},
+        {OPTION_COUNT, "--prefix", "N", &bench.prefix,
+         "decoding: after so many tokens (default: none, then on to train.context)"},
+        {OPTION_FLAG, "--quick", NULL, &bench.quick,
+         "small ceilings and few steps: tries out the measurement, and the figures mean little"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &bench.sets, "an option of the model, as in the file"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &bench.operand);
+    if (code >= 0) return code;
+    if (strcmp(bench.graph, "train") != 0 && strcmp(bench.graph, "decode") != 0)
+        return arguments_wrong(command, "train or decode", "there is no graph '%s'", bench.graph);
+    bench.report = json_object();
+    bool good = measure(&bench);
+    if (good) print_report(&bench);
+    json_decref(bench.report);
+    return good ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,145 @@
+/* bench_gradient: the gradient against differences of the loss, before any speed is told.
+ *
+ * The weights move along their gradients, every tensor by the same length, so that a small tensor
+ * counts as much as a large one:
+ *
+ *     w(t) = w + t * g / |g|          loss(w(t2)) - loss(w(t1)) = sum of g * (w(t2) - w(t1))
+ *
+ * over pieces of t that follow each other. A model that chooses has a loss that jumps where a
+ * choice changes, and the gradient knows nothing of jumps: the pieces are so short that few hold
+ * one, and the median of their slopes does not care for those; all sequences are the same one,
+ * which makes choices few. Where most pieces hold a jump nevertheless, only a gross error can be
+ * seen, and the report says so. Pieces are long enough for the rounding of the loss not to matter.
+ */
+#include "command/bench/bench.h"
+#include "base/message.h"
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECES = 9, QUORUM = 4 };
+
+/* Blocks like that of the weights: as they were, as they were last, and the gradients, which every
+ * further run adds to. */
+typedef struct Blocks {
+    float *kept, *before, *gradients;
+    double *lengths; /* by tensor: one over the norm of its gradient */
+} Blocks;
+
+/* What the loss changes by in one piece, relative to itself: some hundred times its last digit.
+ * Operands of bf16 do not feel what is below their own last digit. */
+static const double change = 2e-5, change_rounded = 3e-3, coarse_tolerance = 0.33;
+
+static double tolerance_of(const Bench *bench) {
+    return bench->rounded ? 0.05 : bench->routed ? 0.02 : 0.01;
+}
+
+/* Fills in the lengths; returns what the loss changes by for each unit of t. */
+static double take_lengths(const MoecTable *table, const Blocks *blocks) {
+    double slope = 0;
+    for (int i = 0; i < table->parameter_count; i++) {
+        const MoecTensor *tensor = &table->parameters[i];
+        const float *gradient = blocks->gradients + tensor->offset / sizeof(float);
+        double square = 0;
+        for (size_t j = 0; j < tensor_count(tensor); j++)
+            square += (double)gradient[j] * (double)gradient[j];
+        blocks->lengths[i] = square > 0 ? 1 / sqrt(square) : 0;
+        slope += sqrt(square);
+    }
+    return slope;
+}
+
+/* Weights at t, as they are rounded; returns what the gradient says of the way there. */
+static double move_to(const Model *model, const Blocks *blocks, double t) {
+    double sum = 0;
+    for (int i = 0; i < model->table->parameter_count; i++) {
+        const MoecTensor *tensor = &model->table->parameters[i];
+        size_t first = tensor->offset / sizeof(float);
+        for (size_t j = first; j < first + tensor_count(tensor); j++) {
+            double gradient = (double)blocks->gradients[j];
+            model->weights[j] =
+                (float)((double)blocks->kept[j] + t * blocks->lengths[i] * gradient);
+            sum += gradient * ((double)model->weights[j] - (double)blocks->before[j]);
+            blocks->before[j] = model->weights[j];
+        }
+    }
+    return sum;
+}
+
+static int by_value(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+/* By piece, in ascending order: the change of the loss against what the gradient says of it. */
+static bool take_ratios(Call *call, int loss, const Blocks *blocks, double piece,
+                        double ratios[PIECES]) {
+    const Model *model = call->model;
+    double last = 0;
+    for (int i = 0; i <= PIECES; i++) {
+        double said = move_to(model, blocks, piece * ((double)i - PIECES / 2.0));
+        if (!model_put(model) || !call_run(call, 1, false)) return false;
+        const float *value = call_get(call, loss);
+        if (!value) return false;
+        if (i) ratios[i - 1] = ((double)*value - last) / said;
+        last = (double)*value;
+    }
+    qsort(ratios, PIECES, sizeof ratios[0], by_value);
+    return true;
+}
+
+static bool judge(const Bench *bench, const double ratios[PIECES]) {
+    double median = ratios[PIECES / 2], tolerance = tolerance_of(bench);
+    char kind[96];
+    int agree = 0;
+    for (int i = 0; i < PIECES; i++) agree += fabs(ratios[i] - median) <= tolerance;
+    bool coarse = bench->routed && agree < QUORUM;
+    bench_tell(bench, "gradient_difference", fabs(median - 1));
+    snprintf(kind, sizeof kind, "%sto %.0f %%",
+             coarse          ? "choices change too often to see more than gross errors: "
+             : bench->routed ? "with choices unchanged, "
+                             : "",
+             100 * (coarse ? coarse_tolerance : tolerance));
+    bench_tell_text(bench, "gradient_check", kind);
+    return fabs(median - 1) <= (coarse ? coarse_tolerance : tolerance) ||
+           error_message("moec run --device eval tells which tensor is wrong",
+                         "no speed is told: the loss changes by %.4g of what its gradient says",
+                         median);
+}
+
+static bool check(const Bench *bench, Call *call, int loss, const Blocks *blocks) {
+    Model *model = call->model;
+    size_t bytes = model->table->weight_bytes;
+    call_set_scalar(call, "loss_scale", 1);
+    bench_fill(call, bench->routed);
+    if (!model->device->kind->zero(model->device, model->there.gradients, bytes) ||
+        !call_run(call, 1, false) || !model_get_gradients(model) || !call_get(call, loss))
+        return false;
+    memcpy(blocks->kept, model->weights, bytes);
+    memcpy(blocks->before, model->weights, bytes);
+    memcpy(blocks->gradients, model->gradients, bytes);
+    double slope = take_lengths(model->table, blocks), ratios[PIECES],
+           piece = (bench->rounded ? change_rounded : change) *
+                   (1 + fabs((double)call->outputs[loss][0])) / slope;
+    bool good = take_ratios(call, loss, blocks, piece, ratios);
+    memcpy(model->weights, blocks->kept, bytes);
+    return good && model_put(model) && judge(bench, ratios);
+}
+
+bool bench_gradient(const Bench *bench, Call *call, int loss) {
+    const MoecTable *table = call->model->table;
+    size_t bytes = table->weight_bytes;
+    Blocks blocks = {memory_map(bytes), memory_map(bytes), memory_map(bytes),
+                     memory_new(sizeof(double) * (size_t)(table->parameter_count + 1))};
+    bool good = blocks.kept && blocks.before && blocks.gradients
+                    ? check(bench, call, loss, &blocks)
+                    : error_message(NULL, "no memory for the check");
+    memory_unmap(blocks.kept, bytes);
+    memory_unmap(blocks.before, bytes);
+    memory_unmap(blocks.gradients, bytes);
+    free(blocks.lengths);
+    return good;
+}

@@ -1,0 +1,123 @@
+#include "matmul.h"
+#include "base/memory.h"
+#include "device/products.h"
+#include "base/seconds.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- products ---- */
+
+typedef struct Trial {
+    MoecProduct product;
+    Products *library; /* NULL: our own kernel */
+    float *a, *b, *c;
+} Trial;
+
+/* The fastest of several runs of one product, in seconds; negative when the library does not do it.
+ */
+static double trial_seconds(const Trial *trial, double patience) {
+    double best = -1, begin = seconds_now();
+    for (int run = 0; run < 4 || seconds_now() - begin < patience; run++) {
+        double start = seconds_now();
+        if (!trial->library)
+            moec_multiply(&trial->product, trial->a, trial->b, trial->c);
+        else if (products_run(trial->library, 0, trial->a, trial->b, trial->c, NULL) != 0)
+            return -1;
+        double seconds = seconds_now() - start;
+        if (best < 0 || seconds < best) best = seconds;
+    }
+    return best;
+}
+
+/* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
+static double square_rate(float *memory, long size, double patience) {
+    const MoecProduct product = {.m = size,
+                                 .n = size,
+                                 .k = size,
+                                 .a_m = size,
+                                 .a_k = 1,
+                                 .b_k = size,
+                                 .b_n = 1,
+                                 .c_m = size,
+                                 .batch = {1, 1}};
+    const MoecTable table = {.products = &product, .product_count = 1};
+    Products *library = products_new(&table);
+    Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
+    double seconds = library ? trial_seconds(&trial, patience) : -1;
+    products_free(library);
+    trial.library = NULL;
+    double own = trial_seconds(&trial, patience);
+    if (seconds < 0 || own < seconds) seconds = own;
+    return 2e-9 * (double)size * (double)size * (double)size / seconds;
+}
+
+static double best_rate(const long *sizes, int count, double patience) {
+    long largest = sizes[count - 1];
+    float *memory = malloc((size_t)(3 * largest * largest) * sizeof *memory);
+    double best = 0;
+    if (!memory) return 0;
+    for (long i = 0; i < 3 * largest * largest; i++) memory[i] = (float)(i % 17) - 8;
+    for (int i = 0; i < count; i++) {
+        double rate = square_rate(memory, sizes[i], patience);
+        if (rate > best) best = rate;
+    }
+    free(memory);
+    return best;
+}
+
+double ceiling_products(void) {
+    return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25);
+}
+
+double ceiling_products_quick(void) {
+    return best_rate((const long[]){1024}, 1, 0.05);
+}
+
+/* ---- reading ---- */
+
+enum { READ_FLOATS = 1 << 27, READ_PIECES = 64, READ_WIDTH = 64, READ_STREAMS = 8 };
+
+/* Sums `streams` parts of it side by side, READ_WIDTH numbers at a time, so that the loop waits for
+ * memory only. */
+static float read_piece(const float *from, long count, const long streams) {
+    float sum[READ_WIDTH] = {0}, total = 0;
+    long part = count / streams, width = READ_WIDTH / streams;
+    for (long i = 0; i < part; i += width)
+        for (long stream = 0; stream < streams; stream++)
+#pragma omp simd
+            for (long j = 0; j < width; j++) sum[stream * width + j] += from[stream * part + i + j];
+    for (long j = 0; j < READ_WIDTH; j++) total += sum[j];
+    return total;
+}
+
+/* Which of the two is faster depends on the processor; constants make the loops unroll. */
+static float read_one_way(const float *from, long count, bool side_by_side) {
+    return side_by_side ? read_piece(from, count, READ_STREAMS) : read_piece(from, count, 1);
+}
+
+double ceiling_read(void) {
+    const long piece = READ_FLOATS / READ_PIECES;
+    const size_t bytes = READ_FLOATS * sizeof(float);
+    float *memory = memory_map(bytes);
+    double best = 0;
+    if (!memory) return 0;
+#pragma omp parallel for schedule(static)
+    for (long i = 0; i < READ_PIECES; i++)
+        memset(memory + i * piece, 0, (size_t)piece * sizeof *memory);
+    for (int run = 0; run < 12; run++) {
+        float sums[READ_PIECES];
+        double start = seconds_now();
+#pragma omp parallel for schedule(static)
+        for (long i = 0; i < READ_PIECES; i++)
+            sums[i] = read_one_way(memory + i * piece, piece, run & 1);
+        double rate = (double)bytes / (seconds_now() - start) * 1e-9;
+        /* the sums are 0; asking keeps the reading from being left out */
+        for (long i = 0; i < READ_PIECES; i++)
+            if (sums[i] != 0) rate = 0;
+        if (rate > best) best = rate;
+    }
+    memory_unmap(memory, bytes);
+    return best;
+}

@@ -1,0 +1,332 @@
+/* pattern_translate: a regular expression of Oniguruma in PCRE2's spelling. Classes become those of
+ * Unicode 16 whatever version PCRE2 has; what both spell alike but mean otherwise is spelled out;
+ * what is not known here is refused, never guessed. */
+#include "tokenizer/text/characters.h"
+#include "tokenizer/text/pattern.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_LIMIT = 64 };
+
+typedef struct Translation {
+    const char *at, *end;
+    WordClass word;
+    Text *out, *fault;
+    size_t atom;                /* where in `out` what a quantifier applies to begins */
+    size_t groups[DEPTH_LIMIT]; /* where groups that are open begin */
+    int depth;
+} Translation;
+
+static bool refuse(Translation *t, const char *what) {
+    text_append(t->fault, what, strlen(what));
+    return false;
+}
+
+static void put(Translation *t, const char *text) {
+    text_append(t->out, text, strlen(text));
+}
+
+static bool next_is(const Translation *t, const char *text) {
+    size_t length = strlen(text);
+    return (size_t)(t->end - t->at) >= length && memcmp(t->at, text, length) == 0;
+}
+
+#define SPACES                                                                                     \
+    "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"        \
+    "\\x{205f}\\x{3000}"
+
+/* Members of a class: of \s, \w or \d. */
+static void put_members(Translation *t, char letter) {
+    if (letter == 's') {
+        put(t, SPACES);
+    } else if (letter == 'd') {
+        put(t, "\\p{Nd}");
+        characters_newer(t->out, "Nd");
+    } else {
+        put(t,
+            t->word == WORD_RUST ? "\\x{200c}\\x{200d}" : "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}");
+        put(t, "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}");
+        characters_newer(t->out, "L");
+        characters_newer(t->out, "M");
+        characters_newer(t->out, "Nd");
+        characters_newer(t->out, "Pc");
+    }
+}
+
+/* Names of general categories, long and short. */
+static const struct {
+    const char *name, *category;
+} categories[] = {
+    {"letter", "L"},
+    {"mark", "M"},
+    {"number", "N"},
+    {"punctuation", "P"},
+    {"symbol", "S"},
+    {"separator", "Z"},
+    {"other", "C"},
+    {"uppercaseletter", "Lu"},
+    {"lowercaseletter", "Ll"},
+    {"titlecaseletter", "Lt"},
+    {"modifierletter", "Lm"},
+    {"otherletter", "Lo"},
+    {"nonspacingmark", "Mn"},
+    {"spacingmark", "Mc"},
+    {"decimalnumber", "Nd"},
+    {"letternumber", "Nl"},
+    {"othernumber", "No"},
+    {"control", "Cc"},
+    {"format", "Cf"},
+};
+
+static bool same_letters(const char *a, const char *b) {
+    for (; *a && tolower((unsigned char)*a) == tolower((unsigned char)*b); a++) b++;
+    return !*a && !*b;
+}
+
+/* The short name of a category, or the name itself: that of a script. */
+static const char *category_of(const char *name) {
+    for (size_t i = 0; i < sizeof categories / sizeof categories[0]; i++)
+        if (same_letters(categories[i].name, name)) return categories[i].category;
+    return name;
+}
+
+/* After \p or \P: {Name}, {^Name} or one letter. False with a fault. */
+static bool read_property(Translation *t, char name[40], bool *negated) {
+    if (t->at == t->end) return refuse(t, "\\p at its end");
+    if (*t->at != '{') {
+        name[0] = *t->at++;
+        name[1] = 0;
+        return true;
+    }
+    const char *close = memchr(t->at, '}', (size_t)(t->end - t->at));
+    if (!close || close - t->at > 36) return refuse(t, "a \\p{ without its }");
+    size_t length = 0;
+    for (const char *c = t->at + 1; c < close; c++) {
+        if (*c == '^' && c == t->at + 1)
+            *negated = !*negated;
+        else if (isalnum((unsigned char)*c))
+            name[length++] = *c;
+        else if (*c != ' ' && *c != '_' && *c != '-')
+            return refuse(t, "a \\p{...} of a kind that is not known");
+    }
+    name[length] = 0;
+    t->at = close + 1;
+    return true;
+}
+
+/* Names that mean other sets in Oniguruma than in PCRE2. */
+static bool is_posix(const char *name) {
+    static const char *const names[] = {"alnum", "alpha", "ascii",  "blank", "cntrl",
+                                        "digit", "graph", "lower",  "print", "punct",
+                                        "space", "upper", "xdigit", "word",  "assigned"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (same_letters(names[i], name)) return true;
+    return false;
+}
+
+static bool put_property(Translation *t, bool negated, bool in_class) {
+    char name[40];
+    if (!read_property(t, name, &negated)) return false;
+    if (is_posix(name)) return refuse(t, "a POSIX class in \\p{...}");
+    const char *category = category_of(name);
+    if (negated && in_class) {
+        put(t, "\\P{");
+        put(t, category);
+        put(t, "}");
+        return true;
+    }
+    if (!in_class) put(t, negated ? "[^" : "[");
+    put(t, "\\p{");
+    put(t, category);
+    put(t, "}");
+    if (strlen(category) <= 2) characters_newer(t->out, category);
+    if (!in_class) put(t, "]");
+    return true;
+}
+
+/* \x41, \x{1F600}, \\u0041. */
+static bool put_number(Translation *t, char letter) {
+    char digits[12] = "";
+    size_t count = 0, wanted = letter == 'u' ? 4 : 2;
+    bool braces = letter == 'x' && t->at < t->end && *t->at == '{';
+    if (braces) t->at++;
+    while (t->at < t->end && isxdigit((unsigned char)*t->at) && count < (braces ? 8u : wanted))
+        digits[count++] = *t->at++;
+    if (braces && (t->at == t->end || *t->at++ != '}')) return refuse(t, "a \\x{ without its }");
+    unsigned long value = strtoul(digits, NULL, 16);
+    if (!count || (letter == 'u' && count != 4) || (letter == 'x' && !braces && value > 0x7F))
+        return refuse(t, "a byte that is no character");
+    put(t, "\\x{");
+    put(t, digits);
+    put(t, "}");
+    return true;
+}
+
+/* What follows a backslash. */
+static bool put_escape(Translation *t, bool in_class) {
+    if (t->at == t->end) return refuse(t, "a backslash at its end");
+    char letter = *t->at++, small = (char)tolower((unsigned char)letter);
+    if (letter == 'p' || letter == 'P') return put_property(t, letter == 'P', in_class);
+    if (strchr("swd", small)) {
+        if (in_class && letter != small) {
+            if (small == 'w') return refuse(t, "\\W in a class");
+            put(t, small == 's' ? "\\P{White_Space}" : "\\P{Nd}");
+            return true;
+        }
+        if (!in_class) put(t, letter == small ? "[" : "[^");
+        put_members(t, small);
+        if (!in_class) put(t, "]");
+        return true;
+    }
+    if (letter == 'x' || letter == 'u') return put_number(t, letter);
+    if (letter == 'v') {
+        put(t, "\\x0b");
+        return true;
+    }
+    if (letter == 'h' || letter == 'H') {
+        if (in_class && letter == 'H') return refuse(t, "\\H in a class");
+        put(t, in_class ? "0-9a-fA-F" : letter == 'h' ? "[0-9a-fA-F]" : "[^0-9a-fA-F]");
+        return true;
+    }
+    if (isalnum((unsigned char)letter) && !strchr(in_class ? "nrtfae" : "nrtfaeAzZG", letter)) {
+        char what[] = "\\?";
+        what[1] = letter;
+        return refuse(t, what);
+    }
+    char kept[2] = {'\\', letter};
+    text_append(t->out, kept, 2);
+    return true;
+}
+
+/* A class inside a class adds its members; where those are negated it is not known. */
+static bool put_class(Translation *t) {
+    int inner = 0;
+    t->at++;
+    put(t, "[");
+    if (t->at < t->end && *t->at == '^') {
+        put(t, "^");
+        t->at++;
+    }
+    for (bool first = true; t->at < t->end; first = false) {
+        char c = *t->at;
+        if (c == ']' && !first && !inner) {
+            t->at++;
+            put(t, "]");
+            return true;
+        }
+        if (next_is(t, "[^") || next_is(t, "[:"))
+            return refuse(t, "a negated class inside a class");
+        if (c == '[' || (c == ']' && inner)) {
+            inner += c == '[' ? 1 : -1;
+            t->at++;
+            continue;
+        }
+        if (next_is(t, "&&")) return refuse(t, "&& in a class");
+        t->at++;
+        if (c == '\\') {
+            if (!put_escape(t, true)) return false;
+        } else if (c == ']') {
+            put(t, "\\]");
+        } else {
+            text_append(t->out, &c, 1);
+        }
+    }
+    return refuse(t, "a [ without its ]");
+}
+
+static bool open_group(Translation *t) {
+    static const char *const known[] = {"(?:", "(?=",  "(?!",  "(?<=", "(?<!",
+                                        "(?>", "(?i:", "(?i)", "(?-i:"};
+    if (t->depth == DEPTH_LIMIT) return refuse(t, "too many groups");
+    size_t start = t->out->length;
+    if (!next_is(t, "(?")) {
+        put(t, "(?:");
+        t->at++;
+        t->groups[t->depth++] = start;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (!next_is(t, known[i])) continue;
+        put(t, known[i]);
+        t->at += strlen(known[i]);
+        if (strcmp(known[i], "(?i)") != 0) t->groups[t->depth++] = start;
+        return true;
+    }
+    return refuse(t, "a group (?... of a kind that is not known");
+}
+
+/* {n,m}: a + after it repeats the whole, and {,m} begins at 0. */
+static bool put_count(Translation *t) {
+    const char *c = t->at + 1;
+    while (c < t->end && (isdigit((unsigned char)*c) || *c == ',')) c++;
+    if (c == t->end || *c != '}' || c == t->at + 1) {
+        put(t, "\\{");
+        t->atom = t->out->length - 2;
+        t->at++;
+        return true;
+    }
+    put(t, "{");
+    if (t->at[1] == ',') put(t, "0");
+    text_append(t->out, t->at + 1, (size_t)(c - t->at));
+    t->at = c + 1;
+    if (t->at == t->end || *t->at != '+') return true;
+    t->at++;
+    size_t length = t->out->length - t->atom;
+    text_reserve(t->out, 5);
+    memmove(t->out->bytes + t->atom + 3, t->out->bytes + t->atom, length);
+    memcpy(t->out->bytes + t->atom, "(?:", 3);
+    t->out->length += 3;
+    put(t, ")+");
+    return true;
+}
+
+static bool put_one(Translation *t) {
+    char c = *t->at;
+    size_t start = t->out->length;
+    switch (c) {
+    case '*':
+    case '+':
+    case '?':
+        t->at++;
+        text_append(t->out, &c, 1);
+        return true;
+    case '{':
+        return put_count(t);
+    case '(':
+        return open_group(t);
+    case ')':
+        if (!t->depth) return refuse(t, "a ) without its (");
+        t->atom = t->groups[--t->depth];
+        t->at++;
+        put(t, ")");
+        return true;
+    case '[':
+        t->atom = start;
+        return put_class(t);
+    case '\\':
+        t->at++;
+        t->atom = start;
+        return put_escape(t, false);
+    case '^':
+    case '$': /* Oniguruma's match at every line */
+        t->at++;
+        put(t, c == '^' ? "(?m:^)" : "(?m:$)");
+        return true;
+    default: {
+        int length = character_length((unsigned char)c);
+        t->atom = start;
+        text_append(t->out, t->at, (size_t)length);
+        t->at += length;
+        return true;
+    }
+    }
+}
+
+bool pattern_translate(const char *bytes, size_t length, WordClass word, Text *out, Text *fault) {
+    Translation t = {.at = bytes, .end = bytes + length, .word = word, .out = out, .fault = fault};
+    while (t.at < t.end)
+        if (!put_one(&t)) return false;
+    return t.depth == 0 || refuse(&t, "a ( without its )");
+}

@@ -1,0 +1,212 @@
+#include "training/checkpoint.h"
+
+#include "base/message.h"
+#include "base/memory.h"
+#include "model/reports.h"
+#include "base/version.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_note(json_t *notes, const char *name, const char *text) {
+    json_object_set_new(notes, name, json_string(text));
+}
+
+static void add_number(json_t *notes, const char *name, const char *format, double number) {
+    char text[40];
+    snprintf(text, sizeof text, format, number);
+    add_note(notes, name, text);
+}
+
+bool checkpoint_write(const char *path, const Model *model, const char *bundle,
+                      const char *tokenizer, const Place *place, bool optimizer) {
+    json_t *notes = json_object();
+    int count;
+    Entry *entries = model_entries(model, optimizer, notes, &count);
+    if (!entries) {
+        json_decref(notes);
+        return false;
+    }
+    char seed[24], position[24], tokens[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
+    snprintf(position, sizeof position, "%" PRIu64, place->position);
+    snprintf(tokens, sizeof tokens, "%" PRIu64, place->tokens);
+    add_note(notes, "format", "moec");
+    add_note(notes, "version", MOEC_VERSION);
+    add_note(notes, "model", model->table->model);
+    add_note(notes, "spec", bundle);
+    if (tokenizer) add_note(notes, "tokenizer", tokenizer);
+    add_note(notes, "seed", seed);
+    add_note(notes, "position", position);
+    add_note(notes, "tokens", tokens);
+    add_number(notes, "step", "%.0f", (double)place->step);
+    add_number(notes, "best_loss", "%.17g", place->best);
+    bool written = safetensors_write(path, entries, count, notes);
+    entries_free(entries, count);
+    json_decref(notes);
+    return written;
+}
+
+/* ---- reading: a note is what checkpoint_write says, or the file is refused ---- */
+
+static const uint64_t most_steps = (uint64_t)1 << 40, most = (uint64_t)1 << 62;
+
+static bool whole(const char *text, uint64_t limit, uint64_t *value) {
+    size_t digits = strspn(text, "0123456789");
+    if (!digits || text[digits] || digits > 20 || (digits > 1 && *text == '0')) return false;
+    errno = 0;
+    *value = strtoull(text, NULL, 10);
+    return !errno && *value <= limit;
+}
+
+/* A loss, or infinity before the first. */
+static bool loss(const char *text, double *value) {
+    char *end;
+    *value = strtod(text, &end);
+    bool number =
+        (isdigit((unsigned char)*text) || *text == '-') && !text[strspn(text, "0123456789.e+-")];
+    return strcmp(text, "inf") == 0 || (number && !*end && isfinite(*value));
+}
+
+/* "1.20.3" */
+static bool version(const char *text) {
+    int parts = 0;
+    for (; parts < 3 && isdigit((unsigned char)*text); parts++) {
+        text += strspn(text, "0123456789");
+        if (parts < 2 && *text++ != '.') return false;
+    }
+    return parts == 3 && !*text;
+}
+
+/* The model's name, as the second line of the spec says it. */
+static bool same_model(const char *name, const char *bundle) {
+    const char *line = strchr(bundle, '\n');
+    size_t length = strlen(name);
+    return length && line && strncmp(line + 1, "model ", 6) == 0 &&
+           strncmp(line + 7, name, length) == 0 && line[7 + length] == '\n';
+}
+
+/* The first note that is there and not as it is written, or NULL. What is not there is as in
+ * *place. */
+static const char *wrong_note(const Safetensors *file, Place *place) {
+    uint64_t step = (uint64_t)place->step;
+    const struct {
+        const char *name;
+        uint64_t limit, *value;
+    } numbers[] = {{"step", most_steps, &step},
+                   {"seed", UINT64_MAX, &place->seed},
+                   {"position", most, &place->position},
+                   {"tokens", most, &place->tokens}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const char *text = safetensors_note(file, numbers[i].name);
+        if (text && !whole(text, numbers[i].limit, numbers[i].value)) return numbers[i].name;
+    }
+    place->step = (long)step;
+    const char *best = safetensors_note(file, "best_loss"),
+               *format = safetensors_note(file, "format"),
+               *number = safetensors_note(file, "version"),
+               *model = safetensors_note(file, "model"), *bundle = safetensors_note(file, "spec");
+    if (best && !loss(best, &place->best)) return "best_loss";
+    if (format && strcmp(format, "moec") != 0) return "format";
+    if (number && !version(number)) return "version";
+    return model && bundle && !same_model(model, bundle) ? "model" : NULL;
+}
+
+static bool notes_good(const Safetensors *file, Place *place) {
+    const char *wrong = wrong_note(file, place);
+    return !wrong ||
+           error_message("use another copy; it was changed after it was written",
+                         "%s: its note '%s' is not as moec train writes it", file->path, wrong);
+}
+
+bool checkpoint_place(const Safetensors *file, Place *place) {
+    static const char *const names[] = {"step",   "seed",    "position", "tokens", "best_loss",
+                                        "format", "version", "model",    "spec"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!safetensors_note(file, names[i]))
+            return error_message("use a checkpoint that moec train has written",
+                                 "%s is no checkpoint of a training run: it has no note '%s'",
+                                 file->path, names[i]);
+    return notes_good(file, place);
+}
+
+long checkpoint_step(const Safetensors *file) {
+    Place place = {0};
+    wrong_note(file, &place);
+    return place.step;
+}
+
+/* Whether it was made for one who runs a model, not for the compiler. */
+static bool is_spec(const char *operand) {
+    size_t length = strlen(operand);
+    return (length > 4 && strcmp(operand + length - 4, ".moe") == 0) || strstr(operand, ".moe:");
+}
+
+/* The file, where its notes are sound; a file that holds no spec is not ours and may have any. */
+static Safetensors *open_sound(const char *path) {
+    Safetensors *file = safetensors_open(path);
+    Place place = {0};
+    if (!file || !safetensors_note(file, "spec") || notes_good(file, &place)) return file;
+    safetensors_close(file);
+    return NULL;
+}
+
+/* The best checkpoint of a folder, else the last: a new string, or NULL. */
+static char *best_within(const char *folder) {
+    static const char *const names[] = {"best.safetensors", "last.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = path_join(folder, names[i]);
+        if (file_exists(path)) return path;
+        free(path);
+    }
+    return NULL;
+}
+
+bool checkpoint_within(const char *folder) {
+    char *path = best_within(folder);
+    bool there = path != NULL;
+    free(path);
+    return there;
+}
+
+Safetensors *checkpoint_open(const char *operand) {
+    if (is_spec(operand)) {
+        error_message("moec train SPEC --data TEXT --out DIR trains it; then give DIR",
+                      "%s is a spec, this command takes a trained model", operand);
+        return NULL;
+    }
+    if (!file_is_folder(operand)) return open_sound(operand);
+    char *path = best_within(operand);
+    Safetensors *file = path ? open_sound(path) : NULL;
+    if (!path)
+        error_message("give the folder that moec train --out has filled", "%s holds no checkpoint",
+                      operand);
+    free(path);
+    return file;
+}
+
+MoecCompiler *checkpoint_spec_quietly(const Safetensors *file, const char *const *sets,
+                                      int set_count) {
+    const char *bundle = safetensors_note(file, "spec");
+    if (bundle) return moec_open_bundle(bundle, strlen(bundle), sets, set_count);
+    error_message("use a checkpoint that moec train has written", "%s does not hold its spec",
+                  file->path);
+    return NULL;
+}
+
+bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer) {
+    const char *json = safetensors_note(file, "tokenizer");
+    *tokenizer = json ? tokenizer_read(file->path, json, strlen(json)) : NULL;
+    return !json || *tokenizer;
+}
+
+MoecCompiler *checkpoint_spec(const Safetensors *file, const char *const *sets, int set_count) {
+    MoecCompiler *compiler = checkpoint_spec_quietly(file, sets, set_count);
+    if (!compiler || reports_good(compiler)) return compiler;
+    moec_close(compiler);
+    return NULL;
+}

@@ -1,0 +1,120 @@
+#include "training/differences.h"
+
+#include "base/message.h"
+#include "base/memory.h"
+
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHOWN = 4, WIDTH = 60 };
+
+typedef struct Line {
+    const char *text; /* without the space around it */
+    int length, number;
+    bool common; /* the other spec has it, too */
+} Line;
+
+typedef struct Lines {
+    Line *items;
+    int count, capacity;
+} Lines;
+
+/* Adds the lines of a text, but for empty ones and comments. */
+static void add_lines(Lines *lines, const char *text, size_t length) {
+    const char *end = text + length;
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text)),
+                   *next = newline ? newline + 1 : end, *last = newline ? newline : end;
+        while (text < last && isspace((unsigned char)*text)) text++;
+        while (last > text && isspace((unsigned char)last[-1])) last--;
+        if (last > text && *text != '#') {
+            if (lines->count == lines->capacity) {
+                lines->capacity = 2 * lines->capacity + 64;
+                lines->items = memory_grow(lines->items, sizeof(Line) * (size_t)lines->capacity);
+            }
+            lines->items[lines->count] =
+                (Line){.text = text, .length = (int)(last - text), .number = lines->count};
+            lines->count++;
+        }
+        text = next;
+    }
+}
+
+/* The lines of all files and sets; a header of a part, "file LENGTH PATH" or "set LENGTH", is none.
+ */
+static Lines lines_of(const char *bundle) {
+    Lines lines = {0};
+    const char *end = bundle + strlen(bundle), *at = strchr(bundle, '\n');
+    size_t length;
+    if (at) add_lines(&lines, at + 1, strcspn(at + 1, "\n")); /* the model's name */
+    at = at ? strchr(at + 1, '\n') : NULL;
+    while (at &&
+           (sscanf(at + 1, "file %zu", &length) == 1 || sscanf(at + 1, "set %zu", &length) == 1)) {
+        const char *text = strchr(at + 1, '\n');
+        if (!text || length >= (size_t)(end - text)) break;
+        add_lines(&lines, text + 1, length);
+        at = text + 1 + length;
+    }
+    return lines;
+}
+
+static int by_text(const void *a, const void *b) {
+    const Line *first = a, *second = b;
+    int shorter = first->length < second->length ? first->length : second->length;
+    int order = memcmp(first->text, second->text, (size_t)shorter);
+    return order ? order : first->length - second->length;
+}
+
+static int by_number(const void *a, const void *b) {
+    return ((const Line *)a)->number - ((const Line *)b)->number;
+}
+
+/* Marks what both have, each line as often as the other has it. */
+static void pair_up(Lines *then, Lines *now) {
+    qsort(then->items, (size_t)then->count, sizeof(Line), by_text);
+    qsort(now->items, (size_t)now->count, sizeof(Line), by_text);
+    for (int i = 0, j = 0; i < then->count && j < now->count;) {
+        int order = by_text(&then->items[i], &now->items[j]);
+        if (order == 0) then->items[i].common = now->items[j].common = true;
+        i += order <= 0;
+        j += order >= 0;
+    }
+    qsort(then->items, (size_t)then->count, sizeof(Line), by_number);
+    qsort(now->items, (size_t)now->count, sizeof(Line), by_number);
+}
+
+/* "layers = 2 | dim = 16"; NULL when there are none. */
+static char *own_lines(const Lines *lines) {
+    char *text = NULL;
+    int own = 0;
+    for (int i = 0; i < lines->count; i++) {
+        const Line *line = &lines->items[i];
+        if (line->common || own++ >= SHOWN) continue;
+        char *longer = memory_format("%s%s%.*s%s", text ? text : "", text ? " | " : "",
+                                     line->length < WIDTH ? line->length : WIDTH, line->text,
+                                     line->length < WIDTH ? "" : "...");
+        free(text);
+        text = longer;
+    }
+    if (own <= SHOWN) return text;
+    char *longer = memory_format("%s | and %d lines more", text, own - SHOWN);
+    free(text);
+    return longer;
+}
+
+void differences_tell(const char *then, const char *now) {
+    Lines before = lines_of(then), after = lines_of(now);
+    if (before.count && after.count) pair_up(&before, &after);
+    char *old = own_lines(&before), *new = own_lines(&after);
+    if (old || new)
+        note_message("the spec is not the one that the run began with%s%s%s%s",
+                     old ? "\n  was: " : "", old ? old : "", new ? "\n  now: " : "",
+                     new ? new : "");
+    free(old);
+    free(new);
+    free(before.items);
+    free(after.items);
+}

@@ -1,0 +1,128 @@
+#include "training/record.h"
+
+#include "base/message.h"
+#include "base/memory.h"
+#include "base/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* What is found in a log when a run goes on with it. */
+typedef struct DefUse {
+    char *kept; /* the sound lines up to the step */
+    size_t length;
+    long damaged, first; /* lines that are no line of a log; the number of the first of them */
+    long steps, last;    /* steps that have a line; the last of them */
+} DefUse;
+
+/* The step of a line, -1 of one that is damaged. Steps only grow within a log. */
+static long step_of(DefUse *def_use, const char *line, size_t length) {
+    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *at = json_object_get(object, "step");
+    json_int_t step = json_is_integer(at) ? json_integer_value(at) : -1;
+    if (step > LONG_MAX || step < def_use->last || line[length - 1] != '\n') step = -1;
+    if (step >= 0 && json_object_get(object, "loss")) def_use->steps += step > def_use->last;
+    json_decref(object);
+    if (step > def_use->last) def_use->last = (long)step;
+    return (long)step;
+}
+
+/* Steps after `step` are left out: the run that goes on writes them again. A last line without its
+ * end is what a killed run leaves. */
+static DefUse def_use_of(FILE *file, long step) {
+    DefUse def_use = {0};
+    FILE *kept = open_memstream(&def_use.kept, &def_use.length);
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length;
+    for (long number = 1; kept && (length = getline(&line, &capacity, file)) > 0; number++) {
+        DefUse before = def_use;
+        long at = step_of(&def_use, line, (size_t)length);
+        if (at > step) {
+            def_use = before;
+        } else if (at >= 0) {
+            fwrite(line, 1, (size_t)length, kept);
+        } else if (line[length - 1] == '\n') {
+            if (!def_use.damaged++) def_use.first = number;
+        }
+    }
+    free(line);
+    if (kept) fclose(kept);
+    return def_use;
+}
+
+/* An empty log, or one with the lines up to `step` alone; false after a message. *replaced: another
+ * file has taken the place of the damaged one. */
+static bool shorten(Record *record, long step, bool *replaced) {
+    rewind(record->file);
+    DefUse def_use = step ? def_use_of(record->file, step) : (DefUse){0};
+    bool good = true;
+    *replaced = def_use.damaged > 0;
+    if (*replaced) {
+        note_message("%s: %ld damaged lines are removed, the first was line %ld", record->path,
+                     def_use.damaged, def_use.first);
+        good = file_write(record->path, def_use.kept, def_use.length);
+    } else if (ftruncate(fileno(record->file), (off_t)def_use.length) != 0 ||
+               fseek(record->file, 0, SEEK_END) != 0) {
+        good = error_message(NULL, "cannot shorten %s: %s", record->path, strerror(errno));
+    }
+    if (good && def_use.steps < step)
+        note_message("%s holds %ld of the %ld steps so far", record->path, def_use.steps, step);
+    free(def_use.kept);
+    return good;
+}
+
+/* Opens and locks the file, which is one: nothing is waited for and nothing else written to. */
+static bool open_log(Record *record) {
+    const char *path = record->path;
+    int descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
+    struct stat status;
+    if (descriptor < 0 || fstat(descriptor, &status) != 0)
+        return error_message("check that the folder may be written", "cannot write %s: %s", path,
+                             strerror(errno));
+    record->file = fdopen(descriptor, "a+");
+    if (!S_ISREG(status.st_mode))
+        return error_message("choose another --out", "cannot write %s: it is not a file", path);
+    if (flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return error_message("wait for it, or choose another --out", "another run is writing to %s",
+                             path);
+    return true;
+}
+
+bool record_open(Record *record, const char *path, long step) {
+    *record = (Record){.path = memory_format("%s", path)};
+    bool replaced = false;
+    bool good = open_log(record) && shorten(record, step, &replaced);
+    if (good && replaced) {
+        fclose(record->file);
+        good = open_log(record);
+    }
+    if (!good) record_close(record);
+    return good;
+}
+
+bool record_write(Record *record, json_t *object) {
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(object);
+    bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
+    if (!text)
+        error_message(NULL, "a line of %s cannot be said as JSON", record->path);
+    else if (!good)
+        error_message("free some space on the disk and go on with --resume", "cannot write %s: %s",
+                      record->path, strerror(errno));
+    free(text);
+    return good;
+}
+
+void record_close(Record *record) {
+    if (record->file) fclose(record->file);
+    record->file = NULL;
+    free(record->path);
+    record->path = NULL;
+}

@@ -1,0 +1,109 @@
+#include "training/step.h"
+
+#include "base/memory.h"
+#include "data/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void step_prepare(Stepper *stepper) {
+    const MoecGraphEntry *graph = stepper->train->graph;
+    long context = stepper->order.context;
+    stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
+    stepper->outputs = memory_new(sizeof(double) * (size_t)(graph->output_count + 1));
+}
+
+void step_release(Stepper *stepper) {
+    free(stepper->windows);
+    free(stepper->outputs);
+}
+
+static bool read_windows(Stepper *stepper, uint64_t position) {
+    long context = stepper->order.context;
+    for (long b = 0; b < stepper->train->graph->batch; b++) {
+        uint64_t start = order_start(&stepper->order, position + (uint64_t)b);
+        if (!data_read(stepper->data, start, (size_t)(context + 1),
+                       stepper->windows + b * (context + 1)))
+            return false;
+    }
+    return true;
+}
+
+/* The values that an update program asks for by name. */
+static double scalar_value(const char *name, const Stepper *stepper, const StepResult *result,
+                           long step, double factor) {
+    if (strcmp(name, "lr") == 0) return result->rate;
+    if (strcmp(name, "step") == 0) return (double)step + 1;
+    if (strcmp(name, "steps") == 0) return (double)stepper->settings.steps;
+    return strcmp(name, "clip") == 0 ? factor : 1;
+}
+
+static bool update_all(const Stepper *stepper, const StepResult *result, long step, double factor) {
+    const Model *model = stepper->train->model;
+    const MoecUpdate *update = model->table->update;
+    float *scalars = memory_new(sizeof *scalars * (size_t)(update->scalar_count + 1));
+    for (int i = 0; i < update->scalar_count; i++)
+        scalars[i] = (float)scalar_value(update->scalar_names[i], stepper, result, step, factor);
+    const BlockUpdate given = {
+        .weights = model->there.weights,
+        .gradients = model->there.gradients,
+        .moments = model->there.moments,
+        .rounded = model->there.rounded,
+        .scalars = scalars,
+    };
+    bool good = model->device->kind->update(model->engine, &given);
+    free(scalars);
+    return good;
+}
+
+/* One micro-batch, its outputs of one value added to the means. */
+static bool run_part(Stepper *stepper, long step, long part) {
+    Call *call = stepper->train;
+    const MoecGraphEntry *graph = call->graph;
+    long parts = stepper->settings.accumulate;
+    call_set_windows(call, stepper->windows);
+    if (!call_run(call, random_bits(stepper->seed, (uint64_t)(step * parts + part)),
+                  part == parts - 1) ||
+        !call_get_numbers(call))
+        return false;
+    for (int i = 0; i < graph->output_count; i++)
+        if (tensor_count(&graph->outputs[i]) == 1)
+            stepper->outputs[i] += (double)call->outputs[i][0] / (double)parts;
+    return true;
+}
+
+bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
+    Call *call = stepper->train;
+    const Model *model = call->model;
+    const MoecGraphEntry *graph = call->graph;
+    const Settings *settings = &stepper->settings;
+    long parts = settings->accumulate;
+    const DeviceKind *kind = model->device->kind;
+    if (!kind->zero(model->device, model->there.gradients, model->table->weight_bytes))
+        return false;
+    memset(stepper->outputs, 0, sizeof(double) * (size_t)graph->output_count);
+    call_set_scalar(call, "loss_scale", 1.0 / (double)parts);
+    call_set_scalar(call, "step", (double)step);
+    call_set_scalar(call, "steps", (double)settings->steps);
+    for (long part = 0; part < parts; part++) {
+        if (!read_windows(stepper, position + (uint64_t)(part * graph->batch))) return false;
+        if (!run_part(stepper, step, part)) return false;
+    }
+    int loss = call_output(call, "loss");
+    /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
+     * the mean. */
+    double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)parts;
+    result->loss = loss >= 0 ? stepper->outputs[loss] : NAN;
+    double squares; /* padding between tensors stays zero: the block is summed whole */
+    if (!kind->square_sum(model->engine, model->there.gradients,
+                          model->table->weight_bytes / sizeof(float), &squares))
+        return false;
+    result->norm = mean * sqrt(squares);
+    result->rate =
+        settings->rate * model->table->update->rate((double)step, (double)settings->steps);
+    if (!isfinite(result->loss) || !isfinite(result->norm)) return true;
+    double clip =
+        settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
+    return update_all(stepper, result, step, mean * clip);
+}

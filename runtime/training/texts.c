@@ -1,0 +1,70 @@
+#include "training/texts.h"
+
+#include "base/message.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "model/examples.h"
+#include "tokenizer/bulk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Paths {
+    char **items;
+    int count;
+} Paths;
+
+static bool add_path(void *context, const char *path) {
+    Paths *paths = context;
+    paths->items = memory_grow(paths->items, sizeof(char *) * (size_t)(paths->count + 1));
+    paths->items[paths->count++] = memory_format("%s", path);
+    return true;
+}
+
+bool texts_fit(const Tokenizer *tokenizer, long vocabulary) {
+    long size = tokenizer_size(tokenizer);
+    return !vocabulary || size <= vocabulary ||
+           error_message("a larger vocab of the model, or the tokenizer that belongs to it",
+                         "the tokenizer has %ld tokens, the model has vocab = %ld", size,
+                         vocabulary);
+}
+
+/* The tokens of a text, in a file that has no name any more when it is open. */
+static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Call *call) {
+    const char *place = getenv("TMPDIR");
+    char *folder = memory_format("%s/moec-XXXXXX", place && *place ? place : "/tmp");
+    char *file = NULL;
+    Data *data = NULL;
+    Paths paths = {0};
+    BulkResult result;
+    const BulkOptions options = {.special = true, .last = -1, .quiet = true};
+    if (!mkdtemp(folder)) {
+        error_message("TMPDIR names a folder for temporary files", "cannot make %s: %s", folder,
+                      strerror(errno));
+    } else if (data_files(path, add_path, &paths)) {
+        file = path_join(folder, "tokens");
+        if (bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count, &options, file,
+                          &result))
+            data = data_open(file, call_vocabulary(call));
+        if (data) data->text_bytes = result.bytes;
+        unlink(file);
+        rmdir(folder);
+    }
+    for (int i = 0; i < paths.count; i++) free(paths.items[i]);
+    free(paths.items);
+    free(file);
+    free(folder);
+    return data;
+}
+
+Data *texts_open(const char *path, const Tokenizer *tokenizer, const Call *call) {
+    if (!tokenizer || examples_words(call)) return examples_open(path, call);
+    if (!texts_fit(tokenizer, call_vocabulary(call))) return NULL;
+    Data *data = data_open(path, 0);
+    bool text = data && data->bytes;
+    data_close(data);
+    if (!data) return NULL;
+    return text ? open_tokens(path, tokenizer, call) : examples_open(path, call);
+}

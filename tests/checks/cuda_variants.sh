@@ -1,0 +1,89 @@
+#!/bin/sh
+# Kernels in several forms on a simulated device of capability 9.0: all are tried at their first launch and agree; the one
+# that was found best is launched from then on; one that computes something else is told and never launched.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CUDA="$simulator" MOEC_CFLAGS=-O0
+head -c 600 README.md >"$work/text"
+
+# train NAME WORDS [OPTION...]: three steps, the third of them from a captured graph
+train() {
+    name=$1 words=$2
+    shift 2
+    MOEC_SIM=$words moec train models/tiny.moe:tiny_moe --device cuda --data "$work/text" --out "$work/$name" --steps 3 \
+        --set dim=80 --set layers=2 --set train.batch=2 --set train.context=20 --set vocab=251 \
+        --set train.precision=bf16 "$@" >"$work/$name.out" 2>&1 || { cat "$work/$name.out"; wrong "training $name failed"; }
+    # without what jumps when a choice is nearly a tie and rounding decides it
+    sed 's/"\(seconds\|balance\|busiest\)":[^,}]*//g; s/[^-+.0-9e]/ /g' "$work/$name/log.jsonl" >"$work/$name.numbers"
+}
+
+# same ONE OTHER [LIMIT]: the losses and norms of two runs
+same() {
+    paste "$work/$1.numbers" "$work/$2.numbers" | awk -v limit="${3:-2e-5}" '
+        function off(a, b) { return (a > b ? a - b : b - a) > limit * (a > 0 ? a : -a) }
+        { half = NF / 2; for (i = 1; i <= half; i++) if (off($i, $(i + half))) bad = 1 }
+        END { exit bad || NR < 3 }'
+}
+
+verdicts() { cut -d' ' -f3 "$work"/cache/moec/*.variants | sort -u | tr '\n' ' '; }
+
+train first unchecked
+[ ! -e "$work"/cache/moec/*.variants ] || wrong "a device without warpgroups has tried them"
+
+train tried unchecked,hopper
+! grep -q ' inf inf$' "$work"/cache/moec/*.variants || wrong "a form does not agree"
+same first tried || wrong "training with both forms differs"
+! grep -q 'does not agree' "$work/tried.out" || { cat "$work/tried.out"; exit 1; }
+for kernel in product_train rows_by_weight rows_by_rows _across _twice; do
+    grep -q "$kernel" "$work"/cache/moec/*.variants || wrong "no $kernel has been tried"
+done
+
+# Now the forms of warpgroups alone, with every access checked.
+sed -i 's/ mma \(.*\) inf$/ wgmma \1 inf/; s/ mma / wide /' "$work"/cache/moec/*.variants
+[ "$(verdicts)" = "wgmma wide " ] || wrong "tried are $(verdicts)"
+train second hopper
+same first second || wrong "training by warpgroups differs"
+train broken unchecked,hopper,wrong
+! same first broken || wrong "the second form was never launched"
+
+rm "$work"/cache/moec/*.variants
+train told unchecked,hopper,wrong
+same first told || wrong "a form that is wrong was launched"
+! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a form agrees that is wrong"
+grep -q 'does not agree with its other form and is not used' "$work/told.out" || wrong "nothing was told"
+
+rm "$work"/cache/moec/*.variants
+(train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"
+grep -q 'kernel .* has stopped it' "$work/stopped.out" && grep -q 'MOEC_WGMMA=off' "$work/stopped.out" ||
+    { cat "$work/stopped.out"; wrong "nobody says what stopped the device"; }
+
+rm -f "$work"/cache/moec/*.variants
+MOEC_WGMMA=off train off unchecked,hopper,wrong
+[ ! -e "$work"/cache/moec/*.variants ] || wrong "MOEC_WGMMA=off has tried them"
+same first off || wrong "MOEC_WGMMA=off trains differently"
+
+# A driver whose graphs know no launches that overlap.
+train serial unchecked,hopper,serial
+same first serial || wrong "launches one after the other train differently"
+
+# Attention, whose forms have grids of their own and round weights in other places.
+attends() { train "$@" --set train.context=70 --set train.batch=1; }
+attends rounded unchecked,hopper
+grep -q '^attend_rounded_train' "$work"/cache/moec/*.variants || wrong "no attention has been tried"
+! grep '^attend.* inf inf$' "$work"/cache/moec/*.variants || wrong "a form of attention does not agree"
+sed -i '/^attend/s/ mma / wgmma /; /^attend/!s/ wgmma \| wide / mma /' "$work"/cache/moec/*.variants
+attends grouped unchecked,hopper
+same rounded grouped 2e-3 || wrong "attention by warpgroups trains differently"
+! same rounded grouped 1e-9 || wrong "attention by warpgroups was not launched"
+rm "$work"/cache/moec/*.variants
+attends refused unchecked,hopper,wrong
+! grep '^attend' "$work"/cache/moec/*.variants | grep -v ' inf inf$' || wrong "a form of attention agrees that is wrong"
+
+# A variant that is asked for runs whether it agrees or not.
+rm "$work"/cache/moec/*.variants
+MOEC_VARIANT=mma train forced_first unchecked,hopper,wrong
+same first forced_first || wrong "another variant than mma was launched"
+MOEC_VARIANT=wgmma train forced unchecked,hopper,wrong
+! same first forced || wrong "wgmma was not launched"
+[ ! -e "$work"/cache/moec/*.variants ] || wrong "a choice was kept that nobody made"
+MOEC_VARIANT=fast train unknown unchecked,hopper
+grep -q 'MOEC_VARIANT=fast is none of mma, wgmma, wide' "$work/unknown.out" || wrong "an unknown variant is not told"
