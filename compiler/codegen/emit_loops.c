@@ -67,13 +67,15 @@ static void hoist_number(Emitter *emitter, const Expr *read) {
               element);
 }
 
-static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub,
-                  int level) {
+/* reads: only subscripts that are reads themselves. They come first, so that a value which holds one
+ * is the same term wherever it is written. */
+static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub, int level,
+                  bool reads) {
     bool number = expr->kind == EXPR_READ && expr->count == 0;
     if (number && !reads_what_is_written(emitter, expr)) hoist_number(emitter, expr);
     for (int i = 0; i < expr->count; i++)
-        hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level);
-    if (number || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
+        hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level, reads);
+    if (number || (reads && expr->kind != EXPR_READ) || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
         reads_what_is_written(emitter, expr))
         return;
     const Term *value = integer_term(emitter, expr);
@@ -85,11 +87,12 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
 
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
     Member *member;
-    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-        if (member->given || (nest->index && !is_inside(member, nest))) continue;
-        hoist(emitter, member, member->statement->target, false, level);
-        hoist(emitter, member, member->statement->value, false, level);
-    }
+    for (int reads = 1; reads >= 0; reads--)
+        for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
+            if (member->given || (nest->index && !is_inside(member, nest))) continue;
+            hoist(emitter, member, member->statement->target, false, level, reads);
+            hoist(emitter, member, member->statement->value, false, level, reads);
+        }
 }
 
 /* ---- sums ---- */

@@ -25,11 +25,14 @@ static const char *name_of_its_own(Elaborator *e, const char *label) {
 }
 
 /* The path of an application, NULL after a report. norm(x) has weights of its own each time,
- * norm@same(x) those of `same`, whenever it is written. */
+ * norm@same(x) those of `same`, wherever it is written; what a `for` comes to again is another
+ * application, same_2. */
 static const char *instance_path(Elaborator *e, const Node *layer, const char *label, bool labelled,
                                  Span call, bool *shared) {
-    const char *name = labelled ? label : name_of_its_own(e, label);
-    const Instance *before = find_instance(e->frame, name);
+    const Instance *before = labelled ? find_instance(e->frame, label) : NULL;
+    bool again = before && before->call.source == call.source && before->call.start == call.start;
+    const char *name = labelled && !again ? label : name_of_its_own(e, label);
+    if (again) before = NULL;
     if (before && before->layer != layer) {
         report_error(e->reports, call, "'%s' names a layer '%s' here: it cannot be a '%s' as well",
                      name, before->layer->name, layer->name);

@@ -73,9 +73,9 @@ echo "$(loss "$work/cpu.json") $(loss "$work/cuda.json")" |
     awk '{ d = $1 - $2; if (d < 0) d = -d; exit NF != 2 || d > 1e-4 * $1 }' || wrong "eval differs between the devices"
 
 # Text from one checkpoint, on both; the prompt is long enough for many tokens at once.
-prompt="a specification of a sequence model, compiled"
-moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
-moec generate "$work/cuda" --prompt "$prompt" --tokens 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
+prompt=$(printf 'a specification of a sequence model, compiled' | od -An -v -tu1 | tr -s ' \n' ' ')
+moec generate "$work/cuda" --numbers --prompt "$prompt" --tokens 8 --temperature 0 >"$work/cpu.text" 2>/dev/null
+moec generate "$work/cuda" --numbers --prompt "$prompt" --tokens 8 --temperature 0 --device cuda >"$work/cuda.text" 2>/dev/null
 cmp "$work/cpu.text" "$work/cuda.text" || wrong "generate differs between the devices"
 
 # Examples out of noise, by a model of velocities.
