@@ -67,7 +67,8 @@ static void hoist_number(Emitter *emitter, const Expr *read) {
               element);
 }
 
-/* reads: only subscripts that are reads themselves. They come first, so that a value which holds one
+/* reads: only subscripts that are reads themselves. They come first, so that a value which holds
+ * one
  * is the same term wherever it is written. */
 static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool is_sub, int level,
                   bool reads) {
@@ -75,8 +76,8 @@ static void hoist(Emitter *emitter, const Member *member, const Expr *expr, bool
     if (number && !reads_what_is_written(emitter, expr)) hoist_number(emitter, expr);
     for (int i = 0; i < expr->count; i++)
         hoist(emitter, member, expr->args[i], expr->kind == EXPR_READ, level, reads);
-    if (number || (reads && expr->kind != EXPR_READ) || !is_sub || !contains_read(expr) || deepest_index(member, expr) > level ||
-        reads_what_is_written(emitter, expr))
+    if (number || (reads && expr->kind != EXPR_READ) || !is_sub || !contains_read(expr) ||
+        deepest_index(member, expr) > level || reads_what_is_written(emitter, expr))
         return;
     const Term *value = integer_term(emitter, expr);
     if (value->kind != TERM_APPLY) return; /* has a name */
