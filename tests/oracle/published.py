@@ -153,8 +153,8 @@ def attention(w, path, row, x, log, best):
     if row["qk_norm"]:
         q = rms_norm(q, w.get(path + ".query_norm.weight", width))
         k = rms_norm(k, w.get(path + ".key_norm.weight", width))
-    q = gate(w, path + ".query_gate", row, "q", q, x, log, after="norm")
-    k = gate(w, path + ".key_gate", row, "k", k, x, log, after="norm")
+    q = gate(w, path + ".normed_query_gate", row, "q", q, x, log, after="norm")
+    k = gate(w, path + ".normed_key_gate", row, "k", k, x, log, after="norm")
     if row["base"]:
         q = rotate(q, row["base"])
         k = k if row["turn_kept"] else rotate(k, row["base"])
