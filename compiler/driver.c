@@ -411,7 +411,7 @@ static void read_experiments(const Reading *reading) {
     if (reading->asks && !compiler->reports.errors)
         compiler->experiment = last = experiment_find(unit, reading->experiment);
     if (last && !compiler->reports.errors && !compiler->model && (reading->asks || !own))
-        compiler->model = last->base;
+        compiler->model = last->model;
 }
 
 static void read_model(void *data) {

@@ -1,9 +1,8 @@
 /* experiment: what an experiment compares, as a list: every combination of what it varies, each
  * made equal to the base in size where it asks for that.
  */
-#include "moec.h"
+#include "experiment.h"
 
-#include "passes.h"
 #include "base/table.h"
 #include "syntax/format.h"
 
@@ -11,16 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_VARIANTS = 256, MAX_SOLVED = 1 << 24, HOLES = 64, NAME_BYTES = 60 };
-
-typedef struct Expansion {
-    MoecCompiler *compiler;
-    Arena *arena;
-    Reports *reports;
-    const Experiment *asked;
-    MoecVariant *variants;
-    int count;
-} Expansion;
+enum { MAX_VARIANTS = 256, NAME_BYTES = 60 };
 
 /* ---- one variant ---- */
 
@@ -37,9 +27,19 @@ static uint64_t fingerprint_of(MoecCompiler *compiler, const Program *forward) {
     return hash;
 }
 
-/* What the model with these overrides costs; false when there is no such model. */
-static bool describe(const Expansion *expansion, const List *overrides, bool tell,
-                     MoecVariant *variant) {
+/* Caches are those of another program, which is made for what asks for them alone. */
+static bool needs_cache(const Expansion *expansion) {
+    return expansion->asked->match && !strcmp(expansion->asked->match->name, "cache");
+}
+
+static double step_tokens(MoecCompiler *compiler) {
+    return moec_option_number(compiler, "train.batch", 0) *
+           moec_option_number(compiler, "train.context", 0) *
+           moec_option_number(compiler, "train.accumulate", 1);
+}
+
+bool variant_describe(const Expansion *expansion, const List *overrides, bool tell,
+                      MoecVariant *variant) {
     MoecCompiler *compiler = moec_vary(expansion->compiler, overrides, tell);
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (forward) {
@@ -47,143 +47,14 @@ static bool describe(const Expansion *expansion, const List *overrides, bool tel
         variant->parameters = total->parameters;
         variant->active = total->active;
         variant->flops_train = total->flops_train;
+        variant->cache = needs_cache(expansion) ? (double)moec_cache_bytes(compiler) : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);
-        variant->tokens = variant->steps * moec_option_number(compiler, "train.batch", 0) *
-                          moec_option_number(compiler, "train.context", 0) *
-                          moec_option_number(compiler, "train.accumulate", 1);
+        variant->step_tokens = step_tokens(compiler);
+        variant->tokens = variant->steps * variant->step_tokens;
         variant->fingerprint = fingerprint_of(compiler, forward);
     }
     moec_close(compiler);
     return forward != NULL;
-}
-
-/* ---- equal sizes ---- */
-
-typedef struct Solution {
-    const Expansion *expansion;
-    const List *overrides;
-    const Node *match;
-    const char *name; /* of the variant */
-    double wanted;
-} Solution;
-
-/* A number of the option that makes a model, and the size of that. */
-typedef struct Candidate {
-    long number;
-    double size;
-    bool good;
-} Candidate;
-
-static Node *number_entry(const Solution *solution, long number) {
-    Arena *arena = solution->expansion->arena;
-    const Node *path = solution->match->kids[0];
-    Node *value = node_new(arena, NODE_NUMBER, path->span);
-    value->number = (double)number;
-    value->name = arena_format(arena, "%ld", number);
-    Node *entry = node_named(arena, NODE_ENTRY, path->span, path->name, path->span);
-    node_add(arena, entry, value);
-    return entry;
-}
-
-static bool size_of(const Solution *solution, long number, bool tell, double *size) {
-    Arena *arena = solution->expansion->arena;
-    List overrides = {0};
-    MoecVariant variant = {0};
-    for (int i = 0; i < solution->overrides->count; i++)
-        list_push(arena, &overrides, solution->overrides->items[i]);
-    list_push(arena, &overrides, number_entry(solution, number));
-    bool good = describe(solution->expansion, &overrides, tell, &variant);
-    *size = strcmp(solution->match->name, "active") ? variant.parameters : variant.active;
-    return good;
-}
-
-/* The first number from `number` on that makes a model: not all divide what they have to. */
-static Candidate candidate_from(const Solution *solution, long number) {
-    Candidate candidate = {.number = number};
-    for (; candidate.number < number + HOLES; candidate.number++) {
-        candidate.good = size_of(solution, candidate.number, false, &candidate.size);
-        if (candidate.good) break;
-    }
-    return candidate;
-}
-
-static const char *what_is_matched(const Node *match) {
-    return strcmp(match->name, "active") ? "parameters" : "active parameters";
-}
-
-static bool tell_unreachable(const Solution *solution, Candidate nearest, const char *why) {
-    const Expansion *expansion = solution->expansion;
-    const Node *path = solution->match->kids[0];
-    report_error(expansion->reports, solution->match->span,
-                 "no %s gives variant '%s' the %.0f %s of the base", path->name, solution->name,
-                 solution->wanted, what_is_matched(solution->match));
-    report_help(expansion->reports, "with %s = %ld it has %.0f: %s", path->name, nearest.number,
-                nearest.size, why);
-    return false;
-}
-
-/* Two numbers of the option with the wanted size between them, the lower one below or at it. */
-static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
-    double size;
-    *low = candidate_from(solution, 1);
-    if (!low->good) return size_of(solution, 1, true, &size);
-    *high = candidate_from(solution, low->number + 1);
-    if (!high->good) return tell_unreachable(solution, *low, "no larger number makes a model");
-    if (high->size == low->size)
-        return tell_unreachable(solution, *high, "the option does not change the size");
-    if (low->size > solution->wanted && low->size - solution->wanted > (high->size - low->size) / 2)
-        return tell_unreachable(solution, *low, "even the least number is too many");
-    while (high->size < solution->wanted) {
-        *low = *high;
-        *high = candidate_from(solution, 2 * low->number);
-        if (!high->good || high->number > MAX_SOLVED)
-            return tell_unreachable(solution, *low, "no larger number makes a model");
-    }
-    return true;
-}
-
-/* The nearer of the two numbers that the wanted size lies between. */
-static bool solve(const Solution *solution, Candidate *found) {
-    Candidate low, high;
-    if (!bracket(solution, &low, &high)) return false;
-    while (high.number - low.number > 1) {
-        Candidate middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
-        if (!middle.good || middle.number >= high.number) {
-            /* Nothing between the middle and the upper end: look below it. */
-            long below = low.number + (high.number - low.number) / 2;
-            while (--below > low.number && !size_of(solution, below, false, &middle.size)) continue;
-            if (below <= low.number) break;
-            middle.number = below;
-        }
-        *(middle.size <= solution->wanted ? &low : &high) = middle;
-    }
-    *found = high.size - solution->wanted < fabs(solution->wanted - low.size) ? high : low;
-    return true;
-}
-
-static const char *solved_text(const Solution *solution, Candidate found) {
-    double rest = found.size - solution->wanted;
-    return arena_format(solution->expansion->arena, "%s = %ld leaves %+.0f %s (%+.3f %%)",
-                        solution->match->kids[0]->name, found.number, rest,
-                        what_is_matched(solution->match), 100 * rest / solution->wanted);
-}
-
-/* Adds what makes the variant as large as the base; false after an error. */
-static bool equalise(const Expansion *expansion, List *overrides, MoecVariant *variant) {
-    const Node *match = expansion->asked->match;
-    if (!match) return true;
-    const MoecVariant *base = &expansion->variants[0];
-    bool active = !strcmp(match->name, "active");
-    Solution solution = {expansion, overrides, match, variant->name,
-                         active ? base->active : base->parameters};
-    MoecVariant given = {0};
-    if (!describe(expansion, overrides, true, &given)) return false;
-    if ((active ? given.active : given.parameters) == solution.wanted) return true;
-    Candidate found;
-    if (!solve(&solution, &found)) return false;
-    variant->solved = solved_text(&solution, found);
-    list_push(expansion->arena, overrides, number_entry(&solution, found.number));
-    return true;
 }
 
 /* ---- all of them ---- */
@@ -241,39 +112,138 @@ static void add_variant(Expansion *expansion, const List *overrides, MoecVariant
     expansion->variants[expansion->count++] = *variant;
 }
 
-/* Number `at` of the combinations: the last of what varies changes fastest. */
-static bool add_combination(Expansion *expansion, int at) {
+/* ---- budgets ---- */
+
+/* The steps that a budget pays for; 0: the time that they take is measured. */
+static double steps_of(const Experiment *asked, const MoecVariant *variant) {
+    double tokens = variant->step_tokens;
+    switch (asked->budget) {
+    case BUDGET_TOKENS:
+        return asked->amount / tokens;
+    case BUDGET_STEPS:
+        return asked->amount;
+    case BUDGET_FLOPS:
+        return asked->amount / (tokens * variant->flops_train);
+    default:
+        return 0;
+    }
+}
+
+static bool add_budget(const Expansion *expansion, List *overrides, MoecVariant *variant) {
+    const Experiment *asked = expansion->asked;
+    if (asked->budget == BUDGET_NONE || asked->budget == BUDGET_SECONDS) return true;
+    MoecVariant given = {0};
+    if (!variant_describe(expansion, overrides, true, &given)) return false;
+    double steps = floor(steps_of(asked, &given) + 0.5);
+    const Node path = {.name = "train.steps", .span = asked->node->name_span};
+    if (steps >= 1 && steps < 1e15) {
+        list_push(expansion->arena, overrides, number_entry(expansion->arena, &path, steps));
+        return true;
+    }
+    report_error(expansion->reports, asked->node->name_span,
+                 "the budget of '%s' is %s for variant '%s'", asked->node->name,
+                 steps < 1 ? "less than one step" : "no number of steps", variant->name);
+    return false;
+}
+
+/* ---- combinations ---- */
+
+/* One choice of each dimension. */
+typedef struct Combination {
+    List overrides; /* Node * */
+    const char *name;
+} Combination;
+
+static double combinations(const List *dimensions) {
+    double count = 1;
+    for (int i = 0; i < dimensions->count; i++)
+        count *= ((const Dimension *)dimensions->items[i])->choices.count;
+    return count;
+}
+
+/* Number `at`: the last dimension changes fastest. */
+static Combination combination_at(const Expansion *expansion, const List *dimensions, int at) {
+    Arena *arena = expansion->arena;
+    Combination made = {0};
+    Text name = {.arena = arena};
+    int after = (int)combinations(dimensions);
+    for (int i = 0; i < dimensions->count; i++) {
+        const List *choices = &((const Dimension *)dimensions->items[i])->choices;
+        after /= choices->count;
+        const Alternative *choice = choices->items[at / after % choices->count];
+        if (choice->label) text_add(&name, "%s%s", name.length ? "-" : "", choice->label);
+        for (int k = 0; k < choice->overrides.count; k++) {
+            const Node *entry = choice->overrides.items[k];
+            list_push(arena, &made.overrides, choice->overrides.items[k]);
+            if (!choice->label) add_name(&name, entry, value_on_line(arena, entry->kids[0]));
+        }
+    }
+    made.name = name.text;
+    return made;
+}
+
+static void add_all(Arena *arena, List *list, const List *more) {
+    for (int i = 0; i < more->count; i++) list_push(arena, list, more->items[i]);
+}
+
+/* Of what is tuned, as it is told: "train.lr = 1e-3, train.decay = 0.1". */
+static const char *tuned_text(Arena *arena, const List *overrides) {
+    Text text = {.arena = arena};
+    for (int i = 0; i < overrides->count; i++) {
+        const Node *entry = overrides->items[i];
+        text_add(&text, "%s%s = %s", i ? ", " : "", entry->name,
+                 value_on_line(arena, entry->kids[0]));
+    }
+    return text.text;
+}
+
+/* One structure, made equal to the base, with each choice of what is tuned. */
+static bool add_structure(Expansion *expansion, const char *name, const List *own) {
     const Experiment *asked = expansion->asked;
     Arena *arena = expansion->arena;
     List overrides = {0};
-    Text name = {.arena = arena};
-    for (int i = 0; i < asked->overrides.count; i++)
-        list_push(arena, &overrides, asked->overrides.items[i]);
-    int after = 1;
-    for (int i = 0; i < asked->vary.count; i++)
-        after *= ((const Node *)asked->vary.items[i])->kids[0]->count;
-    for (int i = 0; i < asked->vary.count; i++) {
-        const Node *vary = asked->vary.items[i], *list = vary->kids[0];
-        after /= list->count;
-        Node *value = list->kids[at / after % list->count];
-        Node *entry = node_named(arena, NODE_ENTRY, value->span, vary->name, vary->name_span);
-        node_add(arena, entry, value);
-        list_push(arena, &overrides, entry);
-        add_name(&name, vary, value_on_line(arena, value));
+    MoecVariant structure = {.name = name, .structure = name};
+    add_all(arena, &overrides, &asked->overrides);
+    add_all(arena, &overrides, own);
+    if (!variant_equalise(expansion, &overrides, &structure)) return false;
+    for (int i = 0; i < (int)combinations(&asked->tune); i++) {
+        MoecVariant variant = structure;
+        List all = {0};
+        Combination tuned = combination_at(expansion, &asked->tune, i);
+        add_all(arena, &all, &overrides);
+        add_all(arena, &all, &tuned.overrides);
+        if (tuned.name) variant.name = arena_format(arena, "%s-%s", name, tuned.name);
+        variant.tuned = tuned_text(arena, &tuned.overrides);
+        if (!add_budget(expansion, &all, &variant) ||
+            !variant_describe(expansion, &all, true, &variant))
+            return false;
+        add_variant(expansion, &all, &variant);
     }
-    MoecVariant variant = {.name = name.text};
-    if (!equalise(expansion, &overrides, &variant) ||
-        !describe(expansion, &overrides, true, &variant))
-        return false;
-    add_variant(expansion, &overrides, &variant);
     return true;
 }
 
-static double combinations(const Experiment *asked) {
-    double count = asked->vary.count ? 1 : 0;
-    for (int i = 0; i < asked->vary.count; i++)
-        count *= ((const Node *)asked->vary.items[i])->kids[0]->count;
-    return count;
+static const MoecExperiment *result_of(const Expansion *expansion) {
+    const Experiment *asked = expansion->asked;
+    MoecExperiment *experiment = arena_alloc(expansion->arena, sizeof *experiment);
+    double *shares =
+        arena_alloc(expansion->arena, ((size_t)asked->halvings.count + 1) * sizeof *shares);
+    for (int i = 0; i < asked->halvings.count; i++)
+        shares[i] = *(const double *)asked->halvings.items[i];
+    *experiment = (MoecExperiment){
+        .name = asked->node->name,
+        .base = asked->base,
+        .model = asked->model,
+        .seeds = asked->seeds,
+        .variants = expansion->variants,
+        .count = expansion->count,
+        .metric = asked->metric,
+        .higher = asked->higher,
+        .limit = asked->limit,
+        .seconds = asked->budget == BUDGET_SECONDS ? asked->amount : 0,
+        .halvings = shares,
+        .halving_count = asked->halvings.count,
+    };
+    return experiment;
 }
 
 const MoecExperiment *moec_expand(MoecCompiler *compiler) {
@@ -281,20 +251,19 @@ const MoecExperiment *moec_expand(MoecCompiler *compiler) {
     if (moec_failed(compiler) || !asked) return NULL;
     Unit *unit = moec_unit(compiler);
     Expansion expansion = {compiler, unit->arena, unit->reports, asked, NULL, 0};
-    double count = combinations(asked);
+    double structures = asked->vary.count ? combinations(&asked->vary) : 0;
+    double count = (structures + 1) * combinations(&asked->tune);
     if (count > MAX_VARIANTS) {
         report_error(unit->reports, asked->node->name_span, "%.0f variants, more than %d", count,
                      MAX_VARIANTS);
         return NULL;
     }
-    expansion.variants = arena_alloc(unit->arena, ((size_t)count + 1) * sizeof(MoecVariant));
-    MoecVariant base = {.name = "base"};
-    if (!describe(&expansion, &asked->overrides, true, &base)) return NULL;
-    add_variant(&expansion, &asked->overrides, &base);
-    for (int i = 0; i < (int)count; i++)
-        if (!add_combination(&expansion, i)) return NULL;
-    MoecExperiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
-    *experiment = (MoecExperiment){asked->node->name, asked->base, asked->seeds, expansion.variants,
-                                   expansion.count};
-    return experiment;
+    expansion.variants = arena_alloc(unit->arena, (size_t)count * sizeof(MoecVariant));
+    static const List nothing = {0};
+    if (!add_structure(&expansion, "base", &nothing)) return NULL;
+    for (int i = 0; i < (int)structures; i++) {
+        Combination made = combination_at(&expansion, &asked->vary, i);
+        if (!add_structure(&expansion, made.name, &made.overrides)) return NULL;
+    }
+    return result_of(&expansion);
 }

@@ -113,22 +113,33 @@ const char *moec_format(MoecCompiler *compiler);
 
 /* ---- experiments ---- */
 
-/* One of the models that an experiment compares: its base with `sets`, "key=value" texts. */
+/* One of the models that an experiment compares: its model with `sets`, "key=value" texts. */
 typedef struct MoecVariant {
     const char *name; /* fit for a folder; the first is "base" */
     const char *const *sets;
     int set_count;
-    const char *same;   /* the earlier variant that is the same model, or NULL */
-    const char *solved; /* what `match` chose and what it leaves, or NULL */
+    const char *structure; /* the name without what is tuned: of those only the best counts */
+    const char *tuned;     /* "train.lr = 1e-3", or NULL */
+    const char *same;      /* the earlier variant that is the same model, or NULL */
+    const char *solved;    /* what `match` chose and what it leaves, or NULL */
     double parameters, active, flops_train; /* flops: of one token */
-    double steps, tokens;                   /* of one run */
-    uint64_t fingerprint;                   /* of what the variant means */
+    double cache;                           /* bytes of one token; 0 where nothing asks for it */
+    double step_tokens;
+    double steps, tokens; /* of one run */
+    uint64_t fingerprint; /* of what the variant means */
 } MoecVariant;
 typedef struct MoecExperiment {
     const char *name, *base;
+    const char *model; /* that every variant sets options of: the base, or derived from it */
     long seeds;
     const MoecVariant *variants;
     int count;
+    const char *metric; /* a number of the log; NULL: the loss */
+    bool higher;        /* is better */
+    double limit;       /* of the loss: above it a run has diverged; 0: none */
+    double seconds;     /* how long each run trains, instead of so many steps; 0: the steps hold */
+    const double *halvings; /* shares of a run at which the better half of the variants goes on */
+    int halving_count;
 } MoecExperiment;
 /* Reads FILE for an experiment of it; NULL: the only or the last one. */
 MoecCompiler *moec_open_experiment(const char *file, const char *experiment,

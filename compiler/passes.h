@@ -63,14 +63,37 @@ Tuning *transfer(Unit *unit, Program *program);
 char *tuning_text(Arena *arena, const Tuning *tuning);
 char *tuning_json(Arena *arena, const Tuning *tuning);
 
-/* What an experiment asks. */
+/* What an experiment asks. A choice sets options; a dimension has one choice after the other, and
+ * dimensions are crossed. */
+typedef struct Alternative {
+    const char *label; /* NULL: it is called by what it sets */
+    List overrides;    /* Node * NODE_ENTRY */
+} Alternative;
+typedef struct Dimension {
+    const Node *node;
+    List choices; /* Alternative *, at least one */
+} Dimension;
+typedef enum Budget {
+    BUDGET_NONE,
+    BUDGET_TOKENS,
+    BUDGET_STEPS,
+    BUDGET_FLOPS,
+    BUDGET_SECONDS
+} Budget;
 typedef struct Experiment {
     const Node *node;
-    const char *base;
-    List vary;         /* Node * NODE_VARY, each with a list that is not empty */
-    const Node *match; /* NODE_EQUALISE or NULL */
+    const char *base, *model;      /* model: what is trained: the base, or derived from it */
+    List vary, tune;               /* Dimension *; of what is tuned the best choice counts */
+    const Node *match, *solved[2]; /* NODE_EQUALISE or NULL; the options: NODE_NAME or NULL */
+    const Node *transfer;          /* NODE_NAME, NODE_MADE or NULL */
     long seeds;
-    List overrides; /* Node * NODE_ENTRY, of every variant */
+    Budget budget;
+    double amount;
+    const char *metric; /* NULL: the loss of held-out data, or of the last tenth of the steps */
+    bool higher;        /* is better */
+    double limit;       /* a run whose loss is above has diverged; 0: none */
+    List halvings;      /* double *: the shares of a run at which the better half goes on */
+    List overrides;     /* Node * NODE_ENTRY, of every variant */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */

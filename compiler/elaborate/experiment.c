@@ -1,14 +1,15 @@
 /* experiment: what an experiment asks, read from its tree. What the options mean is found out when
  * its variants are elaborated; here only what can be said without that.
  */
-#include "passes.h"
+#include "elaborate/experiment.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_SEEDS = 1000, MAX_VALUES = 256 };
+enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"base", "vary", "match", "seeds", "train"};
+static const char *const entries[] = {"base",   "vary",  "variants", "tune", "match",   "seeds",
+                                      "budget", "train", "metric",   "keep", "transfer"};
 
 static const Node *find_named(const List *list, const char *name) {
     for (int i = 0; i < list->count; i++) {
@@ -59,41 +60,38 @@ static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
     return false;
 }
 
-static bool read_vary(Unit *unit, Experiment *experiment, Node *vary) {
-    const Node *value = vary->kids[0];
-    bool list = value->kind == NODE_LIST;
-    if (list && value->count >= 1 && value->count <= MAX_VALUES) {
-        list_push(unit->arena, &experiment->vary, vary);
-        return true;
+static bool read_match(Asking *asking, const Node *match) {
+    static const char *const known[] = {"params", "active", "flops", "cache"};
+    Reports *reports = asking->e->reports;
+    Experiment *experiment = asking->experiment;
+    const Node *options = match->kids[0];
+    bool good = false, list = options->kind == NODE_LIST;
+    for (int i = 0; i < 4; i++) good = good || !strcmp(match->name, known[i]);
+    if (!good) {
+        report_error(reports, match->name_span, "'%s' is nothing that can be matched", match->name);
+        report_help(reports, "match takes params, active, flops or cache");
+        return false;
     }
-    if (list && value->count)
-        report_error(unit->reports, value->span, "%d values, more than %d", value->count,
-                     MAX_VALUES);
-    else
-        report_error(unit->reports, value->span,
-                     list ? "a list without values: there is nothing to compare"
-                          : "vary takes a list of the values to try");
-    report_help(unit->reports, "write vary %s = [A, B]", vary->name);
-    return false;
-}
-
-static bool read_match(Unit *unit, Experiment *experiment, const Node *match) {
-    bool known = !strcmp(match->name, "params") || !strcmp(match->name, "active");
-    if (!known) {
-        report_error(unit->reports, match->name_span, "'%s' is nothing that can be matched",
-                     match->name);
-        report_help(unit->reports, "match takes params or active");
-    } else if (experiment->match) {
-        report_error(unit->reports, match->span, "an experiment matches one thing");
-        report_note(unit->reports, experiment->match->span, "matched here already");
-        known = false;
+    if (experiment->match) {
+        report_error(reports, match->span, "an experiment matches one thing");
+        report_note(reports, experiment->match->span, "matched here already");
+        return false;
     }
-    if (known) experiment->match = match;
-    return known;
+    if (list && options->count > 2) {
+        report_error(reports, options->kids[2]->span, "match solves for one option or two");
+        report_help(reports, "write match %s by [COARSE, FINE]", match->name);
+        return false;
+    }
+    experiment->match = match;
+    experiment->solved[0] = list ? options->kids[0] : options;
+    experiment->solved[1] = list && options->count > 1 ? options->kids[1] : NULL;
+    return path_claim(asking, experiment->solved[0]) &&
+           (!experiment->solved[1] || path_claim(asking, experiment->solved[1]));
 }
 
 /* train = { steps = 20 } is the override train.steps = 20 of every variant. */
-static bool read_train(Unit *unit, Experiment *experiment, const Node *value) {
+static bool read_train(Asking *asking, const Node *value) {
+    Unit *unit = asking->e->unit;
     if (value->kind != NODE_RECORD) {
         report_error(unit->reports, value->span, "train takes a record");
         report_help(unit->reports, "write train = { steps = 1000 }");
@@ -104,16 +102,148 @@ static bool read_train(Unit *unit, Experiment *experiment, const Node *value) {
         Node *entry = arena_alloc(unit->arena, sizeof *entry);
         *entry = *own;
         entry->name = arena_format(unit->arena, "train.%s", own->name);
-        list_push(unit->arena, &experiment->overrides, entry);
+        if (!path_claim(asking, entry)) return false;
+        list_push(unit->arena, &asking->experiment->overrides, entry);
     }
     return true;
 }
 
-static bool read_entry(Unit *unit, Experiment *experiment, const Node *entry) {
+/* ---- records with a few known entries ---- */
+
+/* One entry of such a record; false when the name is none of them, or its value no number. */
+static bool read_named(Asking *asking, const Node *entry, const char *const *names, int count,
+                       double *numbers) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(entry->name, names[i])) continue;
+        if (!evaluate_number(asking->e, entry->kids[0], names[i], &numbers[i])) return false;
+        if (numbers[i] > 0) return true;
+        report_error(asking->e->reports, entry->kids[0]->span, "%s must be above 0", names[i]);
+        return false;
+    }
+    Text text = {.arena = asking->e->arena};
+    for (int i = 0; i < count; i++)
+        text_add(&text, "%s%s", i == 0 ? "" : i + 1 < count ? ", " : " or ", names[i]);
+    const char *near = did_you_mean(entry->name, names, count);
+    report_error(asking->e->reports, entry->name_span, "there is no '%s' here", entry->name);
+    if (near)
+        report_help(asking->e->reports, "did you mean '%s'?", near);
+    else
+        report_help(asking->e->reports, "write %s", text.text);
+    return false;
+}
+
+static bool read_budget(Asking *asking, const Node *entry) {
+    static const char *const names[] = {"tokens", "steps", "flops", "seconds"};
     const Node *value = entry->kids[0];
-    if (!strcmp(entry->name, "base")) return read_base(unit, experiment, value);
-    if (!strcmp(entry->name, "seeds")) return read_seeds(unit, experiment, value);
-    if (!strcmp(entry->name, "train")) return read_train(unit, experiment, value);
+    Experiment *experiment = asking->experiment;
+    if (value->kind != NODE_RECORD || value->count != 1) {
+        report_error(asking->e->reports, value->span, "budget takes a record with one amount");
+        report_help(asking->e->reports, "write budget = { tokens = 4e6 }; or steps, flops or "
+                                        "seconds");
+        return false;
+    }
+    double numbers[4] = {0};
+    if (!read_named(asking, value->kids[0], names, 4, numbers)) return false;
+    for (int i = 0; i < 4; i++) {
+        if (numbers[i] == 0) continue;
+        experiment->budget = (Budget)(i + 1);
+        experiment->amount = numbers[i];
+    }
+    return path_claim(asking, node_named(asking->e->arena, NODE_ENTRY, entry->span, "train.steps",
+                                         entry->name_span));
+}
+
+/* The name of a number of the log; NULL after a report. */
+static const char *log_name(Asking *asking, const Node *value) {
+    if (value->kind == NODE_NAME || value->kind == NODE_STRING) return value->name;
+    report_error(asking->e->reports, value->span, "metric takes the name of a number of the log");
+    report_help(asking->e->reports, "write metric = val_loss, metric = \"NAME\", or "
+                                    "metric = { name = NAME, better = high }");
+    return NULL;
+}
+
+static bool read_metric(Asking *asking, const Node *value) {
+    Experiment *experiment = asking->experiment;
+    if (value->kind != NODE_RECORD) return (experiment->metric = log_name(asking, value)) != NULL;
+    for (int i = 0; i < value->count; i++) {
+        const Node *entry = value->kids[i], *own = entry->kids[0];
+        bool name = !strcmp(entry->name, "name"), better = !strcmp(entry->name, "better");
+        bool word = own->kind == NODE_NAME;
+        experiment->higher = experiment->higher || (better && word && !strcmp(own->name, "high"));
+        if (name && (experiment->metric = log_name(asking, own))) continue;
+        if (name) return false;
+        if (better && word && (experiment->higher || !strcmp(own->name, "low"))) continue;
+        report_error(asking->e->reports, entry->span,
+                     better ? "better is high or low" : "a metric has name and better");
+        report_help(asking->e->reports, "write metric = { name = NAME, better = high }");
+        return false;
+    }
+    if (!experiment->metric) log_name(asking, value);
+    return experiment->metric != NULL;
+}
+
+static bool read_halvings(Asking *asking, const Node *value) {
+    Experiment *experiment = asking->experiment;
+    bool good = value->kind == NODE_LIST && value->count;
+    double before = 0;
+    for (int i = 0; good && i < value->count; i++) {
+        double *share = arena_alloc(asking->e->arena, sizeof *share);
+        if (!evaluate_number(asking->e, value->kids[i], "halve_at", share)) return false;
+        good = *share > before && *share < 1;
+        before = *share;
+        list_push(asking->e->arena, &experiment->halvings, share);
+    }
+    if (good) return true;
+    report_error(asking->e->reports, value->span,
+                 "halve_at takes shares of a run, each larger than the one before");
+    report_help(asking->e->reports, "write halve_at = [0.25, 0.5]: at a quarter and at half of "
+                                    "the steps the better half of the variants goes on");
+    return false;
+}
+
+static bool read_keep(Asking *asking, const Node *value) {
+    static const char *const names[] = {"diverged_above", "halve_at"};
+    if (value->kind != NODE_RECORD || !value->count) {
+        report_error(asking->e->reports, value->span, "keep takes a record");
+        report_help(asking->e->reports, "write keep = { diverged_above = 10 } or "
+                                        "keep = { halve_at = [0.25, 0.5] }");
+        return false;
+    }
+    for (int i = 0; i < value->count; i++) {
+        const Node *entry = value->kids[i];
+        double numbers[2] = {0};
+        bool halve = !strcmp(entry->name, names[1]);
+        if (halve ? !read_halvings(asking, entry->kids[0])
+                  : !read_named(asking, entry, names, 2, numbers))
+            return false;
+        if (!halve) asking->experiment->limit = numbers[0];
+    }
+    return true;
+}
+
+static bool read_transfer(Asking *asking, const Node *value) {
+    Experiment *experiment = asking->experiment;
+    if (value->kind == NODE_NAME || value->kind == NODE_MADE) {
+        experiment->transfer = value;
+        return true;
+    }
+    report_error(asking->e->reports, value->span, "transfer takes a parametrization");
+    report_help(asking->e->reports, "write transfer = complete_mue: each variant gets what that "
+                                    "makes of the base's settings");
+    return false;
+}
+
+static bool read_entry(Asking *asking, const Node *entry) {
+    Unit *unit = asking->e->unit;
+    const Node *value = entry->kids[0];
+    if (!strcmp(entry->name, "base")) return read_base(unit, asking->experiment, value);
+    if (!strcmp(entry->name, "seeds")) return read_seeds(unit, asking->experiment, value);
+    if (!strcmp(entry->name, "train")) return read_train(asking, value);
+    if (!strcmp(entry->name, "variants")) return variants_read(asking, entry);
+    if (!strcmp(entry->name, "budget")) return read_budget(asking, entry);
+    if (!strcmp(entry->name, "metric")) return read_metric(asking, value);
+    if (!strcmp(entry->name, "keep")) return read_keep(asking, value);
+    if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
     int count = sizeof entries / sizeof *entries;
     const char *near = did_you_mean(entry->name, entries, count);
     report_error(unit->reports, entry->name_span, "an experiment has no '%s'", entry->name);
@@ -121,14 +251,15 @@ static bool read_entry(Unit *unit, Experiment *experiment, const Node *entry) {
         report_help(unit->reports, "did you mean '%s'?", near);
     else
         report_help(unit->reports,
-                    "it has base, vary PATH = [...], match params by PATH, seeds and train");
+                    "it has base, vary PATH = [...], variants, tune PATH = [...], match params by "
+                    "PATH, seeds, budget, train, metric, keep and transfer");
     return false;
 }
 
-/* `twice`: what an experiment says once. */
+/* What is changed is claimed by its path; all else an experiment says once. */
 static bool is_repeated(Unit *unit, const Node *body, int at) {
     const Node *entry = body->kids[at];
-    for (int i = 0; i < at && entry->kind != NODE_EQUALISE; i++) {
+    for (int i = 0; i < at && entry->kind == NODE_ENTRY; i++) {
         const Node *earlier = body->kids[i];
         if (earlier->kind != entry->kind || strcmp(earlier->name, entry->name)) continue;
         report_error(unit->reports, entry->name_span, "'%s' is given twice", entry->name);
@@ -138,24 +269,69 @@ static bool is_repeated(Unit *unit, const Node *body, int at) {
     return false;
 }
 
+static bool read_any(Asking *asking, Node *entry) {
+    switch (entry->kind) {
+    case NODE_VARY:
+        return choices_read(asking, entry, &asking->experiment->vary);
+    case NODE_TUNE:
+        return choices_read(asking, entry, &asking->experiment->tune);
+    case NODE_EQUALISE:
+        return read_match(asking, entry);
+    default:
+        return read_entry(asking, entry);
+    }
+}
+
+/* With a transfer the experiment is a model, too: its base, derived from its base. */
+static void add_model(Unit *unit, Experiment *experiment) {
+    const Node *rule = experiment->transfer, *node = experiment->node;
+    experiment->model = experiment->base;
+    if (!rule) return;
+    const Node *taken = find_named(&unit->models, node->name);
+    if (taken && taken->span.start == node->span.start) {
+        experiment->model = taken->name;
+        return;
+    }
+    if (taken) {
+        report_error(unit->reports, node->name_span,
+                     "an experiment with a transfer is a model, and '%s' is one already",
+                     node->name);
+        report_note(unit->reports, taken->name_span, "declared here");
+        return;
+    }
+    Node *model = node_named(unit->arena, NODE_MODEL, node->span, node->name, node->name_span);
+    Node *base =
+        node_named(unit->arena, NODE_NAME, node->name_span, experiment->base, node->name_span);
+    Node *made = node_named(unit->arena, NODE_MADE, rule->span, rule->name, rule->name_span);
+    node_add(unit->arena, made, rule->kind == NODE_MADE ? rule->kids[0] : NULL);
+    node_add(unit->arena, model, base);
+    node_add(unit->arena, model, NULL);
+    node_add(unit->arena, model, made);
+    node_add(unit->arena, model, base);
+    list_push(unit->arena, &unit->models, model); /* before all others: the last is the user's */
+    void **models = unit->models.items;
+    memmove(models + 1, models, (size_t)(unit->models.count - 1) * sizeof *models);
+    models[0] = model;
+    experiment->model = node->name;
+}
+
 const Experiment *experiment_read(Unit *unit, const Node *node) {
     Experiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
     *experiment = (Experiment){.node = node, .seeds = 1};
     const Node *body = node->kids[0];
+    Asking asking = {elaborator_new(unit), experiment, {0}};
+    Scope scope = {0};
+    asking.e->scope = &scope;
+    asking.e->program = program_new(unit->arena, unit->reports, node->name, GRAPH_FORWARD);
     bool good = true;
-    for (int i = 0; i < body->count; i++) {
-        Node *entry = body->kids[i];
-        bool read = !is_repeated(unit, body, i) &&
-                    (entry->kind == NODE_VARY       ? read_vary(unit, experiment, entry)
-                     : entry->kind == NODE_EQUALISE ? read_match(unit, experiment, entry)
-                                                    : read_entry(unit, experiment, entry));
-        good = good && read;
-    }
+    for (int i = 0; i < body->count; i++)
+        good = !is_repeated(unit, body, i) && read_any(&asking, body->kids[i]) && good;
     if (good && !experiment->base) {
         report_error(unit->reports, node->name_span, "experiment '%s' has no base", node->name);
         report_help(unit->reports, "add one: base = MODEL");
         good = false;
     }
+    if (good) add_model(unit, experiment);
     return good ? experiment : NULL;
 }
 

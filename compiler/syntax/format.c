@@ -173,6 +173,7 @@ static int head_end(const Format *format, const Node *node) {
         return node->kids[0]->span.end;
     case NODE_ENTRY:
     case NODE_VARY:
+    case NODE_TUNE:
         return node->kids[0]->span.start;
     case NODE_OPTION:
         return node->kids[2] && has_comment(format, node->kids[2]->span) ? node->kids[2]->span.start

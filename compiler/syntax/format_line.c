@@ -243,6 +243,7 @@ void line_expr(Line *line, const Node *expr) {
         break;
     case NODE_ENTRY:
     case NODE_VARY:
+    case NODE_TUNE:
     case NODE_EQUALISE:
         line_entry_head(line, expr, 0);
         line_expr(line, expr->kids[0]);

@@ -55,10 +55,18 @@ void line_option_text(Line *line, const Node *option, const Columns *columns) {
     line_expr(line, option->kids[3]);
 }
 
+static const char *entry_word(const Node *entry) {
+    return entry->kind == NODE_EQUALISE ? "match "
+           : entry->kind == NODE_VARY   ? "vary "
+           : entry->kind == NODE_TUNE   ? "tune "
+                                        : "";
+}
+
 void line_entry_head(Line *line, const Node *entry, int name_columns) {
     bool match = entry->kind == NODE_EQUALISE;
-    line_add(line, match ? "match " : entry->kind == NODE_VARY ? "vary " : "");
+    line_add(line, entry_word(entry));
     line_add(line, entry->name);
+    if (!*entry->name) return; /* vary { ... } */
     if (!match) pad(line, name_columns - 1);
     line_add(line, match ? " by " : " = ");
 }
@@ -90,9 +98,8 @@ Columns line_row_columns(Line *trial, Node *const *nodes, int count, int most) {
     trial->limit = 8 * LINE_COLUMNS;
     for (int i = 0; i < count; i++) {
         line_clear(trial);
-        line_add(trial, nodes[i]->kind == NODE_OPTION ? "option : "
-                        : nodes[i]->kind == NODE_VARY ? "vary  "
-                                                      : " ");
+        line_add(trial, nodes[i]->kind == NODE_OPTION ? "option : " : entry_word(nodes[i]));
+        if (nodes[i]->kind != NODE_OPTION) line_add(trial, " ");
         line_add(trial, nodes[i]->name);
         int width = line_columns(trial);
         if (width > columns.name) columns.name = width;

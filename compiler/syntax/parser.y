@@ -36,7 +36,8 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
 %token <token> PARAMETRIZATION "parametrization" KIND "kind"
-%token <token> TRANSFER "transfer" FROM "from" VARY "vary" BY "by" OPTION "option" AXIS "axis" SEQUENCE "sequence" PARAM "param"
+%token <token> TRANSFER "transfer" FROM "from" VARY "vary" TUNE "tune" BY "by" OPTION "option" AXIS "axis"
+%token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
 %token <token> CACHE "cache" REPEAT "repeat" IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
@@ -45,7 +46,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token ARROW "->" CASE_ARROW "=>" RANGE ".."
 
 %type <token> word name target comparison additive multiplicative reduction extreme constant
-%type <node> plan plan_entries plan_entry
+%type <node> plan plan_entries plan_entry paths
 %type <node> item formals formal_list formal result path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
@@ -97,8 +98,8 @@ formal: name optional_subs
 result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 
 /* Every keyword but these may also be a name: the position decides. */
-name: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX | PROBE
-    | OUTPUT | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
+name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
+    | PROBE | OUTPUT | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -125,8 +126,19 @@ plan_entries: %empty                                    { $$ = make(parser, NODE
             | plan_entries entry ','                    { $$ = $2 ? with(parser, $1, $2) : $1; };
 plan_entry: VARY path '=' value
         { $$ = with(parser, named(parser, NODE_VARY, @$, $path), $value); }
+          | VARY record
+        { $$ = with(parser, node_named(parser->arena, NODE_VARY, @$, "", @1), $record); }
+          | TUNE path '=' value
+        { $$ = with(parser, named(parser, NODE_TUNE, @$, $path), $value); }
           | MATCH word BY path
-        { $$ = with(parser, titled(parser, NODE_EQUALISE, @$, $2), named(parser, NODE_NAME, @4, $path)); };
+        { $$ = with(parser, titled(parser, NODE_EQUALISE, @$, $2), named(parser, NODE_NAME, @4, $path)); }
+          | MATCH word BY '[' paths ']'
+        { $$ = with(parser, titled(parser, NODE_EQUALISE, @$, $2), $paths);
+          $paths->span = span_join(@4, @6); };
+paths: path
+        { $$ = with(parser, make(parser, NODE_LIST, @$), named(parser, NODE_NAME, @1, $1)); }
+     | paths ',' path
+        { $$ = with(parser, $1, named(parser, NODE_NAME, @3, $3)); };
 
 value: value_term
      | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };
@@ -213,8 +225,8 @@ statement:
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
 /* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
-target: NAME | TRANSFER | FROM | VARY | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE | OUTPUT
-      | CACHE | REPEAT | KIND;
+target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
+      | OUTPUT | CACHE | REPEAT | KIND;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }

@@ -18,7 +18,7 @@ typedef enum NodeKind {
     NODE_PARAMETRIZATION, /* parametrization NAME { body }        name; kids: BLOCK */
     NODE_MODEL, /* model NAME = NAME { record }              name; kids: NAME, RECORD or NULL; with `transfer NAME { record }
                         from NAME` besides MADE (whose record may be NULL), NAME */
-    NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY and EQUALISE */
+    NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE */
 
     /* layers */
     NODE_FORMALS, /* (FORMAL)* */
@@ -52,10 +52,11 @@ typedef enum NodeKind {
     NODE_KIND,    /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
     /* records and their values (also option defaults) */
-    NODE_RECORD,   /* { (ENTRY)* }             commas between entries may be left out */
-    NODE_ENTRY,    /* PATH = value             name ("attention.heads.q"); kids: value */
-    NODE_VARY,     /* vary PATH = value       name ("attention.heads.q"); kids: value */
-    NODE_EQUALISE, /* match WORD by PATH      name ("params"); kids: NAME (the path) */
+    NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
+    NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
+    NODE_VARY, /* vary PATH = value       name ("attention.heads.q"); kids: value.  vary { record } has no name, "" */
+    NODE_TUNE, /* tune PATH = value       name ("train.lr"); kids: value */
+    NODE_EQUALISE, /* match WORD by PATH      name ("params"); kids: NAME (the path), or LIST of them with [PATH, PATH] */
     NODE_MADE,     /* NAME { record }          name; kids: RECORD       a layer with its options */
 
     /* expressions */

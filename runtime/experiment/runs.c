@@ -166,7 +166,7 @@ static char **command_of(const Plan *plan, const Worker *worker, const char *fol
     char *seed = memory_format("%ld", worker->seed);
     arguments[count++] = memory_format("moec");
     arguments[count++] = memory_format("train");
-    arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->base);
+    arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->model);
     arguments[count++] = memory_format("--resume");
     count = add_option(arguments, count, "--data", plan->data);
     count = add_option(arguments, count, "--val", plan->validation);

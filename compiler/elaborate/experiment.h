@@ -1,0 +1,21 @@
+/* experiment: what the files that read an experiment share. */
+#ifndef EXPERIMENT_H
+#define EXPERIMENT_H
+
+#include "elaborate/elaborate.h"
+
+/* An experiment while it is read. */
+typedef struct Asking {
+    Elaborator *e;
+    Experiment *experiment;
+    List paths; /* Node *: every option that something changes */
+} Asking;
+
+/* The choices of `vary` or `tune`; false after a report. */
+bool choices_read(Asking *asking, const Node *node, List *dimensions);
+/* Those of `variants = { NAME = { ... } }`. */
+bool variants_read(Asking *asking, const Node *entry);
+/* Notes that this changes an option; false after a report, when something else does so already. */
+bool path_claim(Asking *asking, const Node *node);
+
+#endif

@@ -1,0 +1,225 @@
+/* experiment_choices: what is varied, as lists of choices. A choice is the options that it sets.
+ *
+ *     vary dim = [64, range(128, 256, 64)]      64, 128, 192, 256: a choice sets one option
+ *     vary { dim = [64, 128], layers = [2, 4] } side by side: a choice sets both
+ *     variants = { wide = { dim = 128 } }       a choice has a name and sets what its record says
+ */
+#include "elaborate/experiment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_VALUES = 256 };
+
+/* ---- numbers in a row ---- */
+
+static bool is_row(const Node *node) {
+    return node->kind == NODE_CALL && node->kids[0]->kind == NODE_NAME;
+}
+
+static void add_number(Asking *asking, const Node *call, double number, Node *list) {
+    Arena *arena = asking->e->arena;
+    Node *node = node_new(arena, NODE_NUMBER, call->span);
+    node->name = arena_format(arena, "%.6g", number);
+    node->number = strtod(node->name, NULL);
+    node_add(arena, list, node);
+}
+
+static bool tell_row(Asking *asking, const Node *call, const char *what) {
+    bool range = !strcmp(call->kids[0]->name, "range");
+    report_error(asking->e->reports, call->span, "%s", what);
+    report_help(asking->e->reports, "%s",
+                range ? "write range(LOW, HIGH) or range(LOW, HIGH, STEP), with LOW below HIGH"
+                      : "write grid(LOW, HIGH, COUNT): COUNT numbers, each the same factor above "
+                        "the one before");
+    return false;
+}
+
+static bool add_range(Asking *asking, const Node *call, const double *numbers, int count,
+                      Node *list) {
+    double step = count > 2 ? numbers[2] : 1, steps = floor((numbers[1] - numbers[0]) / step);
+    if (!(step > 0)) return tell_row(asking, call, "the step of a range is above 0");
+    if (!(numbers[1] > numbers[0])) return tell_row(asking, call, "a range without numbers");
+    if (steps * step + step * (1 - 1e-9) <= numbers[1] - numbers[0]) steps++; /* 0.1, 0.2, 0.3 */
+    if (steps >= MAX_VALUES) return tell_row(asking, call, "more than 256 values");
+    for (int i = 0; i <= (int)steps; i++) add_number(asking, call, numbers[0] + i * step, list);
+    return true;
+}
+
+static bool add_grid(Asking *asking, const Node *call, const double *numbers, Node *list) {
+    double count = numbers[2], low = numbers[0], high = numbers[1];
+    if (count != floor(count) || count < 2 || count > MAX_VALUES)
+        return tell_row(asking, call, "a grid has a whole number of values, from 2 to 256");
+    if (!(low > 0) || !(high > low)) return tell_row(asking, call, "a grid without numbers");
+    for (int i = 0; i < (int)count; i++)
+        add_number(asking, call, low * pow(high / low, i / (count - 1)), list);
+    return true;
+}
+
+static bool add_row(Asking *asking, const Node *call, Node *list) {
+    const Node *arguments = call->kids[1];
+    const char *name = call->kids[0]->name;
+    double numbers[3] = {0};
+    bool range = !strcmp(name, "range");
+    if (!range && strcmp(name, "grid")) {
+        report_error(asking->e->reports, call->kids[0]->span, "'%s' gives no values to try", name);
+        report_help(asking->e->reports, "range(LOW, HIGH, STEP) and grid(LOW, HIGH, COUNT) do");
+        return false;
+    }
+    if (arguments->count != 3 && !(range && arguments->count == 2))
+        return tell_row(asking, call,
+                        range ? "a range has two numbers or three" : "a grid has three numbers");
+    for (int i = 0; i < arguments->count; i++)
+        if (!evaluate_number(asking->e, arguments->kids[i], name, &numbers[i])) return false;
+    return range ? add_range(asking, call, numbers, arguments->count, list)
+                 : add_grid(asking, call, numbers, list);
+}
+
+/* ---- values ---- */
+
+/* The values as they stand, with rows of numbers spelled out; NULL after a report. */
+static const Node *values_of(Asking *asking, const Node *node, const char *path) {
+    Reports *reports = asking->e->reports;
+    bool row = is_row(node), list = node->kind == NODE_LIST;
+    Node *values = node_new(asking->e->arena, NODE_LIST, node->span);
+    if (row && !add_row(asking, node, values)) return NULL;
+    for (int i = 0; list && i < node->count; i++) {
+        if (!is_row(node->kids[i]))
+            node_add(asking->e->arena, values, node->kids[i]);
+        else if (!add_row(asking, node->kids[i], values))
+            return NULL;
+    }
+    if (values->count >= 1 && values->count <= MAX_VALUES) return values;
+    if (values->count) {
+        report_error(reports, node->span, "%d values, more than %d", values->count, MAX_VALUES);
+        return NULL;
+    }
+    report_error(reports, node->span,
+                 list ? "a list without values: there is nothing to compare"
+                      : "vary takes a list of the values to try");
+    report_help(reports, "write vary %s = [A, B]", path);
+    return NULL;
+}
+
+static Alternative *choice_new(Asking *asking, List *choices, const char *label) {
+    Alternative *choice = arena_alloc(asking->e->arena, sizeof *choice);
+    *choice = (Alternative){.label = label};
+    list_push(asking->e->arena, choices, choice);
+    return choice;
+}
+
+static void choice_set(Asking *asking, Alternative *choice, const Node *option, Node *value) {
+    Arena *arena = asking->e->arena;
+    Node *entry = node_named(arena, NODE_ENTRY, value->span, option->name, option->name_span);
+    node_add(arena, entry, value);
+    list_push(arena, &choice->overrides, entry);
+}
+
+static Dimension *dimension_new(Asking *asking, const Node *node, List *dimensions) {
+    Dimension *dimension = arena_alloc(asking->e->arena, sizeof *dimension);
+    *dimension = (Dimension){.node = node};
+    list_push(asking->e->arena, dimensions, dimension);
+    return dimension;
+}
+
+bool path_claim(Asking *asking, const Node *node) {
+    for (int i = 0; i < asking->paths.count; i++) {
+        const Node *earlier = asking->paths.items[i];
+        if (strcmp(earlier->name, node->name)) continue;
+        report_error(asking->e->reports, node->name_span, "'%s' is given twice", node->name);
+        report_note(asking->e->reports, earlier->name_span, "first here");
+        return false;
+    }
+    list_push(asking->e->arena, &asking->paths, (void *)node);
+    return true;
+}
+
+/* vary { a = [1, 2], b = [3, 4] }: the first values together, then the second. */
+static bool side_by_side(Asking *asking, const Node *node, List *dimensions) {
+    const Node *record = node->kids[0], *first = NULL;
+    Reports *reports = asking->e->reports;
+    Dimension *dimension = dimension_new(asking, node, dimensions);
+    if (!record->count) {
+        report_error(reports, record->span, "nothing is varied");
+        report_help(reports, "write vary { PATH = [A, B], PATH = [C, D] }");
+        return false;
+    }
+    for (int i = 0; i < record->count; i++) {
+        const Node *option = record->kids[i];
+        const Node *values = values_of(asking, option->kids[0], option->name);
+        if (!values || !path_claim(asking, option)) return false;
+        if (first && values->count != first->count) {
+            report_error(reports, option->kids[0]->span, "%d values beside %d", values->count,
+                         first->count);
+            report_note(reports, first->span, "%d values here", first->count);
+            report_help(reports, "what is varied side by side has equally many values; two lines "
+                                 "with vary cross them");
+            return false;
+        }
+        for (int k = 0; k < values->count; k++)
+            choice_set(asking,
+                       first ? dimension->choices.items[k]
+                             : choice_new(asking, &dimension->choices, NULL),
+                       option, values->kids[k]);
+        if (!first) first = values;
+    }
+    return true;
+}
+
+bool choices_read(Asking *asking, const Node *node, List *dimensions) {
+    if (!*node->name) return side_by_side(asking, node, dimensions);
+    const Node *values = values_of(asking, node->kids[0], node->name);
+    if (!values || !path_claim(asking, node)) return false;
+    Dimension *dimension = dimension_new(asking, node, dimensions);
+    for (int i = 0; i < values->count; i++)
+        choice_set(asking, choice_new(asking, &dimension->choices, NULL), node, values->kids[i]);
+    return true;
+}
+
+/* ---- named records ---- */
+
+static bool tell_variant(Asking *asking, Span span, const char *what, const char *name) {
+    report_error(asking->e->reports, span, what, name);
+    report_help(asking->e->reports, "write variants = { NAME = { OPTION = VALUE }, ... }");
+    return false;
+}
+
+/* Options of one variant are claimed once for all: several variants may set the same. */
+static bool claim_all(Asking *asking, const Node *record, int before) {
+    for (int i = 0; i < record->count; i++) {
+        const Node *option = record->kids[i];
+        bool own = false;
+        for (int k = before; k < asking->paths.count; k++)
+            own = own || !strcmp(((const Node *)asking->paths.items[k])->name, option->name);
+        if (!own && !path_claim(asking, option)) return false;
+    }
+    return true;
+}
+
+bool variants_read(Asking *asking, const Node *entry) {
+    const Node *all = entry->kids[0];
+    if (all->kind != NODE_RECORD || !all->count)
+        return tell_variant(asking, all->span, "variants takes a record of named records%s", "");
+    Dimension *dimension = dimension_new(asking, entry, &asking->experiment->vary);
+    int before = asking->paths.count;
+    for (int i = 0; i < all->count; i++) {
+        const Node *one = all->kids[i], *record = one->kids[0];
+        if (strchr(one->name, '.') || !strcmp(one->name, "base"))
+            return tell_variant(asking, one->name_span, "'%s' cannot be the name of a variant",
+                                one->name);
+        if (record->kind != NODE_RECORD)
+            return tell_variant(asking, record->span,
+                                "variant '%s' is a record of the options that it changes",
+                                one->name);
+        for (int k = 0; k < i; k++)
+            if (!strcmp(all->kids[k]->name, one->name))
+                return tell_variant(asking, one->name_span, "there are two variants '%s'",
+                                    one->name);
+        if (!claim_all(asking, record, before)) return false;
+        Alternative *choice = choice_new(asking, &dimension->choices, one->name);
+        for (int k = 0; k < record->count; k++)
+            list_push(asking->e->arena, &choice->overrides, record->kids[k]);
+    }
+    return true;
+}

@@ -1,0 +1,26 @@
+/* experiment: what expanding an experiment and solving for equal sizes share. */
+#ifndef EXPANSION_H
+#define EXPANSION_H
+
+#include "moec.h"
+#include "passes.h"
+
+typedef struct Expansion {
+    MoecCompiler *compiler;
+    Arena *arena;
+    Reports *reports;
+    const Experiment *asked;
+    MoecVariant *variants;
+    int count;
+} Expansion;
+
+/* What the model with these overrides costs; false when there is no such model. */
+bool variant_describe(const Expansion *expansion, const List *overrides, bool tell,
+                      MoecVariant *variant);
+/* The override PATH = number, at the place of `path`. */
+Node *number_entry(Arena *arena, const Node *path, double number);
+/* Adds what makes the variant as large as the base, and says in variant->solved what that leaves;
+ * false after an error. */
+bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant);
+
+#endif

@@ -1,0 +1,207 @@
+/* experiment_match: equal sizes: the whole number of an option that makes a variant as large as the
+ * base. Where one option is too coarse, a second one takes what it leaves.
+ *
+ *     match params by ffn.hidden              the nearest there is
+ *     match params by [layers, ffn.hidden]    layers about right, then ffn.hidden for each of those
+ */
+#include "experiment.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_SOLVED = 1 << 24, HOLES = 64, NEIGHBOURS = 2 };
+
+/* What sizes are told in. */
+static const struct {
+    const char *word, *unit;
+} measures[] = {{"params", "parameters"},
+                {"active", "active parameters"},
+                {"flops", "FLOP a token"},
+                {"cache", "bytes of cache a token"}};
+
+typedef struct Solution {
+    const Expansion *expansion;
+    List overrides;
+    const Node *path;
+    const char *name; /* of the variant */
+    double wanted;
+    bool tell; /* what stands in the way */
+} Solution;
+
+/* A number of the option that makes a model, and the size of that. */
+typedef struct Candidate {
+    long number;
+    double size;
+    bool good;
+} Candidate;
+
+static const char *unit_of(const Expansion *expansion) {
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(measures[i].word, expansion->asked->match->name)) return measures[i].unit;
+    return "";
+}
+
+static double matched_size(const Expansion *expansion, const MoecVariant *variant) {
+    const char *what = expansion->asked->match->name;
+    return !strcmp(what, "params")   ? variant->parameters
+           : !strcmp(what, "active") ? variant->active
+           : !strcmp(what, "flops")  ? variant->flops_train
+                                     : variant->cache;
+}
+
+Node *number_entry(Arena *arena, const Node *path, double number) {
+    Node *value = node_new(arena, NODE_NUMBER, path->span);
+    value->number = number;
+    value->name = arena_format(arena, "%.17g", number);
+    Node *entry = node_named(arena, NODE_ENTRY, path->span, path->name, path->span);
+    node_add(arena, entry, value);
+    return entry;
+}
+
+static bool size_of(const Solution *solution, long number, bool tell, double *size) {
+    Arena *arena = solution->expansion->arena;
+    List overrides = {0};
+    MoecVariant variant = {0};
+    for (int i = 0; i < solution->overrides.count; i++)
+        list_push(arena, &overrides, solution->overrides.items[i]);
+    list_push(arena, &overrides, number_entry(arena, solution->path, (double)number));
+    bool good = variant_describe(solution->expansion, &overrides, tell, &variant);
+    *size = matched_size(solution->expansion, &variant);
+    return good;
+}
+
+/* The first number from `number` on that makes a model: not all divide what they have to. */
+static Candidate candidate_from(const Solution *solution, long number) {
+    Candidate candidate = {.number = number};
+    for (; candidate.number < number + HOLES; candidate.number++) {
+        candidate.good = size_of(solution, candidate.number, false, &candidate.size);
+        if (candidate.good) break;
+    }
+    return candidate;
+}
+
+static bool tell_unreachable(const Solution *solution, Candidate nearest, const char *why) {
+    const Expansion *expansion = solution->expansion;
+    if (!solution->tell) return false;
+    report_error(expansion->reports, expansion->asked->match->span,
+                 "no %s gives variant '%s' the %.0f %s of the base", solution->path->name,
+                 solution->name, solution->wanted, unit_of(expansion));
+    report_help(expansion->reports, "with %s = %ld it has %.0f: %s", solution->path->name,
+                nearest.number, nearest.size, why);
+    return false;
+}
+
+/* Two numbers of the option with the wanted size between them, the lower one below or at it. */
+static bool bracket(const Solution *solution, Candidate *low, Candidate *high) {
+    double size;
+    *low = candidate_from(solution, 1);
+    if (!low->good) return size_of(solution, 1, solution->tell, &size);
+    *high = candidate_from(solution, low->number + 1);
+    if (!high->good) return tell_unreachable(solution, *low, "no larger number makes a model");
+    if (high->size == low->size)
+        return tell_unreachable(solution, *high, "the option does not change the size");
+    if (low->size > solution->wanted && low->size - solution->wanted > (high->size - low->size) / 2)
+        return tell_unreachable(solution, *low, "even the least number is too many");
+    while (high->size < solution->wanted) {
+        *low = *high;
+        *high = candidate_from(solution, 2 * low->number);
+        if (!high->good || high->number > MAX_SOLVED)
+            return tell_unreachable(solution, *low, "no larger number makes a model");
+    }
+    return true;
+}
+
+/* The nearer of the two numbers that the wanted size lies between. */
+static bool solve(const Solution *solution, Candidate *found) {
+    Candidate low, high;
+    if (!bracket(solution, &low, &high)) return false;
+    while (high.number - low.number > 1) {
+        Candidate middle = candidate_from(solution, low.number + (high.number - low.number) / 2);
+        if (!middle.good || middle.number >= high.number) {
+            /* Nothing between the middle and the upper end: look below it. */
+            long below = low.number + (high.number - low.number) / 2;
+            while (--below > low.number && !size_of(solution, below, false, &middle.size)) continue;
+            if (below <= low.number) break;
+            middle.number = below;
+        }
+        *(middle.size <= solution->wanted ? &low : &high) = middle;
+    }
+    *found = high.size - solution->wanted < fabs(solution->wanted - low.size) ? high : low;
+    return true;
+}
+
+/* ---- two options ---- */
+
+/* The numbers of both options, and the size that they give. */
+typedef struct Pair {
+    long first, second;
+    double size;
+} Pair;
+
+/* What the first option leaves the second one takes, for the numbers around the best of the first;
+ * `best` has that one alone, and second = 0. */
+static void refine(const Solution *solution, Pair *best) {
+    const Expansion *expansion = solution->expansion;
+    const long middle = best->first;
+    for (long i = 0; i <= 2L * NEIGHBOURS && best->size != solution->wanted; i++) {
+        long number = middle + (i % 2 ? -(i + 1) / 2 : i / 2);
+        if (number < 1) continue;
+        Solution own = *solution;
+        Candidate found;
+        own.path = expansion->asked->solved[1];
+        own.tell = false;
+        own.overrides = (List){0};
+        for (int k = 0; k < solution->overrides.count; k++)
+            list_push(expansion->arena, &own.overrides, solution->overrides.items[k]);
+        list_push(expansion->arena, &own.overrides,
+                  number_entry(expansion->arena, solution->path, (double)number));
+        if (!solve(&own, &found)) continue;
+        if (fabs(found.size - solution->wanted) >= fabs(best->size - solution->wanted)) continue;
+        *best = (Pair){number, found.number, found.size};
+    }
+}
+
+static const char *solved_text(const Solution *solution, Pair pair) {
+    Arena *arena = solution->expansion->arena;
+    double rest = pair.size - solution->wanted;
+    const char *second = "";
+    if (pair.second)
+        second = arena_format(arena, " and %s = %ld", solution->expansion->asked->solved[1]->name,
+                              pair.second);
+    return arena_format(arena, "%s = %ld%s leave%s %+.0f %s (%+.3f %%)", solution->path->name,
+                        pair.first, second, *second ? "" : "s", rest, unit_of(solution->expansion),
+                        100 * rest / solution->wanted);
+}
+
+bool variant_equalise(const Expansion *expansion, List *overrides, MoecVariant *variant) {
+    const Experiment *asked = expansion->asked;
+    if (!asked->match || !expansion->count) return true;
+    Solution solution = {expansion,
+                         *overrides,
+                         asked->solved[0],
+                         variant->name,
+                         matched_size(expansion, &expansion->variants[0]),
+                         true};
+    MoecVariant given = {0};
+    Candidate found;
+    if (!variant_describe(expansion, overrides, true, &given)) return false;
+    if (matched_size(expansion, &given) == solution.wanted) return true;
+    solution.tell = !asked->solved[1];
+    Pair pair = {0, 0, INFINITY};
+    if (solve(&solution, &found))
+        pair = (Pair){found.number, 0, found.size};
+    else if (solution.tell)
+        return false;
+    else
+        pair.first = 1;
+    if (asked->solved[1]) refine(&solution, &pair);
+    solution.tell = true;
+    if (!isfinite(pair.size)) return solve(&solution, &found);
+    variant->solved = solved_text(&solution, pair);
+    list_push(expansion->arena, overrides,
+              number_entry(expansion->arena, asked->solved[0], (double)pair.first));
+    if (pair.second)
+        list_push(expansion->arena, overrides,
+                  number_entry(expansion->arena, asked->solved[1], (double)pair.second));
+    return true;
+}
