@@ -2,6 +2,7 @@
 #include "moec.h"
 
 #include "analysis/parameter_facts.h"
+#include "loop/form.h"
 #include "schedule/kernel.h"
 #include "passes.h"
 
@@ -29,7 +30,9 @@ typedef struct Work {
     MoecCompiler *compiler;
     Program *program;
     Schedule *schedule; /* from fuse on */
-    const char *forms;  /* after loops */
+    const char *pass;   /* that is run */
+    List forms;         /* KernelForm *, from loops on */
+    bool lowered;
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -113,6 +116,11 @@ static void pass_loops(Work *work) {
     Schedule none = {.program = work->program}; /* the optimizer's program has no units */
     Schedule *schedule = work->schedule ? work->schedule : &none;
     work->forms = emit_forms(work->compiler->arena, schedule);
+    work->lowered = true;
+}
+
+static void pass_form(Work *work) {
+    form_pass(work->compiler->arena, &work->forms, work->pass, work->program->target);
 }
 
 enum {
@@ -128,8 +136,9 @@ typedef enum Machine { ANY, DEVICE } Machine;
 
 /* The way of a program, from the tree of a file to what an emitter writes down. Before it resolve
  * reads the file and all that it uses; after it emit_c or emit_cuda write one text of several
- * programs: they lower each kernel to loops as they come to it, so that `loops` is for moec_dump
- * alone. The optimizer's program is the same on all machines and a single kernel. */
+ * programs: they lower each kernel to loops as they come to it, so that `loops` and what follows
+ * are here for moec_dump alone. The optimizer's program is the same on all machines and a single
+ * kernel. */
 static const struct Pass {
     const char *name;
     int graphs; /* that it is for */
@@ -152,6 +161,9 @@ static const struct Pass {
     {"fuse", MODELS, ANY, pass_fuse},
     {"plan", MODELS, ANY, pass_plan},
     {"loops", MODELS | UPDATE, ANY, pass_loops},
+    {"vectors", MODELS | UPDATE, ANY, pass_form},
+    {"barriers", MODELS | UPDATE, ANY, pass_form},
+    {"unused", MODELS | UPDATE, ANY, pass_form},
 };
 
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
@@ -222,6 +234,7 @@ static void follow(void *data) {
         const struct Pass *pass = &passes[i];
         if (!(pass->graphs & 1 << work->graph) || (pass->machine && way->machine != pass->machine))
             continue;
+        work->pass = pass->name;
         pass->run(work);
         if (!work->program || compiler->reports.errors) return;
         check_program(compiler, pass->name, work->program);
@@ -301,7 +314,7 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
     if (!run_passes(&work, NULL, early ? pass : last_of_all, machine)) return NULL;
     work.program->target = machine == DEVICE ? &target_device : &target_processor;
     if (!early && !run_passes(&work, last_of_all, pass, machine)) return NULL;
-    if (work.forms) return work.forms;
+    if (work.lowered) return dump_forms(compiler->arena, &work.forms);
     return work.schedule ? print_plan(compiler->arena, work.schedule)
                          : print_program(compiler->arena, work.program);
 }

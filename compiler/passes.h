@@ -183,7 +183,7 @@ char *emit_cuda(Arena *arena, struct Schedule *const *schedules, int count, Host
                 char **device);
 
 /* The loops of its kernels, as an emitter writes them down. */
-char *emit_forms(Arena *arena, struct Schedule *schedule);
+List emit_forms(Arena *arena, struct Schedule *schedule);
 
 /* The arena that a compiler of moec.h works in. */
 struct MoecCompiler;

@@ -51,8 +51,6 @@ typedef struct EmitTarget {
     /* Units from a place on that share a launch; of devices. */
     void (*rows)(Emitter *emitter, const List *units, int first, int count);
     void (*clear)(Emitter *emitter, const char *name, size_t bytes); /* memory of a run to 0 */
-    /* What stands above an innermost loop; or NULL. */
-    void (*innermost)(Emitter *emitter, const Nest *nest);
     /* The loops of the optimizer's kernel; then the function or kernel that holds them. */
     Launch (*nests)(Emitter *emitter, const Kernel *kernel);
     void (*update)(Module *module, const Update *update);
@@ -78,7 +76,7 @@ struct Emitter {
     Text *out;      /* what lines are added to */
     int indent;
     FormBlock *block; /* what nodes of a kernel are added to */
-    Text *forms;      /* receives the form of all kernels for `moec dump`, or NULL */
+    List *forms; /* receives the form of all kernels, KernelForm *, instead of a text; or NULL */
 
     /* bindings in scope, innermost last */
     Binding *bindings;
@@ -99,6 +97,7 @@ struct Emitter {
     size_t scratch_bytes; /* memory that calls need beyond the arena */
     const Term *owner;    /* several threads have the value at hand: the condition for the one that
                              stores it, or NULL */
+    bool shares;          /* several threads store, each its own elements */
     Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
     const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
 };
@@ -134,19 +133,19 @@ void lower_let(Emitter *emitter, const char *type, const char *name, const Term 
 void lower_place(Emitter *emitter, const char *name, const Term *value);
 void lower_array(Emitter *emitter, const char *type, const char *name, long size,
                  const char *initial);
-void lower_set(Emitter *emitter, const Term *target, const char *sign, const Term *value);
-void lower_do(Emitter *emitter, const Term *call);
-void lower_hint(Emitter *emitter, const char *text);
-/* Unless the node before is one. */
+void lower_set(Emitter *emitter, const Term *target, const Term *value);
+/* target = the reduction of it and the value. */
+FormNode *lower_join(Emitter *emitter, const Term *target, Reduction reduction, const Term *value);
+FormNode *lower_do(Emitter *emitter, const Term *call);
 void lower_barrier(Emitter *emitter);
 /* What follows goes into its body, up to lower_end. step: NULL for 1. */
 FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const Term *from,
                     const Term *to, const Term *step);
-void lower_count(Emitter *emitter, const char *type, const char *name, long size,
-                 FormLayout layout);
-void lower_if(Emitter *emitter, const Term *condition, FormLayout layout);
-/* Names of its own. */
-void lower_scope(Emitter *emitter);
+FormNode *lower_count(Emitter *emitter, const char *type, const char *name, long size,
+                      FormLayout layout);
+FormNode *lower_if(Emitter *emitter, const Term *condition, FormLayout layout);
+/* FORM_SCOPE, FORM_GROUP */
+void lower_scope(Emitter *emitter, FormKind kind);
 void lower_end(Emitter *emitter);
 const Term *named(Emitter *emitter, const char *name);
 const Term *whole(Emitter *emitter, long number);
@@ -221,8 +220,6 @@ void close_loop(Emitter *emitter, int bindings);
 void begin_sums(Emitter *emitter, const Nest *nest, bool apart);
 void end_sums(Emitter *emitter, const Nest *nest);
 void emit_rows(Emitter *emitter, const Nest *nest);
-/* For processors: that the turns of a loop may go into vectors. */
-void emit_vectors(Emitter *emitter, const Nest *nest);
 Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
 void emit_body(Emitter *emitter, Nest *nest, int level);
@@ -278,7 +275,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset);
 struct Module {
     Arena *arena;
     const EmitTarget *target;
-    Text *forms;         /* see Emitter */
+    List *forms;         /* see Emitter */
     Text functions;      /* of the text with the table */
     Text device;         /* the kernels of a device */
     List products;       /* Product * */
@@ -293,7 +290,7 @@ struct Module {
 
 /* Every program into the functions of a module. */
 Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
-                    Text *forms);
+                    List *forms);
 void emit_products(Text *text, const List *products);
 Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix);
 void emit_program(Module *module, Schedule *schedule, const char *prefix);

@@ -45,23 +45,26 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
 
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
-static void emit_write(Emitter *emitter, const Statement *statement, bool adds, const Term *value) {
-    const Expr *target = statement->target;
+static void emit_write(Emitter *emitter, const Member *member, bool adds, const Term *value) {
+    const Expr *target = member->statement->target;
+    FormNode *store;
     const Term *inside = NULL, *element = lane_term(emitter, target, adds, true);
     bool lane = element != NULL;
     if (!lane) element = element_term(emitter, target, &inside);
     emitter->written[target->tensor->id] = true;
-    bool apart = emitter->owner && is_touched_again(emitter, target->tensor);
-    if (apart) lower_barrier(emitter);
+    bool seen = (emitter->owner || emitter->shares) && is_touched_again(emitter, target->tensor);
     if (emitter->owner)
         inside = inside ? term(emitter->arena, "$0 && $1", emitter->owner, inside) : emitter->owner;
-    if (inside) lower_if(emitter, inside, ON_SAME_LINE);
+    FormNode *condition = inside ? lower_if(emitter, inside, ON_SAME_LINE) : NULL;
+    if (seen && emitter->owner) condition->seen = SEEN_AT_ONCE;
     if (target->tensor->type == TYPE_BF16 && !lane)
-        lower_do(emitter, term(emitter->arena, "moec_store(&$0, $1)", element, value));
+        store = lower_do(emitter, term(emitter->arena, "moec_store(&$0, $1)", element, value));
     else
-        lower_set(emitter, element, adds ? "+=" : "=", value);
+        store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
+    store->scatters = member->statement->reduction == REDUCE_NONE && member->kept < member->depth &&
+                      !member->column;
+    if (seen && !emitter->owner) store->seen = SEEN_LATER;
     if (inside) lower_end(emitter);
-    if (apart) lower_barrier(emitter);
 }
 
 /* What stands in memory, even when a variable holds the value as well. */
@@ -75,7 +78,8 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
     Statement *statement = member->statement;
     bool *known = known_local(emitter, local);
     if (*known) {
-        lower_set(emitter, named(emitter, name), statement->accumulate ? "+=" : "=", value);
+        lower_join(emitter, named(emitter, name), statement->accumulate ? REDUCE_SUM : REDUCE_NONE,
+                   value);
     } else if (statement->accumulate) {
         const Term *before = memory_term(emitter, statement->target);
         value = term(emitter->arena, "$0 + $1", before, value);
@@ -84,7 +88,7 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
         lower_let(emitter, type_name(local->tensor), name, value);
     }
     *known = false; /* while it is written to its memory */
-    if (local->stored) emit_write(emitter, statement, false, named(emitter, name));
+    if (local->stored) emit_write(emitter, member, false, named(emitter, name));
     *known = true;
 }
 
@@ -94,7 +98,7 @@ void emit_store(Emitter *emitter, Member *member, const Term *value) {
     if (name)
         store_scalar(emitter, member, local, name, value);
     else
-        emit_write(emitter, member->statement, member->statement->accumulate, value);
+        emit_write(emitter, member, member->statement->accumulate, value);
 }
 
 /* Shorter than this is not worth a name. */
@@ -146,18 +150,13 @@ static const Term *running_value(Emitter *emitter, const Member *member) {
 static void emit_reduction(Emitter *emitter, const Member *member, const Term *sum,
                            const Term *value) {
     Arena *arena = emitter->arena;
-    Reduction reduction = member->statement->reduction;
     if (member->running)
-        lower_set(emitter, sum, "=",
+        lower_set(emitter, sum,
                   term(arena, "$0 * moec_fade($1, $2) + $3", sum,
                        named(emitter, member->running->before),
                        named(emitter, member->running->sum), value));
-    else if (reduction == REDUCE_SUM)
-        lower_set(emitter, sum, "+=", value);
     else
-        lower_set(emitter, sum, "=",
-                  term(arena, reduction == REDUCE_MAX ? "moec_max($0, $1)" : "moec_min($0, $1)",
-                       sum, value));
+        lower_join(emitter, sum, member->statement->reduction, value);
 }
 
 void emit_member(Emitter *emitter, Member *member) {

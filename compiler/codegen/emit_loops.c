@@ -6,7 +6,8 @@
  */
 #include "codegen/emit.h"
 
-enum { CHUNKS = 64 };
+/* Parts of a sum over everything; elements of a parameter that one thread updates alone. */
+enum { CHUNKS = 64, MAX_ALONE = 16384 };
 
 /* ---- who is in a nest ---- */
 
@@ -135,7 +136,7 @@ static void declare_sum(Emitter *emitter, const Member *member) {
     } else {
         lower_array(emitter, "float", member->sum, column_size(member), NULL);
         lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
-        lower_set(emitter, column_of(emitter, member->sum), "=", start);
+        lower_set(emitter, column_of(emitter, member->sum), start);
         lower_end(emitter);
     }
 }
@@ -182,11 +183,13 @@ static void end_parts(Emitter *emitter, const Nest *nest) {
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!sums_in_parts(member, nest)) continue;
         if (!member->column) {
-            lower_set(emitter, named(emitter, member->sum), "+=", named(emitter, member->part));
+            lower_join(emitter, named(emitter, member->sum), REDUCE_SUM,
+                       named(emitter, member->part));
             continue;
         }
         lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
-        lower_set(emitter, column_of(emitter, member->sum), "+=", column_of(emitter, member->part));
+        lower_join(emitter, column_of(emitter, member->sum), REDUCE_SUM,
+                   column_of(emitter, member->part));
         lower_end(emitter);
     }
 }
@@ -207,7 +210,7 @@ void bind_loop(Emitter *emitter, Nest *nest) {
     }
 }
 
-static void open_loop(Emitter *emitter, Nest *nest) {
+static FormNode *open_loop(Emitter *emitter, Nest *nest) {
     bind_loop(emitter, nest);
     const Term *from = whole(emitter, 0), *to = whole(emitter, nest->size), *step = NULL;
     if (nest->block) {
@@ -219,7 +222,7 @@ static void open_loop(Emitter *emitter, Nest *nest) {
     } else if (nest->index->axis->kind == AXIS_ELEMENTS) {
         to = named(emitter, "elements");
     }
-    lower_for(emitter, "long", nest->text, from, to, step);
+    return lower_for(emitter, "long", nest->text, from, to, step);
 }
 
 void close_loop(Emitter *emitter, int bindings) {
@@ -255,33 +258,6 @@ void end_sums(Emitter *emitter, const Nest *nest) {
 
 /* ---- loops ---- */
 
-/* Says that the turns of an innermost loop may run side by side, where they may. */
-static void emit_simd(Emitter *emitter, const Nest *nest, const char *directive) {
-    Member *member;
-    Text clauses = {.arena = emitter->arena};
-    static const char *const signs[] = {"", "+", "max", "min"};
-    for (int reduction = REDUCE_SUM; reduction <= REDUCE_MIN; reduction++) {
-        const char *comma = "";
-        for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
-            if (!is_inside(member, nest) || column_nest(member) != nest || member->column) continue;
-            if (member->kept < member->depth && member->statement->reduction == REDUCE_NONE) return;
-            if (member->kept == member->depth || (int)member->statement->reduction != reduction)
-                continue;
-            if (!*comma) text_add(&clauses, " reduction(%s:", signs[reduction]);
-            text_add(&clauses, "%s%s", comma, member->part ? member->part : member->sum);
-            comma = ", ";
-        }
-        if (*comma) text_add(&clauses, ")");
-    }
-    if (nest->size > 1)
-        lower_hint(emitter, arena_format(emitter->arena, "MOEC_OMP(%s%s)", directive,
-                                         clauses.length ? clauses.text : ""));
-}
-
-void emit_vectors(Emitter *emitter, const Nest *nest) {
-    emit_simd(emitter, nest, "simd");
-}
-
 void emit_rows(Emitter *emitter, const Nest *nest) {
     for (int i = 0; i < emitter->kernel->locals.count; i++) {
         const Local *local = emitter->kernel->locals.items[i];
@@ -312,9 +288,8 @@ void emit_body(Emitter *emitter, Nest *nest, int level) {
 void emit_loop(Emitter *emitter, Nest *nest, int level) {
     begin_sums(emitter, nest, false);
     begin_parts(emitter, nest);
-    if (is_innermost(nest) && emitter->target->innermost) emitter->target->innermost(emitter, nest);
     int bindings = emitter->binding_count;
-    open_loop(emitter, nest);
+    open_loop(emitter, nest)->iterations = nest->size;
     emit_body(emitter, nest, level);
     close_loop(emitter, bindings);
     end_parts(emitter, nest);
@@ -357,8 +332,7 @@ static void emit_chain(Emitter *emitter, Nest *nest, int length) {
         turns *= loops[i]->size;
         bind_loop(emitter, loops[i]);
     }
-    lower_hint(emitter, "MOEC_OMP(parallel for schedule(static))");
-    lower_count(emitter, "long", "turn", turns, IN_BRACES);
+    lower_count(emitter, "long", "turn", turns, IN_BRACES)->run = RUN_PARALLEL;
     for (int i = 0; i < length; i++) {
         turns /= loops[i]->size;
         lower_place(emitter, loops[i]->text, place_in_chain(emitter, loops[i], turns, i == 0));
@@ -389,13 +363,8 @@ static const Term *sum_of(Emitter *emitter, const Member *member) {
 
 static void add_partial(Emitter *emitter, const Member *member) {
     const Term *sum = sum_of(emitter, member), *part = partial_of(emitter, member);
-    bool most = member->statement->reduction == REDUCE_MAX;
     if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_NEXT_LINE);
-    if (member->statement->reduction == REDUCE_SUM)
-        lower_set(emitter, sum, "+=", part);
-    else
-        lower_set(emitter, sum, "=",
-                  term(emitter->arena, most ? "moec_max($0, $1)" : "moec_min($0, $1)", sum, part));
+    lower_join(emitter, sum, member->statement->reduction, part);
     if (member->column) lower_end(emitter);
 }
 
@@ -411,15 +380,15 @@ static void emit_chunk(Emitter *emitter, Nest *nest, long each) {
     lower_let(emitter, "const long", to,
               term(arena, "(chunk + 1) * $0 < $1 ? (chunk + 1) * $0 : $1", whole(emitter, each),
                    whole(emitter, nest->size)));
-    if (is_innermost(nest)) emit_simd(emitter, nest, "simd");
     lower_for(emitter, "long", name, term(arena, "chunk * $0", whole(emitter, each)),
-              named(emitter, to), NULL);
+              named(emitter, to), NULL)
+        ->iterations = nest->size;
     emit_body(emitter, nest, 0);
     lower_end(emitter);
     for (int at = 0; (member = member_at(emitter, at)) != NULL; at++) {
         if (!reduces_at(member, nest)) continue;
         if (member->column) lower_count(emitter, "int", "j", column_size(member), ON_SAME_LINE);
-        lower_set(emitter, partial_of(emitter, member), "=", sum_of(emitter, member));
+        lower_set(emitter, partial_of(emitter, member), sum_of(emitter, member));
         if (member->column) lower_end(emitter);
     }
     emitter->binding_count = bindings;
@@ -440,8 +409,7 @@ static void emit_chunks(Emitter *emitter, Nest *nest) {
         else
             lower_let(emitter, "float", rows, NULL);
     }
-    lower_hint(emitter, "MOEC_OMP(parallel for schedule(static))");
-    lower_count(emitter, "long", "chunk", chunks, IN_BRACES);
+    lower_count(emitter, "long", "chunk", chunks, IN_BRACES)->run = RUN_PARALLEL;
     emit_chunk(emitter, nest, (nest->size + chunks - 1) / chunks);
     lower_end(emitter);
     begin_sums(emitter, nest, false);
@@ -463,12 +431,11 @@ static void emit_outermost(Emitter *emitter, Nest *nest) {
     } else if (length == 0) {
         emit_loop(emitter, nest, 0);
     } else if (length == 1 && is_innermost(nest)) {
-        bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
         int bindings = emitter->binding_count;
-        emit_simd(emitter, nest,
-                  elements ? "parallel for simd schedule(static) if(elements > 16384)"
-                           : "parallel for simd schedule(static)");
-        open_loop(emitter, nest);
+        FormNode *loop = open_loop(emitter, nest);
+        loop->iterations = nest->size;
+        if (nest->size > 1) loop->run = RUN_PARALLEL;
+        if (nest->index->axis->kind == AXIS_ELEMENTS) loop->alone = MAX_ALONE;
         emit_body(emitter, nest, 0);
         close_loop(emitter, bindings);
     } else {

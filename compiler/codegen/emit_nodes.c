@@ -19,24 +19,26 @@ void lower_array(Emitter *emitter, const char *type, const char *name, long size
     lower_let(emitter, type, array, initial ? term_number(emitter->arena, initial) : NULL);
 }
 
-void lower_set(Emitter *emitter, const Term *target, const char *sign, const Term *value) {
+FormNode *lower_join(Emitter *emitter, const Term *target, Reduction reduction, const Term *value) {
     FormNode *node = form_add(emitter->arena, emitter->block, FORM_SET);
     node->values[0] = target;
-    node->text = sign;
+    node->reduces = reduction;
     node->values[1] = value;
+    return node;
 }
 
-void lower_do(Emitter *emitter, const Term *call) {
-    form_add(emitter->arena, emitter->block, FORM_DO)->values[0] = call;
+void lower_set(Emitter *emitter, const Term *target, const Term *value) {
+    lower_join(emitter, target, REDUCE_NONE, value);
 }
 
-void lower_hint(Emitter *emitter, const char *text) {
-    form_add(emitter->arena, emitter->block, FORM_HINT)->text = text;
+FormNode *lower_do(Emitter *emitter, const Term *call) {
+    FormNode *node = form_add(emitter->arena, emitter->block, FORM_DO);
+    node->values[0] = call;
+    return node;
 }
 
 void lower_barrier(Emitter *emitter) {
-    const FormNode *last = emitter->block->last;
-    if (!last || last->kind != FORM_BARRIER) form_add(emitter->arena, emitter->block, FORM_BARRIER);
+    form_add(emitter->arena, emitter->block, FORM_BARRIER);
 }
 
 FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const Term *from,
@@ -51,23 +53,25 @@ FormNode *lower_for(Emitter *emitter, const char *type, const char *name, const 
     return node;
 }
 
-void lower_count(Emitter *emitter, const char *type, const char *name, long size,
-                 FormLayout layout) {
+FormNode *lower_count(Emitter *emitter, const char *type, const char *name, long size,
+                      FormLayout layout) {
     Arena *arena = emitter->arena;
     FormNode *node =
         lower_for(emitter, type, name, term_whole(arena, 0), term_whole(arena, size), NULL);
     node->layout = layout;
+    return node;
 }
 
-void lower_if(Emitter *emitter, const Term *condition, FormLayout layout) {
+FormNode *lower_if(Emitter *emitter, const Term *condition, FormLayout layout) {
     FormNode *node = form_add(emitter->arena, emitter->block, FORM_IF);
     node->values[0] = condition;
     node->layout = layout;
     emitter->block = &node->body;
+    return node;
 }
 
-void lower_scope(Emitter *emitter) {
-    emitter->block = &form_add(emitter->arena, emitter->block, FORM_SCOPE)->body;
+void lower_scope(Emitter *emitter, FormKind kind) {
+    emitter->block = &form_add(emitter->arena, emitter->block, kind)->body;
 }
 
 void lower_end(Emitter *emitter) {
@@ -82,10 +86,18 @@ const Term *whole(Emitter *emitter, long number) {
     return term_whole(emitter->arena, number);
 }
 
+static void keep_form(Emitter *emitter, const char *name, const FormBlock *body) {
+    KernelForm *form = arena_alloc(emitter->arena, sizeof *form);
+    *form = (KernelForm){name, *body};
+    list_push(emitter->arena, emitter->forms, form);
+}
+
 void finish_form(Emitter *emitter, const char *name, FormBlock *body, Text *text, int indent) {
-    unused(body);
+    if (emitter->forms) {
+        keep_form(emitter, name, body);
+        return;
+    }
+    for (int i = 0; i < form_pass_count; i++)
+        form_passes[i].run(emitter->arena, body, emitter->program->target);
     print_block(text, body, indent);
-    if (!emitter->forms) return;
-    text_add(emitter->forms, "%s:\n", name);
-    dump_block(emitter->forms, body, 1);
 }

@@ -1,8 +1,11 @@
 /* target: the machines there are. */
 #include "ir/target.h"
 
-const Target target_processor = {
-    .name = "processor", .small_work = 20000, .row_room = 16384, .column_sums = true};
+const Target target_processor = {.name = "processor",
+                                 .small_work = 20000,
+                                 .row_room = 16384,
+                                 .column_sums = true,
+                                 .vector_loops = true};
 
 const Target target_device = {.name = "device",
                               .launches = true,

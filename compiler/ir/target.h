@@ -17,6 +17,8 @@ typedef struct Target {
     long row_room;
     /* Neighbouring columns of a sum are summed side by side in one thread. */
     bool column_sums;
+    /* Its compiler makes vectors of the iterations of a loop that may run side by side. */
+    bool vector_loops;
 
     /* The templates there are: products that may round what they multiply; a single row times a
      * matrix; products whose stores compute; scatters by the lists of their rows; sums of

@@ -9,12 +9,20 @@ static void dump_for(Text *text, const FormNode *node) {
              term_text(arena, node->values[0]), term_text(arena, node->values[1]),
              node->text ? node->text : "");
     if (node->values[2]) text_add(text, " step %s", term_text(arena, node->values[2]));
+    if (node->run & RUN_PARALLEL) text_add(text, " parallel");
+    if (node->run & RUN_VECTOR) text_add(text, " vector");
+    if (node->run & RUN_UNROLLED) text_add(text, " unrolled");
 }
 
 static void dump_set(Text *text, const FormNode *node) {
+    static const char *const signs[] = {"=", "+=", "max=", "min="};
     const Term *target = node->values[0];
-    text_add(text, "%s %s %s %s", target->kind == TERM_NAME ? "set" : "store",
-             term_text(text->arena, target), node->text, term_text(text->arena, node->values[1]));
+    text_add(text, "%s %s %s %s",
+             node->scatters              ? "scatter"
+             : target->kind == TERM_NAME ? "set"
+                                         : "store",
+             term_text(text->arena, target), signs[node->reduces],
+             term_text(text->arena, node->values[1]));
 }
 
 static void dump_node(Text *text, const FormNode *node) {
@@ -24,7 +32,8 @@ static void dump_node(Text *text, const FormNode *node) {
         dump_for(text, node);
         break;
     case FORM_LET:
-        text_add(text, "let %s %s%s%s", node->type, node->name, *value ? " = " : "", value);
+        text_add(text, "let%s %s %s%s%s", node->optional ? "?" : "", node->type, node->name,
+                 *value ? " = " : "", value);
         break;
     case FORM_SET:
         dump_set(text, node);
@@ -35,23 +44,34 @@ static void dump_node(Text *text, const FormNode *node) {
     case FORM_SCOPE:
         text_add(text, "scope");
         break;
+    case FORM_GROUP:
+        text_add(text, "group");
+        break;
     case FORM_BARRIER:
         text_add(text, "barrier");
         break;
     case FORM_DO:
         text_add(text, "do %s", value);
         break;
-    case FORM_HINT:
-        text_add(text, "hint %s", node->text);
-        break;
     }
 }
 
-void dump_block(Text *text, const FormBlock *block, int indent) {
+static void dump_block(Text *text, const FormBlock *block, int indent) {
     for (const FormNode *node = block->first; node; node = node->next) {
         text_add(text, "%*s", 2 * indent, "");
         dump_node(text, node);
         text_add(text, "\n");
         dump_block(text, &node->body, indent + 1);
     }
+}
+
+const char *dump_forms(Arena *arena, const List *forms) {
+    Text text = {.arena = arena};
+    text_add(&text, "%s", "");
+    for (int i = 0; i < forms->count; i++) {
+        const KernelForm *form = forms->items[i];
+        text_add(&text, "%s:\n", form->name);
+        dump_block(&text, &form->block, 1);
+    }
+    return text.text;
 }

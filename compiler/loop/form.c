@@ -188,3 +188,9 @@ bool form_uses(const FormBlock *block, const char *name) {
     }
     return false;
 }
+
+bool form_declares(const FormBlock *block, const char *name) {
+    for (const FormNode *node = block->first; node; node = node->next)
+        if (node->kind == FORM_LET && strcmp(node->name, name) == 0) return true;
+    return false;
+}

@@ -14,10 +14,7 @@
 #ifndef FORM_H
 #define FORM_H
 
-#include "base/arena.h"
-
-#include <stdbool.h>
-#include <stdint.h>
+#include "ir/ir.h"
 
 /* ---- terms ---- */
 
@@ -76,10 +73,24 @@ typedef enum FormKind {
     FORM_SET,     /* values[0] operator values[1]; operator "=" or "+=" */
     FORM_IF,      /* values[0] */
     FORM_SCOPE,   /* its body, whose names are its own */
+    FORM_GROUP,   /* a loop that threads of a block share, and what they make of it together */
     FORM_BARRIER, /* of the threads of a block */
-    FORM_DO,      /* values[0], a call for its effect */
-    FORM_HINT     /* text to the target's compiler about the loop that follows */
+    FORM_DO       /* values[0], a call for its effect */
 } FormKind;
+
+/* Who runs the iterations of a loop: one after the other, or as these say. */
+typedef enum FormRun {
+    RUN_PARALLEL = 1, /* threads, a part each */
+    RUN_VECTOR = 2,   /* side by side in the lanes of vectors */
+    RUN_UNROLLED = 4  /* written out */
+} FormRun;
+
+/* Who looks at what a store leaves in memory that threads of a block share. */
+typedef enum FormSeen {
+    SEEN_ALONE,   /* the thread that stored it */
+    SEEN_LATER,   /* others, after the loop that they share */
+    SEEN_AT_ONCE, /* others, from here on: one of them stores for all */
+} FormSeen;
 
 /* How the body of a loop or a condition stands behind it. */
 typedef enum FormLayout { IN_BRACES, ON_NEXT_LINE, ON_SAME_LINE } FormLayout;
@@ -95,27 +106,65 @@ struct FormNode {
     FormKind kind;
     const char *type, *name, *text;
     const Term *values[3];
-    bool optional; /* a let that goes when nothing behind it uses the name */
+    Reduction reduces; /* of a set: what is there joins the value in this way, or REDUCE_NONE */
+    bool scatters;     /* of a store: other iterations of the innermost loop may store there, too */
+    FormSeen seen;     /* of a store, or of the condition around it */
+    bool optional;     /* a let that goes when nothing behind it uses the name */
+    long iterations;   /* of a loop of the schedule; 0: of one that only moves results */
+    int run;           /* FormRun *, of a loop */
+    long alone;        /* a loop that runs in parallel does so beyond so many iterations; or 0 */
     FormLayout layout;
     FormBlock body;
     FormNode *next;
 };
+
+/* What a kernel, or the store of a template, does. */
+typedef struct KernelForm {
+    const char *name;
+    FormBlock block;
+} KernelForm;
 
 FormNode *form_add(Arena *arena, FormBlock *block, FormKind kind);
 /* Moves the nodes of `body` behind those of `block`. */
 void form_append(FormBlock *block, FormBlock *body);
 /* Some node in it uses the name, however deep. */
 bool form_uses(const FormBlock *block, const char *name);
+/* Some node of it, not of what is inside those, names a value so. */
+bool form_declares(const FormBlock *block, const char *name);
+
+/* ---- passes.c ---- */
+
+/* The passes over the form of a kernel, in their order; `moec dump --after NAME` shows each. */
+typedef struct FormPass {
+    const char *name;
+    void (*run)(Arena *arena, FormBlock *block, const Target *target);
+} FormPass;
+
+extern const FormPass form_passes[];
+extern const int form_pass_count;
+
+/* The pass of that name over all forms. */
+void form_pass(Arena *arena, const List *forms, const char *name, const Target *target);
+
+/* ---- vectors.c ---- */
+
+/* The iterations of innermost loops run side by side where they may and the target asks for it. */
+void vectors(Arena *arena, FormBlock *block, const Target *target);
+
+/* ---- barriers.c ---- */
+
+/* Threads wait for each other where one looks at what another one stores. */
+void barriers(Arena *arena, FormBlock *block, const Target *target);
 
 /* ---- unused.c ---- */
 
 /* Drops what is optional and not used. */
-void unused(FormBlock *block);
+void unused(Arena *arena, FormBlock *block, const Target *target);
 
 /* ---- dump.c ---- */
 
-/* A block as `moec dump` shows it. */
-void dump_block(Text *text, const FormBlock *block, int indent);
+/* KernelForm * as `moec dump` shows them. */
+const char *dump_forms(Arena *arena, const List *forms);
 
 /* ---- print.c ---- */
 

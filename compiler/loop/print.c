@@ -53,6 +53,50 @@ static const char *for_text(Arena *arena, const FormNode *node) {
                         node->text ? node->text : "", step);
 }
 
+/* A largest and a smallest are called for. */
+static const char *set_text(Arena *arena, const FormNode *node) {
+    const Term *target = node->values[0], *value = node->values[1];
+    bool added = node->reduces == REDUCE_SUM;
+    if (node->reduces != REDUCE_NONE && !added)
+        value = term(arena, node->reduces == REDUCE_MAX ? "moec_max($0, $1)" : "moec_min($0, $1)",
+                     target, value);
+    return arena_format(arena, "%s %s %s;", term_text(arena, target), added ? "+=" : "=",
+                        term_text(arena, value));
+}
+
+/* Adds the variables from outside that a block joins values into in one way: "max:a, b". */
+static void add_joined(Text *text, const FormBlock *block, Reduction reduction, const char *sign) {
+    for (const FormNode *node = block->first; node; node = node->next) {
+        const Term *target = node->values[0];
+        if (node->reduces == reduction && target->kind == TERM_NAME &&
+            !form_declares(block, target->text))
+            text_add(text, "%s%s%s", text->length ? ", " : sign, text->length ? "" : ":",
+                     target->text);
+        add_joined(text, &node->body, reduction, sign);
+    }
+}
+
+/* What a loop says to the target's compiler in the line before it. */
+static void print_run(Text *text, const FormNode *node, int indent) {
+    static const char *const signs[] = {"", "+", "max", "min"};
+    Text line = {.arena = text->arena};
+    if (node->run & RUN_UNROLLED) print_line(text, 0, "#pragma unroll");
+    if (!(node->run & (RUN_PARALLEL | RUN_VECTOR))) return;
+    text_add(&line, "MOEC_OMP(%s%s%s%s", node->run & RUN_PARALLEL ? "parallel for" : "",
+             node->run == (RUN_PARALLEL | RUN_VECTOR) ? " " : "",
+             node->run & RUN_VECTOR ? "simd" : "",
+             node->run & RUN_PARALLEL ? " schedule(static)" : "");
+    if (node->alone)
+        text_add(&line, " if(%s > %ld)", term_text(text->arena, node->values[1]), node->alone);
+    for (int i = REDUCE_SUM; i <= REDUCE_MIN && node->run & RUN_VECTOR; i++) {
+        Text joined = {.arena = text->arena};
+        add_joined(&joined, &node->body, (Reduction)i, signs[i]);
+        if (joined.length) text_add(&line, " reduction(%s)", joined.text);
+    }
+    text_add(&line, ")");
+    print_line(text, indent, line.text);
+}
+
 /* What stands in the line of a node, without its body. */
 static const char *node_text(Arena *arena, const FormNode *node) {
     const char *value = node->values[0] ? term_text(arena, node->values[0]) : NULL;
@@ -63,18 +107,16 @@ static const char *node_text(Arena *arena, const FormNode *node) {
         return value ? arena_format(arena, "%s %s = %s;", node->type, node->name, value)
                      : arena_format(arena, "%s %s;", node->type, node->name);
     case FORM_SET:
-        return arena_format(arena, "%s %s %s;", value, node->text,
-                            term_text(arena, node->values[1]));
+        return set_text(arena, node);
     case FORM_IF:
         return arena_format(arena, "if (%s)", value);
     case FORM_SCOPE:
+    case FORM_GROUP:
         return "{";
     case FORM_BARRIER:
         return "moec_barrier();";
     case FORM_DO:
         return arena_format(arena, "%s;", value);
-    case FORM_HINT:
-        return node->text;
     }
     return "";
 }
@@ -83,7 +125,7 @@ static void print_node(Text *text, const FormNode *node, int indent) {
     Arena *arena = text->arena;
     const char *line = node_text(arena, node);
     bool opens = node->body.first || node->kind == FORM_FOR || node->kind == FORM_IF;
-    if (node->kind == FORM_HINT && line[0] == '#') indent = 0;
+    if (node->kind == FORM_FOR) print_run(text, node, indent);
     if (!opens) {
         print_line(text, indent, line);
     } else if (node->kind == FORM_SCOPE) {

@@ -11,16 +11,25 @@ static bool is_used(const FormNode *first, const char *name) {
     return form_uses(&rest, name);
 }
 
+static void drop_unused(FormBlock *block);
+
 /* From the end on: a place may be read by another one alone. */
 static FormNode *without_unused(FormNode *node) {
     if (!node) return NULL;
     node->next = without_unused(node->next);
-    unused(&node->body);
-    return node->optional && !is_used(node->next, node->name) ? node->next : node;
+    drop_unused(&node->body);
+    if (node->optional && !is_used(node->next, node->name)) return node->next;
+    node->optional = false;
+    return node;
 }
 
-void unused(FormBlock *block) {
+static void drop_unused(FormBlock *block) {
     block->first = without_unused(block->first);
     block->last = block->first;
     while (block->last && block->last->next) block->last = block->last->next;
+}
+
+void unused(Arena *arena, FormBlock *block, const Target *target) {
+    (void)arena, (void)target;
+    drop_unused(block);
 }

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -92,7 +93,7 @@ static void test_block(void **state) {
     FormNode *store = form_add(arena, &condition->body, FORM_SET);
     store->values[0] = term(arena, "$0[$1]", a, term_name(arena, "i"));
     store->values[1] = c;
-    store->text = "+=";
+    store->reduces = REDUCE_SUM;
     assert_true(form_uses(&block, "c"));
     assert_false(form_uses(&block, "b"));
     print_block(&text, &block, 1);
@@ -120,10 +121,79 @@ static void test_unused(void **state) {
     let(arena, &block, "c", term_whole(arena, 2));
     let(arena, &block, "d", c)->optional = false;
     let(arena, &block, "e", b);
-    unused(&block);
+    unused(arena, &block, &target_processor);
     assert_string_equal(block.last->name, "d");
     print_block(&text, &block, 0);
     assert_string_equal(text.text, "long c = 2;\nlong d = c;\n");
+}
+
+static FormNode *loop(Arena *arena, FormBlock *block, const char *name, long iterations) {
+    FormNode *node = form_add(arena, block, FORM_FOR);
+    node->type = "long";
+    node->name = name;
+    node->values[0] = term_whole(arena, 0);
+    node->values[1] = term_whole(arena, iterations);
+    node->iterations = iterations;
+    return node;
+}
+
+static FormNode *set(Arena *arena, FormBlock *block, const Term *target, const Term *value) {
+    FormNode *node = form_add(arena, block, FORM_SET);
+    node->values[0] = target;
+    node->values[1] = value;
+    return node;
+}
+
+/* Innermost loops only, and none whose iterations may store in one place. */
+static void test_vectors(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    FormNode *outer = loop(arena, &block, "i", 8), *sums = loop(arena, &outer->body, "j", 8);
+    FormNode *scatter = loop(arena, &outer->body, "k", 8), *once = loop(arena, &block, "l", 1);
+    set(arena, &sums->body, a, b)->reduces = REDUCE_MAX;
+    set(arena, &scatter->body, term(arena, "$0[$1]", a, b), c)->scatters = true;
+    vectors(arena, &block, &target_device);
+    assert_int_equal(sums->run, 0);
+    vectors(arena, &block, &target_processor);
+    assert_int_equal(sums->run, RUN_VECTOR);
+    assert_int_equal(outer->run, 0);
+    assert_int_equal(scatter->run, 0);
+    assert_int_equal(once->run, 0);
+    Text text = {.arena = arena};
+    print_block(&text, &sums->body, 0);
+    assert_string_equal(text.text, "a = moec_max(a, b);\n");
+    print_block(&text, &block, 0);
+    assert_non_null(strstr(text.text, "MOEC_OMP(simd reduction(max:a))\n"));
+}
+
+/* One barrier where two would meet, none around what nobody else looks at. */
+static void test_barriers(void **state) {
+    Arena *arena = *state;
+    FormBlock block = {0};
+    FormNode *group = form_add(arena, &block, FORM_GROUP);
+    const Term *element = term(arena, "$0[$1]", a, b);
+    set(arena, &loop(arena, &group->body, "i", 8)->body, element, c);
+    FormNode *one = form_add(arena, &group->body, FORM_IF);
+    one->values[0] = b;
+    set(arena, &one->body, element, c);
+    FormBlock alone = block;
+    barriers(arena, &alone, &target_device);
+    assert_int_equal(alone.first->kind, FORM_FOR);
+    assert_null(alone.last->next);
+
+    block = (FormBlock){0};
+    group = form_add(arena, &block, FORM_GROUP);
+    FormNode *store = set(arena, &loop(arena, &group->body, "i", 8)->body, element, c);
+    one = form_add(arena, &group->body, FORM_IF);
+    one->values[0] = b;
+    store->seen = SEEN_LATER;
+    one->seen = SEEN_AT_ONCE;
+    barriers(arena, &block, &target_device);
+    static const FormKind kinds[] = {FORM_BARRIER, FORM_FOR, FORM_BARRIER, FORM_IF, FORM_BARRIER};
+    const FormNode *node = block.first;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++, node = node->next)
+        assert_int_equal(node->kind, kinds[i]);
+    assert_null(node);
 }
 
 int main(void) {
@@ -132,6 +202,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_signs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_questions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_block, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_vectors, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_barriers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_unused, set_up, tear_down)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

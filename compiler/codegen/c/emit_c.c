@@ -63,7 +63,7 @@ static bool has_rounded(Program *const *programs, int count) {
 }
 
 Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
-                    Text *forms) {
+                    List *forms) {
     Module *module = arena_alloc(arena, sizeof *module);
     Program **programs = arena_alloc(arena, ((size_t)count + 1) * sizeof *programs);
     for (int i = 0; i < count; i++) programs[i] = schedules[i]->program;
@@ -104,7 +104,6 @@ const EmitTarget target_c = {.kernel = emit_kernel,
                              .product = emit_dense,
                              .grouped = emit_grouped,
                              .clear = clear,
-                             .innermost = emit_vectors,
                              .nests = emit_update_nests,
                              .update = emit_run,
                              .update_function = "run = run_update"};

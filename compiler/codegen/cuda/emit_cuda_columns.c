@@ -110,8 +110,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
                  term(emitter->arena, "moec_thread() < $0 && moec_from + moec_thread() == turn",
                       whole(emitter, COLUMNS)),
                  ON_SAME_LINE);
-        lower_set(emitter, slice_term(emitter, &columns, number++), "=",
-                  named(emitter, member->sum));
+        lower_set(emitter, slice_term(emitter, &columns, number++), named(emitter, member->sum));
         lower_end(emitter);
     }
     close_loop(emitter, bindings);
@@ -136,7 +135,7 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     lower_count(emitter, "long", "moec_slice", columns.slices, IN_BRACES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (reduces_at(member, columns.sum))
-            lower_set(emitter, named(emitter, member->sum), "=",
+            lower_set(emitter, named(emitter, member->sum),
                       term(arena, join_of(member), named(emitter, member->sum),
                            slice_term(emitter, &columns, number++)));
     lower_end(emitter);

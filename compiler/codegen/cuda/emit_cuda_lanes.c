@@ -305,8 +305,7 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
     emitter->block = lanes->outer;
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
-    lower_hint(emitter, "#pragma unroll");
-    lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES);
+    lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES)->run = RUN_UNROLLED;
     const Term *turn =
         term(arena, "$0 + $1", named(emitter, lanes->from), named(emitter, lanes->lane));
     if (nest->size % lanes->width && !lanes->ends_early) {

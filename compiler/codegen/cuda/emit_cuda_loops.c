@@ -97,16 +97,6 @@ static bool stores_inside(const Emitter *emitter, const Nest *nest) {
     return false;
 }
 
-/* Something in the loop is stored that other threads may look at in this kernel. */
-static bool shows_inside(const Emitter *emitter, const Nest *nest) {
-    const Member *member;
-    for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
-        if (is_inside(member, nest) && !reduces_at(member, nest) && !is_register(emitter, member) &&
-            is_touched_again(emitter, member->statement->target->tensor))
-            return true;
-    return false;
-}
-
 Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length) {
     const Member *member;
     bool across = false, scatter = false, stores = false;
@@ -157,7 +147,7 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
                 term(emitter->arena, "$0 * moec_fade($1, $2)", own,
                      named(emitter, member->running->before), named(emitter, member->running->sum));
         const char *join = joins[member->statement->reduction][by_column(sharing)];
-        lower_set(emitter, sum, "=", term(emitter->arena, join, own));
+        lower_set(emitter, sum, term(emitter->arena, join, own));
     }
 }
 
@@ -222,10 +212,9 @@ static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, con
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
     long turns;
-    bool shows = shows_inside(emitter, nest);
     int length = shared_chain(emitter, nest, level);
     begin_sums(emitter, nest, false);
-    if (shows) lower_barrier(emitter);
+    lower_scope(emitter, FORM_GROUP);
     int bindings = bind_chain(emitter, nest, length, loops, &turns);
     Nest *last = loops[length - 1];
     Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
@@ -247,13 +236,15 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     const char *storage = emitter->storage;
     emitter->owner = NULL;
     emitter->storage = NULL;
+    emitter->shares = true;
     emit_turns(emitter, last, level + length - 1, lanes);
+    emitter->shares = false;
     emitter->owner = owner;
     emitter->storage = storage;
     close_loop(emitter, bindings);
     join_sums(emitter, nest, sharing);
     if (sharing != SHARED_BY_ALL && sharing != COLUMNS_IN_SLICES) end_sums(emitter, nest);
-    if (shows) lower_barrier(emitter);
+    lower_end(emitter);
 }
 
 /* What threads that share a turn do in it. */

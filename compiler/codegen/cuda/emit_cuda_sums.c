@@ -44,7 +44,7 @@ const char *join_of(const Member *member) {
 static void leave_part(Emitter *emitter, long place, const Member *member) {
     lower_if(emitter, term(emitter->arena, "moec_thread() == 0"), ON_SAME_LINE);
     lower_set(emitter, term(emitter->arena, "moec_parts[$0 + moec_block()]", whole(emitter, place)),
-              "=", named(emitter, member->sum));
+              named(emitter, member->sum));
     lower_end(emitter);
 }
 
@@ -71,8 +71,8 @@ Launch emit_sums_of_parts(Emitter *emitter, Nest *nest) {
         const Term *sum = named(emitter, member->sum);
         const Term *part =
             term(arena, "moec_parts[$0 + moec_thread()]", whole(emitter, PARTS * number++));
-        lower_set(emitter, sum, "=", term(arena, join_of(member), sum, part));
-        lower_set(emitter, sum, "=", term(arena, blocks[member->statement->reduction], sum));
+        lower_set(emitter, sum, term(arena, join_of(member), sum, part));
+        lower_set(emitter, sum, term(arena, blocks[member->statement->reduction], sum));
     }
     end_sums(emitter, nest);
     emitter->owner = NULL;
@@ -133,16 +133,16 @@ static const Term *row_term(Emitter *emitter, const Expr *target, const Term **i
     return row;
 }
 
-/* `name` becomes what `spelling` says of the row that turn `part` adds to, where there is one. */
+/* Does what `spelling` says with `name` and the row that turn `part` adds to, if there is one. */
 static void emit_row_of_part(Emitter *emitter, const Member *member, const char *name,
-                             const char *sign, const char *spelling) {
+                             const char *spelling) {
     Nest *loops[MAX_LOOPS + 1];
     int count = member->depth - member->kept;
     const Term *inside, *row = row_term(emitter, member->statement->target, &inside);
     for (int i = 0; i < count; i++) loops[i] = member->path[member->kept + i];
     emit_places(emitter, loops, count, "part");
     if (inside) lower_if(emitter, inside, ON_NEXT_LINE);
-    lower_set(emitter, named(emitter, name), sign, term(emitter->arena, spelling, row));
+    lower_do(emitter, term(emitter->arena, spelling, named(emitter, name), row));
     if (inside) lower_end(emitter);
 }
 
@@ -152,12 +152,12 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     lower_let(emitter, "const long", "part", term(arena, "from + moec_thread()"));
     lower_let(emitter, "bool", "hit", term(arena, "false"));
     lower_if(emitter, term(arena, "part < $0", whole(emitter, turns)), IN_BRACES);
-    emit_row_of_part(emitter, member, "hit", "=", "$0 == row");
+    emit_row_of_part(emitter, member, "hit", "$0 = $1 == row");
     lower_end(emitter);
     lower_let(emitter, "int", "found", NULL);
     lower_let(emitter, "const int", "before", term(arena, "moec_block_before(hit, &found)"));
     lower_if(emitter, named(emitter, "hit"), ON_SAME_LINE);
-    lower_set(emitter, term(arena, "hits[before]"), "=", term(arena, "(int)part"));
+    lower_set(emitter, term(arena, "hits[before]"), term(arena, "(int)part"));
     lower_end(emitter);
     lower_barrier(emitter);
 }
@@ -175,7 +175,7 @@ static void emit_turn(Emitter *emitter, Lanes *lanes, Member *member, const Term
     if (store)
         emit_store(emitter, member, sum);
     else
-        lower_set(emitter, sum, "+=", real_term(emitter, member->statement->value));
+        lower_join(emitter, sum, REDUCE_SUM, real_term(emitter, member->statement->value));
     if (lanes) end_lanes(emitter, lanes);
 }
 
@@ -224,7 +224,7 @@ static void emit_search_before(Emitter *emitter, const Member *member) {
     lower_let(emitter, "bool", "hit", term(arena, "false"));
     lower_for(emitter, "long", "part", term(arena, "from + moec_thread()"), named(emitter, "end"),
               term(arena, "moec_threads()"));
-    emit_row_of_part(emitter, member, "hit", "|=", "$0 == row");
+    emit_row_of_part(emitter, member, "hit", "$0 |= $1 == row");
     lower_end(emitter);
     lower_do(emitter, term(arena, "moec_block_before(hit, &earlier)"));
     lower_end(emitter);
@@ -235,9 +235,9 @@ static void emit_search_before(Emitter *emitter, const Member *member) {
 static void emit_first(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
     lower_let(emitter, "long", "row", term(arena, "-1"));
-    lower_scope(emitter);
+    lower_scope(emitter, FORM_SCOPE);
     lower_let(emitter, "const long", "part", named(emitter, "own"));
-    emit_row_of_part(emitter, member, "row", "=", "$0");
+    emit_row_of_part(emitter, member, "row", "$0 = $1");
     lower_end(emitter);
     lower_let(emitter, "int", "earlier", term(arena, "row < 0"));
     emit_search_before(emitter, member);
