@@ -366,7 +366,8 @@ static void run_close(Run *run) {
 
 static double run_step(Run *run, long step) {
     StepResult result;
-    assert_true(step_run(&run->stepper, step, (uint64_t)(step * run->train->graph->batch), &result));
+    assert_true(
+        step_run(&run->stepper, step, (uint64_t)(step * run->train->graph->batch), &result));
     return result.loss;
 }
 
@@ -382,7 +383,8 @@ static float *values_of(const Run *run, const PublicTensor *one) {
 
 /* Where element (n, d, f) of a slice lies in the whole matrix: [d, n f] or, when it leads back, [n f, d]. */
 static size_t place_in_whole(const PublicTensor *slice, size_t i, bool back) {
-    size_t rows = (size_t)slice->shape[1], columns = (size_t)slice->shape[2], parts = (size_t)slice->shape[0];
+    size_t rows = (size_t)slice->shape[1], columns = (size_t)slice->shape[2],
+           parts = (size_t)slice->shape[0];
     size_t n = i / (rows * columns), row = i / columns % rows, column = i % columns;
     return back ? (n * rows + row) * columns + column : (row * parts + n) * columns + column;
 }
@@ -393,12 +395,13 @@ static void slice_weights(const Run *from, const Run *to) {
         const PublicTensor *one = &to->model->parameters[i];
         const char *expert = strstr(one->name, "expert.");
         char name[128];
-        snprintf(name, sizeof name, "%.*s%s", expert ? (int)(expert - one->name) : (int)strlen(one->name), one->name,
+        snprintf(name, sizeof name, "%.*s%s",
+                 expert ? (int)(expert - one->name) : (int)strlen(one->name), one->name,
                  expert ? expert + strlen("expert.") : "");
         const PublicTensor *whole = parameter_of(from, name);
         for (size_t j = 0; whole && j < one->count; j++)
-            values_of(to, one)[j] =
-                values_of(from, whole)[expert ? place_in_whole(one, j, strstr(name, "down") != NULL) : j];
+            values_of(to, one)[j] = values_of(
+                from, whole)[expert ? place_in_whole(one, j, strstr(name, "down") != NULL) : j];
     }
     model_put(to->model);
 }
@@ -420,16 +423,84 @@ static double difference_of(const char *dense, const char *mixture) {
 /* Bridge I: slices of a dense block, all active with equal weights, are the dense block, and stay it. */
 static void test_bridge(void **state) {
     (void)state;
-    double off = difference_of("whole", "slices"), without = difference_of("whole", "slices_standard");
+    double off = difference_of("whole", "slices"),
+           without = difference_of("whole", "slices_standard");
     if (off > 1e-5) fail_msg("losses are off by %.2e", off);
     if (without < 1e-3) fail_msg("without the rule losses are off by no more than %.2e", without);
 }
 
+enum { LOSSES = 100, WINDOW = 10, DRAWS = 2 };
+
+/* Means over some initialisations; all of them see the same data. */
+static void losses_of(const char *name, double *losses) {
+    memset(losses, 0, LOSSES * sizeof *losses);
+    for (uint64_t seed = 1; seed <= DRAWS; seed++) {
+        Run run = run_open(name);
+        model_initialise(run.model, seed);
+        for (long step = 0; step < LOSSES; step++) losses[step] += run_step(&run, step) / DRAWS;
+        run_close(&run);
+    }
+}
+
+/* How far two courses are apart at most, as means over windows of steps: what was drawn counts
+ * less. */
+static double apart(const double *a, const double *b) {
+    double most = 0;
+    for (int i = 0; i + WINDOW <= LOSSES; i++) {
+        double x = 0, y = 0;
+        for (int j = i; j < i + WINDOW; j++) x += a[j], y += b[j];
+        most = fmax(most, fabs(x - y) / x);
+    }
+    return most;
+}
+
+/* The first of `names` is the dense model. */
+static double farthest(const char *const *names) {
+    double dense[LOSSES], mixture[LOSSES], most = 0;
+    losses_of(names[0], dense);
+    for (int i = 1; names[i]; i++) {
+        losses_of(names[i], mixture);
+        double off = apart(dense, mixture);
+        if (getenv("MOEC_SHOW")) printf("%s: %.4f\n", names[i], off);
+        most = fmax(most, off);
+    }
+    return most;
+}
+
+/* The authors' own check: the first 100 losses of the dense model and of every mixture track each
+ * other. */
+static void check_tracking(const char *const *with, const char *const *without, double least) {
+    double off = farthest(with);
+    if (off > 0.01) fail_msg("losses are %.4f apart", off);
+    off = farthest(without);
+    if (off < least) fail_msg("without the rule losses are no more than %.4f apart", off);
+}
+
+static void test_dense_mixtures_track(void **state) {
+    (void)state;
+    static const char *const with[] = {"tracked_dense", "tracked_e8a8", "tracked_e32a32", NULL};
+    static const char *const without[] = {"untracked_dense", "untracked_e32a32", NULL};
+    check_tracking(with, without, 0.1);
+}
+
+static void test_sparse_mixtures_track(void **state) {
+    (void)state;
+    static const char *const with[] = {"early_dense",   "early_e16a8",   "early_e64a32",
+                                       "early_e16a7s1", "early_e16a8g2", NULL};
+    static const char *const without[] = {"stray_dense", "stray_e64a32", NULL};
+    check_tracking(with, without, 0.015);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_worked_example), cmocka_unit_test(test_one_change),
-        cmocka_unit_test(test_horizons),       cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_overrides),      cmocka_unit_test(test_bridge),
+        cmocka_unit_test(test_worked_example),
+        cmocka_unit_test(test_one_change),
+        cmocka_unit_test(test_horizons),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_bridge),
+        cmocka_unit_test(test_dense_mixtures_track),
+        cmocka_unit_test(test_sparse_mixtures_track),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
