@@ -18,12 +18,12 @@ END {
             slowed = slowed " + " name[i]
         }
     printf "  rate = 1%s\n}\n\n", slowed
-    print "layer scaled(x[s, d]) -> y[s, d] {\n  param weight[d] ~ ones\n  y[s, d] = 0.5 * x[s, d] * weight[d]\n}\n"
+    print "layer scaled(in_[at_, of_]) -> out_[at_, of_] {\n  param weight[of_] ~ ones\n  out_[at_, of_] = 0.5 * in_[at_, of_] * weight[of_]\n}\n"
     for (i = 1; i <= NR; i++) {
         if (role(i) == 10)
-            printf "layer p%d_(x[s, d]) -> y[s, d] {\n  option %s: real = 1\n  y[s, d] = x[s, d] * %s\n}\n\n", i, name[i], name[i]
+            printf "layer p%d_(in_[at_, of_]) -> out_[at_, of_] {\n  option %s: real = 1\n  out_[at_, of_] = in_[at_, of_] * %s\n}\n\n", i, name[i], name[i]
         if (role(i) == 11)
-            printf "layer %s(x[s, d]) -> y[s, d] { y[s, d] = 0.9 * x[s, d] }\n\n", name[i]
+            printf "layer %s(in_[at_, of_]) -> out_[at_, of_] { out_[at_, of_] = 0.9 * in_[at_, of_] }\n\n", name[i]
         if (role(i) == 12) model = name[i]
         if (role(i) == 13) { goals = toks; toks = name[i] }
     }
@@ -31,7 +31,7 @@ END {
     print "  axis dd = 2\n  axis vv = 3\n  sequence ss = train.context\n"
     print "  param wte[vv, dd] ~ normal(1)"
     if (rotation % 3 == 1)
-        print "  input given[ss, dd]: real\n  x0[ss, dd] = given[ss, dd]"
+        print "  input given_[ss, dd]: real\n  x0[ss, dd] = given_[ss, dd]"
     else {
         if (!toks) toks = "toks"
         if (!goals) goals = "goals"

@@ -31,7 +31,7 @@ try() {
     shift 2
     rm -f "$work"/part.*
     grep -vxE "$(sed -n '/^static const Keyword/,/};/p' compiler/syntax/lexer.l | grep -oE '"[a-z]+"' | tr -d '"' | paste -sd'|')" "$names" |
-        grep -vxE '[xp][0-9]+_|x0|s|d|x|y|dd|vv|ss|toks|goals|wte|logits|whole|scaled|kept|slow|batch|last|rms_norm' |
+        grep -vxE '[xp][0-9]+_|x0|given_|in_|out_|at_|of_|dd|vv|ss|toks|goals|wte|logits|whole|scaled|kept|slow|batch|last|rms_norm' |
         split -l 300 - "$work/part."
     for part in "$work"/part.*; do
         number=$((number + 1))

@@ -18,6 +18,17 @@ cat >"$work/nothing.moe" <<'END_OF_SPEC'
 use decoder
 model m = decoder { vocab = 1, dim = 16, layers = 1, attention = { heads.q = 2 }, train = { batch = 1, context = 4 } }
 END_OF_SPEC
+cat >"$work/balanced.moe" <<'END_OF_SPEC'
+use decoder
+model m = decoder {
+  vocab     = 13
+  dim       = 6
+  layers    = 1
+  attention = { heads.q = 2, head_dim = 4 }
+  ffn       = moe { experts = 3, top = 3, expert = swiglu { hidden = 5 }, steer = 0.1 }
+  train     = { batch = 2, context = 7 }
+}
+END_OF_SPEC
 
 # judged TEXT COMMAND...: agrees, and says TEXT.
 judged() {
@@ -33,6 +44,9 @@ judged 'off by 0.0e+00' moec compare tests/rows.moe:columns
 judged 'undecided: .* of the gradients, the most block' moec compare "$work/cancels.moe" --seed 1 --batch 3
 (on_simulator && judged 'undecided: .* of the gradients, the most block.0.attention' \
     moec compare "$work/one_place.moe" --device cuda --seed 1 --batch 1)
+
+# Loads that are exactly balanced: what steers by their sign has none.
+judged 'undecided: .* of the states, the most block.*ffn.bias' moec compare "$work/balanced.moe"
 
 # planted FLAG COMMAND...: a fault in the compiled program is seen.
 planted() {
