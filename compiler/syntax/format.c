@@ -159,8 +159,13 @@ static bool fits(Format *format, const Node *value) {
            !is_spread(format, value);
 }
 
+/* Whether a value can take several lines, with comments between them. */
+static bool is_divisible(const Node *value) {
+    return value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
+}
+
 /* Where comments inside a statement or an entry must stop being moved before it: at its block or
- * its value, if it has one. */
+ * its value, if that can hold them. */
 static int head_end(const Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
@@ -174,10 +179,12 @@ static int head_end(const Format *format, const Node *node) {
     case NODE_ENTRY:
     case NODE_VARY:
     case NODE_TUNE:
-        return node->kids[0]->span.start;
+        return is_divisible(node->kids[0]) ? node->kids[0]->span.start : node->span.end;
     case NODE_OPTION:
-        return node->kids[2] && has_comment(format, node->kids[2]->span) ? node->kids[2]->span.start
-                                                                         : node->span.end;
+        return node->kids[2] && is_divisible(node->kids[2]) &&
+                       has_comment(format, node->kids[2]->span)
+                   ? node->kids[2]->span.start
+                   : node->span.end;
     default:
         return node->span.end;
     }
@@ -232,7 +239,7 @@ static void format_record(Format *format, const Node *record) {
             continue;
         }
         const Node *entry = record->kids[i];
-        begin(format, entry->span.start, entry->kids[0]->span.start, false);
+        begin(format, entry->span.start, head_end(format, entry), false);
         line_entry_head(&format->line, entry, 0);
         format_value(format, entry->kids[0]);
         end_line(format, entry->span.end);
@@ -241,9 +248,7 @@ static void format_record(Format *format, const Node *record) {
 }
 
 static void format_value(Format *format, const Node *value) {
-    bool divisible =
-        value->kind == NODE_RECORD || value->kind == NODE_LIST || value->kind == NODE_MADE;
-    if (!divisible || fits(format, value)) {
+    if (!is_divisible(value) || fits(format, value)) {
         line_expr(&format->line, value);
     } else if (value->kind == NODE_RECORD) {
         format_record(format, value);
