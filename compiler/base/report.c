@@ -22,6 +22,10 @@ Span span_join(Span first, Span last) {
     return first;
 }
 
+bool path_is_standard(const char *path) {
+    return strncmp(path, "std/", 4) == 0;
+}
+
 static int line_start(Span span) {
     int start = span.start;
     while (start > 0 && span.source->text[start - 1] != '\n') start--;

@@ -22,6 +22,8 @@ typedef struct Source {
     size_t length;
 } Source;
 
+bool path_is_standard(const char *path); /* of the standard library, "std/NAME.moe" */
+
 typedef struct Span {
     const Source *source; /* NULL: no place */
     int start, end;       /* byte offsets, end exclusive */

@@ -252,7 +252,7 @@ const char *quoted(Arena *arena, const char *text) {
 const char *line_of(Arena *arena, Span span) {
     if (!span.source) return "";
     const char *path = span.source->path, *slash = strrchr(path, '/');
-    bool embedded = strncmp(path, "std/", 4) == 0;
+    bool embedded = path_is_standard(path);
     Text text = {.arena = arena};
     for (const char *c = slash && !embedded ? slash + 1 : path; *c; c++)
         text_add(&text, "%c", isalnum((unsigned char)*c) || strchr("._-/", *c) ? *c : '_');

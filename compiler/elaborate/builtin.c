@@ -593,6 +593,14 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
                         drawn->rank, node->span);
 }
 
+bool is_function(const char *name, int arguments) {
+    static const char *const own[] = {"size", "softmax", "top", "attend"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!strcmp(name, own[i])) return true;
+    if (!strcmp(name, "uniform") || !strcmp(name, "normal")) return arguments <= 1;
+    return op_find(name, arguments) >= 0;
+}
+
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
     if (!strcmp(name, "size")) return size(e, node);
     bool tensor = !strcmp(name, "softmax") || !strcmp(name, "top") || !strcmp(name, "attend");

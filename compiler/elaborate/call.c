@@ -40,11 +40,32 @@ static Value *unknown_callee(Elaborator *e, const Node *node) {
     return value_error(e, node->span);
 }
 
-/* A name that nothing is bound to: an operator keeps its meaning where a layer of its name exists,
- * which lets an option name it (act = sigmoid). */
+/* Whether a call of this name is the function where a layer has its name, too: in the standard
+ * library, of a layer of the standard library (which lets an option name it: act = sigmoid), and in
+ * the layer itself. A label asks for the layer. */
+static bool means_function(Elaborator *e, const Node *node, const Node *layer, int arguments) {
+    if (node->kind == NODE_LABELLED || !is_function(node->name, arguments)) return false;
+    return !is_written(node->span) || !is_written(layer->span) || e->frame->layer == layer;
+}
+
+void warn_of_functions(Unit *unit) {
+    for (int i = 0; i < unit->layers.count; i++) {
+        const Node *layer = unit->layers.items[i];
+        bool function = false;
+        for (int arguments = 1; arguments <= 3; arguments++)
+            function = function || is_function(layer->name, arguments);
+        if (!function || !is_written(layer->span)) continue;
+        report_warning(unit->reports, layer->name_span,
+                       "'%s' is a function of the language: in your files %s(...) is this layer",
+                       layer->name, layer->name);
+        report_help(unit->reports, "in the standard library it stays the function");
+    }
+}
+
+/* A layer by a name that nothing is bound to. */
 static Value *global_layer(Elaborator *e, const Node *node, int arguments) {
-    const Node *found = op_find(node->name, arguments) >= 0 ? NULL : find_layer(e, node->name);
-    if (!found) return NULL;
+    const Node *found = find_layer(e, node->name);
+    if (!found || means_function(e, node, found, arguments)) return NULL;
     Value *layer = value_new(e, KIND_LAYER, node->span);
     layer->layer = found;
     layer->record = record_new(e);

@@ -284,6 +284,7 @@ void equation(Elaborator *e, const Node *node);
 
 /* ---- builtin.c ---- */
 /* The call of a builtin function, or NULL when the name is none. */
+bool is_function(const char *name, int arguments); /* a call that builtin_call knows */
 Value *builtin_call(Elaborator *e, const Node *call, const char *name, const Node *subs);
 Value *reduce(Elaborator *e, const char *kind, Index *const *indices, int count, Value *value,
               Span span);
@@ -321,6 +322,7 @@ Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
 /* ---- unused.c ---- */
 /* Warns of names in the layers of the user's files that nothing reads. */
 void warn_unused(Unit *unit);
+void warn_of_functions(Unit *unit); /* layers of the user's that have the name of one */
 /* What is known of the option of a layer that is given at `span`, wherever that is applied. */
 Watch *watch_option(Elaborator *e, const Node *layer, const char *name, Span span);
 /* A value is read. */

@@ -50,7 +50,7 @@ static const char *instance_path(Elaborator *e, const Node *layer, const char *l
 }
 
 bool is_written(Span span) {
-    return span.source && strncmp(span.source->path, "std/", 4) != 0;
+    return span.source && !path_is_standard(span.source->path);
 }
 
 Span asked_here(const Elaborator *e) {

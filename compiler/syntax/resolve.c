@@ -97,10 +97,6 @@ static bool is_given(const Unit *unit, const char *name) {
     return false;
 }
 
-static bool is_stdlib(const char *path) {
-    return strncmp(path, "std/", 4) == 0;
-}
-
 /* The folder of a path with its slash, or "". */
 static const char *folder_of(Arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
@@ -129,6 +125,7 @@ static bool use_from_search(Resolver *resolver, const Node *use, Text *looked) {
         size_t length = strcspn(at, ":");
         const char *slash = length > 0 && at[length - 1] == '/' ? "" : "/";
         const char *folder = arena_format(arena, "%.*s%s", (int)length, at, slash);
+        if (path_is_standard(folder)) folder = arena_format(arena, "./%s", folder);
         if (length > 0 && use_from(resolver, folder, use)) return true;
         if (length > 0) text_add(looked, "'%s', ", folder);
         at += length + (at[length] == ':');
@@ -160,7 +157,7 @@ static void resolve_use(Resolver *resolver, const Source *from, const Node *use)
     Text looked = {.arena = unit->arena};
     text_add(&looked, "looked in ");
     if (resolver->given && is_given(unit, use->name)) return;
-    if (!resolver->given && !is_stdlib(from->path)) {
+    if (!resolver->given && !path_is_standard(from->path)) {
         const char *folder = folder_of(unit->arena, from->path);
         if (use_from(resolver, folder, use)) return;
         text_add(&looked, "'%s', ", *folder ? folder : "./");
@@ -200,7 +197,7 @@ static Node *take_name(Arena *arena, Names *names, Node *node) {
 }
 
 static bool is_standard(const Node *node) {
-    return is_stdlib(node->span.source->path);
+    return path_is_standard(node->span.source->path);
 }
 
 static void list_replace(List *list, const Node *from, Node *to) {
@@ -307,8 +304,11 @@ Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *sear
     size_t length = 0;
     const char *problem;
     char *text = read_text(arena, path, &length, &problem);
+    /* A folder of the user's may be called as the standard library is. */
     if (text)
-        add_source(resolver.unit, arena_copy(arena, path, strlen(path)), text, length);
+        add_source(resolver.unit,
+                   arena_format(arena, "%s%s", path_is_standard(path) ? "./" : "", path), text,
+                   length);
     else
         report_error(reports, (Span){NULL, 0, 0}, "cannot read '%s': %s", path, problem);
     return resolve_all(&resolver, sets, set_count);
