@@ -213,7 +213,7 @@ static bool add_structure(Expansion *expansion, const char *name, const List *ow
         add_all(arena, &all, &overrides);
         add_all(arena, &all, &tuned.overrides);
         if (tuned.name) variant.name = arena_format(arena, "%s-%s", name, tuned.name);
-        variant.tuned = tuned_text(arena, &tuned.overrides);
+        variant.tuned = tuned.name ? tuned_text(arena, &tuned.overrides) : NULL;
         if (!add_budget(expansion, &all, &variant) ||
             !variant_describe(expansion, &all, true, &variant))
             return false;

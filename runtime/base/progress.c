@@ -10,24 +10,39 @@
 #include <unistd.h>
 
 /* There is one terminal, hence one state. */
-static bool line_stands;
+static int lines_stand;
 static double last_shown;
 
-static bool is_terminal(void) {
+bool progress_is_live(void) {
     const char *kind = getenv("TERM");
     return isatty(1) && kind && strcmp(kind, "dumb") != 0;
 }
 
 bool progress_due(void) {
-    return last_shown == 0 || seconds_now() - last_shown >= (is_terminal() ? 0.1 : 5);
+    return last_shown == 0 || seconds_now() - last_shown >= (progress_is_live() ? 0.1 : 5);
 }
 
 void progress_clear(void) {
-    if (line_stands) {
+    for (int i = 1; i < lines_stand; i++) fputs("\r\033[K\033[A", stdout);
+    if (lines_stand) {
         fputs("\r\033[K", stdout);
         fflush(stdout);
     }
-    line_stands = false;
+    lines_stand = 0;
+}
+
+static int terminal_width(void) {
+    struct winsize size = {0};
+    return ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
+void progress_block(const char *const *lines, int count) {
+    if (!progress_is_live()) return;
+    progress_clear();
+    last_shown = seconds_now();
+    for (int i = 0; i < count; i++) printf("%s%.*s", i ? "\n" : "", terminal_width(), lines[i]);
+    lines_stand = count;
+    fflush(stdout);
 }
 
 void progress_show(bool keep, const char *format, ...) {
@@ -38,15 +53,14 @@ void progress_show(bool keep, const char *format, ...) {
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     last_shown = seconds_now();
-    if (!is_terminal()) {
+    if (!progress_is_live()) {
         puts(line);
     } else {
-        struct winsize size = {0};
-        int width = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
         bool colour = !getenv("NO_COLOR") && !keep;
-        printf("\r%s%.*s%s\033[K%s", colour ? "\033[36m" : "", keep ? (int)sizeof line : width,
-               line, colour ? "\033[0m" : "", keep ? "\n" : "");
-        line_stands = !keep;
+        printf("\r%s%.*s%s\033[K%s", colour ? "\033[36m" : "",
+               keep ? (int)sizeof line : terminal_width(), line, colour ? "\033[0m" : "",
+               keep ? "\n" : "");
+        lines_stand = !keep;
     }
     fflush(stdout);
 }

@@ -1,4 +1,5 @@
 /* sweep: moec sweep: an experiment, from the question to the table. */
+#include "base/memory.h"
 #include "base/message.h"
 #include "command/commands.h"
 #include "command/spec.h"
@@ -7,6 +8,7 @@
 #include "experiment/table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int sweep(const Plan *plan) {
     int lock = runs_lock(plan->out);
@@ -17,21 +19,33 @@ static int sweep(const Plan *plan) {
     return code;
 }
 
+/* "cuda:0,cuda:1" as a list; a new block of memory that holds the names, too. */
+static const char **devices_of(const char *text, int *count) {
+    size_t length = strlen(text) + 1;
+    const char **names = memory_new(length * (sizeof *names + 1));
+    char *copy = memcpy(names + length, text, length);
+    *count = 0;
+    for (char *at = strtok(copy, ","); at; at = strtok(NULL, ",")) names[(*count)++] = at;
+    return names;
+}
+
 int command_sweep(int argc, char **argv) {
     const Command *command = command_row("sweep");
     const char *operand;
     bool dry_run = false;
     TextList sets = {0};
-    Plan plan = {.jobs = 1, .device = "cpu"};
+    Plan plan = {.jobs = -1};
+    const char *device = "cpu";
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &plan.data, "what every run trains on (see moec train)"},
         {OPTION_TEXT, "--val", "PATH", &plan.validation,
          "data to evaluate on; else the end of --data is held out"},
         {OPTION_TEXT, "--tokenizer", "F", &plan.tokenizer, "a tokenizer.json"},
         {OPTION_TEXT, "--out", "DIR", &plan.out, "receives VARIANT/seed_N and the table"},
-        {OPTION_COUNT, "--jobs", "N", &plan.jobs, "runs at a time (1)"},
+        {OPTION_COUNT, "--jobs", "N", &plan.jobs, "runs at a time (one on each device)"},
         {OPTION_FLAG, "--dry-run", NULL, &dry_run, "only print the plan"},
-        {OPTION_TEXT, "--device", "NAME", &plan.device, "cpu (default), cuda or cuda:N"},
+        {OPTION_TEXT, "--device", "NAMES", &device,
+         "cpu (default), cuda, cuda:N, or several that share the runs: cuda:0,cuda:1"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of every variant, as in the file"},
         {.kind = OPTION_END},
     };
@@ -39,7 +53,10 @@ int command_sweep(int argc, char **argv) {
     if (code >= 0) return code;
     if (!dry_run && (!plan.data || !plan.out))
         return arguments_wrong(command, NULL, "moec sweep needs --data and --out, or --dry-run");
-    if (plan.jobs < 1) return arguments_wrong(command, NULL, "--jobs takes a number from 1");
+    if (plan.jobs == 0) return arguments_wrong(command, NULL, "--jobs takes a number from 1");
+    plan.devices = devices_of(device, &plan.device_count);
+    if (plan.jobs < 0) plan.jobs = plan.device_count;
+    if (!plan.device_count) return arguments_wrong(command, NULL, "--device names no device");
     char *file;
     MoecCompiler *compiler = spec_open_experiment(operand, &sets, &file);
     plan.experiment = compiler ? moec_expand(compiler) : NULL;
@@ -49,9 +66,10 @@ int command_sweep(int argc, char **argv) {
     code = EXIT_INPUT;
     if (compiler && reports_good(compiler)) {
         plan_print(&plan);
-        code = dry_run ? 0 : sweep(&plan);
+        code = !plan_print_time(&plan) ? EXIT_INPUT : dry_run ? 0 : sweep(&plan);
     }
     moec_close(compiler);
     free(file);
+    free((void *)plan.devices);
     return code;
 }

@@ -3,9 +3,11 @@
 #include "base/message.h"
 #include "base/files.h"
 #include "base/memory.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,14 +33,47 @@ static void print_variant(const MoecVariant *variant, long seeds) {
     if (variant->solved) printf("      %s\n", variant->solved);
 }
 
-void plan_print(const Plan *plan) {
+double plan_flops(const Plan *plan) {
     const MoecExperiment *experiment = plan->experiment;
-    double flops = 0, tokens = 0;
+    double flops = 0;
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
-        if (variant->same) continue;
-        flops += variant->flops_train * variant->tokens * (double)experiment->seeds;
-        tokens += variant->tokens * (double)experiment->seeds;
+        if (!variant->same)
+            flops += variant->flops_train * variant->tokens * (double)experiment->seeds;
+    }
+    return flops;
+}
+
+/* GFLOP/s of all devices together, NaN where that cannot be measured; false after a message. */
+static bool measure_ceiling(const Plan *plan, double *sum) {
+    *sum = 0;
+    for (int i = 0; i < plan->device_count; i++) {
+        Device *device = device_open(plan->devices[i]);
+        if (!device) return false;
+        *sum += device->apart ? device->kind->ceiling_products(device, false)
+                              : ceiling_products_quick();
+        device_close(device);
+    }
+    return true;
+}
+
+bool plan_print_time(const Plan *plan) {
+    double ceiling;
+    if (!measure_ceiling(plan, &ceiling)) return false;
+    double seconds = plan_flops(plan) / (ceiling * 1e9);
+    if (!isfinite(seconds)) return true;
+    printf("at least %.3g hours at the ceiling of %.0f GFLOP/s; small models stay far below it\n",
+           seconds / 3600, ceiling);
+    fflush(stdout);
+    return true;
+}
+
+void plan_print(const Plan *plan) {
+    const MoecExperiment *experiment = plan->experiment;
+    double flops = plan_flops(plan), tokens = 0;
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        if (!variant->same) tokens += variant->tokens * (double)experiment->seeds;
     }
     printf("experiment %s of %s: %d models, %ld seed%s each, %ld runs; %.4g tokens, %.3g FLOP\n\n",
            experiment->name, experiment->base, models_of(experiment), experiment->seeds,

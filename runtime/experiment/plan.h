@@ -9,16 +9,23 @@
 
 typedef struct Plan {
     const MoecExperiment *experiment;
-    const char *file, *data, *validation, *tokenizer, *out, *device; /* some may be NULL */
-    const char *const *sets;                                         /* those of the command */
+    const char *file, *data, *validation, *tokenizer, *out; /* some may be NULL */
+    const char *const *sets;                                /* those of the command */
     int set_count;
+    const char *const *devices; /* shared out among the runs that go on at a time */
+    int device_count;
     long jobs;
 } Plan;
 
 /* Runs that are to be made in all. */
 long plan_runs(const Plan *plan);
+/* FLOPs of all runs. */
+double plan_flops(const Plan *plan);
 /* As a table: variants, parameters, FLOPs. */
 void plan_print(const Plan *plan);
+/* How long it takes at least: what the runs compute, at the ceiling of the devices. False after a
+ * message when a device is not there. */
+bool plan_print_time(const Plan *plan);
 /* Makes the folder and says in DIR/sweep.json what it holds. When there is one it must say the
  * same: false after a message that names what has changed. */
 bool plan_keep(const Plan *plan);

@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "base/json_number.h"
 #include "base/memory.h"
+#include "base/progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,13 +21,14 @@
 #include <sys/prctl.h>
 #endif
 
-enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 100 };
+enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 1500 };
 
 /* A process of a run; 0: none. */
 typedef struct Worker {
     pid_t process;
     const MoecVariant *variant;
     long seed;
+    const char *device;
 } Worker;
 
 typedef struct Sweep {
@@ -44,7 +46,22 @@ static void pause_briefly(void) {
 
 /* ---- one sweep in a folder ---- */
 
-/* The runs inherit it: those of a sweep that was killed still write. They end soon after it. */
+/* Whether the sweep that took the lock last is still there; those of its runs that are left end
+ * soon after it. */
+static bool is_held_by_sweep(int lock) {
+    char text[24] = "";
+    ssize_t length = pread(lock, text, sizeof text - 1, 0);
+    long process = length > 0 ? strtol(text, NULL, 10) : 0;
+    return process > 0 && (kill((pid_t)process, 0) == 0 || errno == EPERM);
+}
+
+static void sign(int lock) {
+    char text[24];
+    int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+    if (ftruncate(lock, 0) == 0 && pwrite(lock, text, (size_t)length, 0) != length) return;
+}
+
+/* The runs inherit it: those of a sweep that was killed still write. */
 int runs_lock(const char *out) {
     if (!folder_make(out)) return -1;
     char *path = path_join(out, "lock");
@@ -54,7 +71,7 @@ int runs_lock(const char *out) {
     free(path);
     if (lock < 0) return -1;
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        if (++tries < PATIENCE) {
+        if (++tries < PATIENCE && !is_held_by_sweep(lock)) {
             pause_briefly();
             continue;
         }
@@ -63,6 +80,7 @@ int runs_lock(const char *out) {
         close(lock);
         return -1;
     }
+    sign(lock);
     return lock;
 }
 
@@ -171,7 +189,7 @@ static char **command_of(const Plan *plan, const Worker *worker, const char *fol
     count = add_option(arguments, count, "--data", plan->data);
     count = add_option(arguments, count, "--val", plan->validation);
     count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
-    count = add_option(arguments, count, "--device", plan->device);
+    count = add_option(arguments, count, "--device", worker->device);
     count = add_option(arguments, count, "--out", folder);
     count = add_option(arguments, count, "--seed", seed);
     for (int i = 0; i < plan->set_count; i++)
@@ -221,6 +239,7 @@ static bool begin(const Plan *plan, Worker *worker) {
 }
 
 static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
+    progress_clear();
     printf("%s seed %ld: ", worker->variant->name, worker->seed);
     if (result->diverged)
         printf("diverged at step %ld", result->step);
@@ -231,6 +250,7 @@ static void tell(const Sweep *sweep, const Worker *worker, const RunResult *resu
 }
 
 static void tell_failed(const Worker *worker, const char *folder, int status) {
+    progress_clear();
     if (WIFSIGNALED(status))
         error_message("the same command goes on with it", "%s seed %ld was killed by signal %d",
                       worker->variant->name, worker->seed, WTERMSIG(status));
@@ -266,7 +286,9 @@ static bool next(Sweep *sweep, Worker *worker) {
     RunResult result;
     while (sweep->seed <= experiment->seeds) {
         const MoecVariant *variant = &experiment->variants[sweep->variant];
-        *worker = (Worker){0, variant, sweep->seed};
+        worker->process = 0;
+        worker->variant = variant;
+        worker->seed = sweep->seed;
         if (++sweep->variant == experiment->count) {
             sweep->variant = 0;
             sweep->seed++;
@@ -303,9 +325,62 @@ static void fill(Sweep *sweep) {
     }
 }
 
+/* ---- how it stands ---- */
+
+/* The last step and loss of a run's log. */
+static bool last_step(const char *folder, long *step, double *loss) {
+    char *path = path_join(folder, "log.jsonl"), text[4096];
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    free(path);
+    if (!file) return false;
+    if (fseek(file, -(long)sizeof text + 1, SEEK_END) != 0) rewind(file);
+    while (fgets(text, sizeof text, file)) {
+        json_t *line = json_loads(text, 0, NULL), *value = json_object_get(line, "loss");
+        if (value) {
+            found = true;
+            *step = (long)json_integer_value(json_object_get(line, "step"));
+            *loss = json_number_value(value);
+        }
+        json_decref(line);
+    }
+    fclose(file);
+    return found;
+}
+
+static char *worker_line(const Sweep *sweep, const Worker *worker) {
+    char *folder = plan_folder(sweep->plan, worker->variant, worker->seed), *line;
+    long step = 0;
+    double loss = NAN;
+    if (last_step(folder, &step, &loss))
+        line =
+            memory_format("  %-32s seed %-3ld %-8s step %ld/%.0f  loss %.4f", worker->variant->name,
+                          worker->seed, worker->device, step, worker->variant->steps, loss);
+    else
+        line = memory_format("  %-32s seed %-3ld %-8s begins", worker->variant->name, worker->seed,
+                             worker->device);
+    free(folder);
+    return line;
+}
+
+/* On a terminal: a line for each run that goes on. */
+static void show(const Sweep *sweep) {
+    char **lines = memory_new((size_t)(sweep->plan->jobs + 1) * sizeof *lines);
+    int count = 0;
+    lines[count++] = memory_format("%ld of %ld runs have ended, %ld go on", sweep->ended,
+                                   plan_runs(sweep->plan), sweep->running);
+    for (long i = 0; i < sweep->plan->jobs; i++)
+        if (sweep->workers[i].process) lines[count++] = worker_line(sweep, &sweep->workers[i]);
+    progress_block((const char *const *)lines, count);
+    for (int i = 0; i < count; i++) free(lines[i]);
+    free(lines);
+}
+
 int runs_make(const Plan *plan) {
     Sweep sweep = {.plan = plan, .seed = 1};
     sweep.workers = memory_new((size_t)plan->jobs * sizeof *sweep.workers);
+    for (long i = 0; i < plan->jobs; i++)
+        sweep.workers[i].device = plan->devices[i % plan->device_count];
     bool told = false;
     interrupt_watch();
     for (fill(&sweep); sweep.running; fill(&sweep)) {
@@ -315,7 +390,9 @@ int runs_make(const Plan *plan) {
             told = true;
         }
         if (sweep.running) pause_briefly();
+        if (progress_is_live() && progress_due()) show(&sweep);
     }
+    progress_clear();
     free(sweep.workers);
     if (interrupt_signal()) {
         printf("stopped; the same command goes on\n");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A sweep that is killed goes on and ends with the table of one that was left alone; a run that diverged is told; a folder takes
-# one sweep at a time, and only the one that it began with.
+# one sweep at a time, and only the one that it began with. tests/sweep_kill.sh is the longer form of it.
 . "$(dirname "$0")/../begin.sh"
 
 cat > "$work/small.moe" <<'SPEC'
@@ -12,55 +12,73 @@ model small = decoder {
   train = { lr = 1e-2, batch = 2, context = 16, steps = 400, evaluate = 100, checkpoint = 20 }
 }
 experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
+experiment rates { base = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, clip = 0 } }
 experiment diverging { base = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, clip = 0 } }
 SPEC
 cat stdlib/*.moe > "$work/text"
 cd "$work"
 
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
 sweep() { # EXPERIMENT OUT ARGUMENTS...
     name=$1 out=$2
     shift 2
     moec sweep "small.moe:$name" --data text --out "$out" "$@"
 }
 
-OMP_NUM_THREADS=1
-export OMP_NUM_THREADS
+# The process itself, so that it can be killed: $process.
+sweep_behind() { # EXPERIMENT OUT LOG ARGUMENTS...
+    name=$1 out=$2 log=$3
+    shift 3
+    moec sweep "small.moe:$name" --data text --out "$out" "$@" > "$log" 2>&1 &
+    process=$!
+}
+
 sweep gate whole > whole.log || wrong "a sweep fails: $(cat whole.log)"
 [ "$(grep -c 'val_bits_per_byte [0-9]' whole.log)" = 4 ] || wrong "not four runs: $(cat whole.log)"
 
 # Killed in its second run, at a checkpoint; the first run is not made again.
-sweep gate killed --jobs 1 > killed.log 2>&1 &
-process=$!
+sweep_behind gate killed killed.log --jobs 1
 until [ -e killed/gate_at_v/seed_1/last.safetensors ]; do
     kill -0 $process 2> /dev/null || wrong "the sweep ended too early: $(cat killed.log)"
     sleep 0.02
 done
+# Another one in the same folder is refused at once.
+sweep gate killed > second.log 2>&1 && wrong "two sweeps in one folder"
+grep -q 'another sweep is at work' second.log || wrong "two sweeps: $(cat second.log)"
 kill -9 $process 2> /dev/null || wrong "the sweep was over before it could be killed"
 wait $process || true
 [ -e killed/table.json ] && wrong "the sweep was over before it was killed"
 before=$(cat killed/base/seed_1/output.txt)
+
+# Now a run is killed and not the sweep, which says so.
+sweep_behind gate killed third.log --jobs 2
+until run=$(cut -d " " -f 1 "/proc/$process/task/$process/children") && [ -n "$run" ]; do
+    kill -0 $process 2> /dev/null || wrong "no run was begun: $(cat third.log)"
+    sleep 0.02
+done
+kill -9 "$run" 2> /dev/null || true
+wait $process && wrong "a run was killed and the sweep says nothing: $(cat third.log)"
+grep -q 'was killed by signal 9' third.log || wrong "a killed run: $(cat third.log)"
+
 sweep gate killed --jobs 2 > again.log || wrong "the sweep does not go on: $(cat again.log)"
 [ "$before" = "$(cat killed/base/seed_1/output.txt)" ] || wrong "a finished run was made again"
 cmp whole/table.json killed/table.json || wrong "another table after a kill"
 cmp whole/table.csv killed/table.csv || wrong "another table after a kill"
-
-# The lock held by another process, longer than a sweep waits for it.
-flock -o whole/lock sleep 20 &
-holder=$!
-until ! flock -n whole/lock true; do sleep 0.02; done
-sweep gate whole > second.log 2>&1 && wrong "two sweeps in one folder"
-grep -q 'another sweep is at work' second.log || wrong "two sweeps: $(cat second.log)"
-kill $holder
-until flock -n whole/lock true; do sleep 0.1; done
 
 # On a finished folder: the table alone.
 sweep gate whole > table.log
 grep -q '^gate_at_v seed' table.log && wrong "a finished sweep makes runs"
 grep -q '+- ' table.log || wrong "no interval: $(cat table.log)"
 
-sed -i 's/lr = 1e-2/lr = 2e-2/' small.moe
+sed -i 's/lr = 1e-2, batch/lr = 2e-2, batch/' small.moe
 sweep gate whole > changed.log 2>&1 && wrong "a changed spec goes on"
 grep -q 'variant base is not the same' changed.log || wrong "changed: $(cat changed.log)"
+
+# Of what is tuned the best counts, and one at the edge is called so.
+sweep rates tuned > tuned.log 2>&1 || wrong "a sweep with a tuned setting fails: $(cat tuned.log)"
+[ "$(grep -c 'train.lr = 1e-2, the best of 3$' tuned.log)" = 4 ] || wrong "not the best of each: $(cat tuned.log)"
+grep -q '"tuned": "train.lr = 1e30"' tuned/table.json || wrong "the table leaves out what was tried"
 
 sweep diverging apart > apart.log 2>&1 || wrong "a sweep in which runs diverge fails: $(cat apart.log)"
 grep -q 'diverged: 2 of 2' apart.log || wrong "runs that diverged are not told: $(cat apart.log)"

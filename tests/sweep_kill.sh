@@ -1,0 +1,57 @@
+#!/bin/sh
+# sweep_kill.sh [KILLS [SEED]]: a sweep of 12 runs, killed KILLS (3) times at random moments, itself or one of its runs, ends with
+# the table of one that was left alone, and makes no finished run again. Not part of `make test`.
+. "$(dirname "$0")/begin.sh"
+kills=${1:-3} seed=${2:-$$}
+
+cat > "$work/twelve.moe" <<'SPEC'
+use decoder
+model small = decoder {
+  dim = 16, layers = 1
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn.hidden = 16
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 200, evaluate = 50, checkpoint = 20 }
+}
+experiment twelve { base = small, vary attention.gate = [{ at = v }, { at = sdpa }, { at = k }], match params by ffn.hidden, seeds = 3 }
+SPEC
+cat stdlib/*.moe > "$work/text"
+cd "$work"
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
+
+moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log || wrong "a sweep fails: $(cat whole.log)"
+runs=$(grep -c 'val_bits_per_byte [0-9]' whole.log)
+[ "$runs" = 12 ] || wrong "$runs runs, not 12"
+
+random() { # TURN LIMIT
+    awk -v seed="$((seed % 100000))" -v turn="$1" -v limit="$2" 'BEGIN { srand(1000 * seed + turn); print limit * rand() }'
+}
+
+done_runs() { find killed -name result.json 2> /dev/null | sort; }
+
+left=$kills
+while [ "$left" -gt 0 ]; do
+    before=$(done_runs | while read -r path; do cksum "${path%result.json}output.txt"; done)
+    moec sweep twelve.moe --data text --out killed --jobs 2 > killed.log 2>&1 &
+    process=$!
+    sleep "$(random "$left" 4)"
+    run=$(cut -d ' ' -f 1 "/proc/$process/task/$process/children" 2> /dev/null || true)
+    if [ $((left % 2)) = 0 ] && [ -n "$run" ]; then
+        victim=$run what=run
+    else
+        victim=$process what=sweep
+    fi
+    kill -9 "$victim" 2> /dev/null || wrong "the sweep was over before it could be killed: $(cat killed.log)"
+    [ $what = sweep ] || sleep 1
+    kill -9 $process 2> /dev/null || true
+    wait $process || true
+    echo "killed a $what: $(done_runs | wc -l) of 12 runs have ended"
+    echo "$before" | while read -r sum bytes path; do
+        [ -z "$path" ] || [ "$(cksum "$path")" = "$sum $bytes $path" ] || wrong "$path: a finished run was made again"
+    done
+    left=$((left - 1))
+done
+moec sweep twelve.moe --data text --out killed --jobs 2 > again.log 2>&1 || wrong "the sweep does not go on: $(cat again.log)"
+cmp whole/table.json killed/table.json
+cmp whole/table.csv killed/table.csv
+echo "the same table after $kills kills"
