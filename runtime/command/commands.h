@@ -12,6 +12,7 @@ int command_coordcheck(int argc, char **argv);
 int command_fmt(int argc, char **argv);
 int command_dump(int argc, char **argv);
 int command_init(int argc, char **argv);
+int command_weights(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_tokenize(int argc, char **argv);
 int command_tokenizer(int argc, char **argv);

@@ -29,6 +29,8 @@ static const Command commands[] = {
      "Prints the program after a pass of the compiler."},
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},
+    {"weights", command_weights, "FILE.safetensors|DIR [--json]",
+     "Lists the tensors of a file, of a published folder or of a run."},
     {"run", command_run,
      "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,total,aux,grads --out "
      "O.safetensors\n"

@@ -62,6 +62,8 @@ static void checksum(char *text, const Entry *entries, int count, json_t *notes)
     snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
 }
 
+static const char *const type_letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+
 static Number number_of(const char *name) {
     for (int i = 0; i < NUMBER_OTHER; i++)
         if (strcmp(numbers[i].name, name) == 0) return (Number)i;
@@ -84,6 +86,7 @@ static bool read_entry(const Safetensors *file, Entry *entry, json_t *value,
     if (start < 0 || end < start || (uint64_t)end > length)
         return damaged(file, "a tensor lies outside the file; it may have been cut off");
     entry->number = number_of(number);
+    snprintf(entry->type, sizeof entry->type, "%.*s", (int)strspn(number, type_letters), number);
     entry->rank = (int)json_array_size(shape);
     entry->data = data + start;
     entry->bytes = (size_t)(end - start);
@@ -220,6 +223,10 @@ const Entry *safetensors_find(const Safetensors *file, const char *name) {
 
 const char *safetensors_note(const Safetensors *file, const char *name) {
     return json_string_value(json_object_get(file->notes, name));
+}
+
+const char *safetensors_type(const Entry *entry) {
+    return entry->number == NUMBER_OTHER ? entry->type : numbers[entry->number].name;
 }
 
 static float half_to_float(uint16_t half) {

@@ -25,6 +25,7 @@ typedef enum Number {
 typedef struct Entry {
     char *name;
     Number number;
+    char type[16]; /* reading: its name in the file, "BF16" */
     int rank;
     long shape[SAFETENSORS_RANK];
     size_t bytes;
@@ -48,6 +49,9 @@ const char *safetensors_note(const Safetensors *file, const char *name); /* NULL
 /* `count` values of an entry as float, whatever floating type the file has; false after a message.
  */
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count);
+
+/* "BF16": the type of an entry as files name it. */
+const char *safetensors_type(const Entry *entry);
 
 /* Writes aside; false after a message, and then what stood at path is untouched. Adds the checksum
  * to notes. */

@@ -155,8 +155,7 @@ static Safetensors *open_sound(const char *path) {
     return NULL;
 }
 
-/* The best checkpoint of a folder, else the last: a new string, or NULL. */
-static char *best_within(const char *folder) {
+char *checkpoint_path(const char *folder) {
     static const char *const names[] = {"best.safetensors", "last.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *path = path_join(folder, names[i]);
@@ -167,7 +166,7 @@ static char *best_within(const char *folder) {
 }
 
 bool checkpoint_within(const char *folder) {
-    char *path = best_within(folder);
+    char *path = checkpoint_path(folder);
     bool there = path != NULL;
     free(path);
     return there;
@@ -180,7 +179,7 @@ Safetensors *checkpoint_open(const char *operand) {
         return NULL;
     }
     if (!file_is_folder(operand)) return open_sound(operand);
-    char *path = best_within(operand);
+    char *path = checkpoint_path(operand);
     Safetensors *file = path ? open_sound(path) : NULL;
     if (!path)
         error_message("give the folder that moec train --out has filled", "%s holds no checkpoint",

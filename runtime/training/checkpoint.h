@@ -26,6 +26,8 @@ bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 bool checkpoint_place(const Safetensors *file, Place *place);
 /* The step of a checkpoint; 0 of fresh weights, which have none. */
 long checkpoint_step(const Safetensors *file);
+/* The best checkpoint of a folder, else the last: a new string, or NULL. */
+char *checkpoint_path(const char *folder);
 /* Whether a folder holds one. */
 bool checkpoint_within(const char *folder);
 /* A checkpoint by the name of a run's folder (its best, else its last) or of the file itself. NULL

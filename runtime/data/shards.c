@@ -1,0 +1,161 @@
+#include "data/shards.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const index_name = "model.safetensors.index.json";
+static const char *const remedy_folder =
+    "give a safetensors file, or a folder with model.safetensors or "
+    "model.safetensors.index.json";
+
+static bool add_file(Shards *shards, const char *path) {
+    for (int i = 0; i < shards->file_count; i++)
+        if (strcmp(shards->files[i]->path, path) == 0) return true;
+    Safetensors *file = safetensors_open(path);
+    if (!file) return false;
+    shards->files =
+        memory_grow(shards->files, sizeof *shards->files * (size_t)(shards->file_count + 1));
+    shards->files[shards->file_count++] = file;
+    return true;
+}
+
+static int by_name(const void *a, const void *b) {
+    const Entry *const *first = a, *const *second = b;
+    return strcmp((*first)->name, (*second)->name);
+}
+
+/* One list of all tensors; a name that stands twice would leave open which is meant. */
+static bool merge(Shards *shards) {
+    for (int i = 0; i < shards->file_count; i++) shards->count += shards->files[i]->count;
+    shards->entries = memory_new(sizeof *shards->entries * ((size_t)shards->count + 1));
+    int at = 0;
+    for (int i = 0; i < shards->file_count; i++)
+        for (int j = 0; j < shards->files[i]->count; j++)
+            shards->entries[at++] = &shards->files[i]->entries[j];
+    qsort(shards->entries, (size_t)shards->count, sizeof *shards->entries, by_name);
+    for (int i = 1; i < shards->count; i++)
+        if (strcmp(shards->entries[i - 1]->name, shards->entries[i]->name) == 0)
+            return error_message("download the folder again", "%s: two files hold the tensor %s",
+                                 shards->path, shards->entries[i]->name);
+    return true;
+}
+
+/* A file beside the index and nowhere else. */
+static bool is_plain_name(const char *name) {
+    return *name && *name != '.' && !strchr(name, '/') && !strchr(name, '\\');
+}
+
+static bool open_named(Shards *shards, const char *folder, const char *index, json_t *map) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(map, name, value) {
+        const char *file = json_string_value(value);
+        if (!file || !is_plain_name(file))
+            return error_message("the index names files that lie beside it",
+                                 "%s: tensor %s lies in '%s', which is no name of a file", index,
+                                 name, file ? file : "");
+        char *path = path_join(folder, file);
+        bool good =
+            file_exists(path) || error_message("download the folder again",
+                                               "%s names %s, which is not there", index, path);
+        good = good && add_file(shards, path);
+        free(path);
+        if (!good) return false;
+    }
+    return shards->file_count > 0 || error_message(remedy_folder, "%s names no tensor", index);
+}
+
+static const Entry *entry_in(const Shards *shards, const char *folder, const char *file,
+                             const char *name) {
+    char *path = path_join(folder, file);
+    const Entry *found = NULL;
+    for (int i = 0; i < shards->file_count; i++)
+        if (strcmp(shards->files[i]->path, path) == 0)
+            found = safetensors_find(shards->files[i], name);
+    free(path);
+    return found;
+}
+
+/* The index and the files say the same. */
+static bool agree(const Shards *shards, const char *folder, const char *index, json_t *map) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(map, name, value) {
+        if (!entry_in(shards, folder, json_string_value(value), name))
+            return error_message("download the folder again", "%s: %s does not hold tensor %s",
+                                 index, json_string_value(value), name);
+    }
+    for (int i = 0; i < shards->count; i++)
+        if (!json_object_get(map, shards->entries[i]->name))
+            return error_message("download the folder again",
+                                 "%s does not name tensor %s, which the files hold", index,
+                                 shards->entries[i]->name);
+    return true;
+}
+
+static bool open_index(Shards *shards, const char *folder, const char *path) {
+    Mapping mapping;
+    if (!file_map(path, "check the path", &mapping)) return false;
+    json_error_t error;
+    json_t *index =
+        json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
+    json_t *map = json_object_get(index, "weight_map");
+    bool good = index || error_message("download the folder again", "%s:%d:%d: no JSON: %s", path,
+                                       error.line, error.column, error.text);
+    if (good && !json_is_object(map))
+        good = error_message("download the folder again", "%s has no weight_map", path);
+    good = good && open_named(shards, folder, path, map) && merge(shards) &&
+           agree(shards, folder, path, map);
+    json_decref(index);
+    file_unmap(&mapping);
+    return good;
+}
+
+static bool open_folder(Shards *shards, const char *folder) {
+    char *index = path_join(folder, index_name), *single = path_join(folder, "model.safetensors");
+    bool good;
+    if (file_exists(index))
+        good = open_index(shards, folder, index);
+    else if (file_exists(single))
+        good = add_file(shards, single) && merge(shards);
+    else
+        good = error_message(remedy_folder, "%s holds no safetensors", folder);
+    free(index);
+    free(single);
+    return good;
+}
+
+Shards *shards_open(const char *path) {
+    Shards *shards = memory_new(sizeof *shards);
+    shards->path = memory_format("%s", path);
+    bool good =
+        file_is_folder(path) ? open_folder(shards, path) : add_file(shards, path) && merge(shards);
+    if (good) return shards;
+    shards_close(shards);
+    return NULL;
+}
+
+void shards_close(Shards *shards) {
+    if (!shards) return;
+    for (int i = 0; i < shards->file_count; i++) safetensors_close(shards->files[i]);
+    free(shards->files);
+    free(shards->entries);
+    free(shards->path);
+    free(shards);
+}
+
+int shards_find(const Shards *shards, const char *name) {
+    int low = 0, high = shards->count;
+    while (low < high) {
+        int middle = (low + high) / 2, order = strcmp(name, shards->entries[middle]->name);
+        if (order == 0) return middle;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return -1;
+}

@@ -1,0 +1,25 @@
+/* shards: the tensors of several safetensors files as those of one. A published model is a folder
+ * with `model.safetensors`, or with several files and `model.safetensors.index.json`, which says
+ * in which of them each tensor is.
+ */
+#ifndef SHARDS_H
+#define SHARDS_H
+
+#include "data/safetensors.h"
+
+typedef struct Shards {
+    char *path;          /* as it was named */
+    Safetensors **files; /* at least one */
+    int file_count;
+    const Entry **entries; /* of all files, in the order of their names */
+    int count;
+} Shards;
+
+/* A safetensors file, or a folder as above. NULL after a message: a file that is missing or
+ * damaged, an index that does not say what the files hold. */
+Shards *shards_open(const char *path);
+void shards_close(Shards *shards);
+/* The place of a tensor among the entries; -1: there is none. */
+int shards_find(const Shards *shards, const char *name);
+
+#endif

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Files of tensors from elsewhere, listed: one file, several with an index, and folders that are not what they seem.
+. "$(dirname "$0")/../begin.sh"
+cd "$work"
+
+# tensors FILE HEADER BYTES: a safetensors file of that header and so many zero bytes.
+tensors() {
+    length=$(printf %s "$2" | wc -c)
+    # shellcheck disable=SC2059
+    printf "$(printf '\\%03o\\%03o\\0\\0\\0\\0\\0\\0' $((length % 256)) $((length / 256)))" > "$1"
+    printf %s "$2" >> "$1"
+    head -c "$3" /dev/zero >> "$1"
+}
+# refused TEXT: `moec weights folder` ends with 1 and says that.
+refused() {
+    code=0
+    moec weights folder > out 2>&1 || code=$?
+    [ $code = 1 ] || wrong "exit code $code where 1 is due: $1"
+    grep -qF "$1" out || wrong "it does not say '$1': $(cat out)"
+}
+index() {
+    printf '{"metadata": {}, "weight_map": {%s}}' "$1" > folder/model.safetensors.index.json
+}
+one='{"a": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}'
+two='{"b": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}'
+
+mkdir folder
+refused "folder holds no safetensors"
+tensors folder/model.safetensors "$one" 12
+[ "$(moec weights folder | head -1)" = "a  BF16  [2, 3]  12" ] || wrong "a single file is not listed"
+mv folder/model.safetensors folder/1.safetensors
+tensors folder/2.safetensors "$two" 8
+index '"a": "1.safetensors", "b": "2.safetensors"'
+moec weights folder > out
+[ "$(tail -2 out | head -1)" = "b  I64   []  8" ] || wrong "two files are not listed: $(cat out)"
+tail -1 out | grep -q "^2 tensors, 7 elements, 20 B$" || wrong "the sum is wrong: $(cat out)"
+
+index '"a": "1.safetensors", "b": "3.safetensors"'
+refused "folder/3.safetensors, which is not there"
+index '"a": "1.safetensors", "b": "1.safetensors"'
+refused "1.safetensors does not hold tensor b"
+index '"a": "1.safetensors", "b": "2.safetensors", "c": "2.safetensors"'
+refused "2.safetensors does not hold tensor c"
+index '"a": "1.safetensors"'
+moec weights folder > out || wrong "a file that the index does not name counts"
+index '"a": "../folder/1.safetensors"'
+refused "'../folder/1.safetensors', which is no name of a file"
+index '"a": ".."'
+refused "'..', which is no name of a file"
+index '"a": 7'
+refused "which is no name of a file"
+index ''
+refused "names no tensor"
+printf '{"weight_map": [' > folder/model.safetensors.index.json
+refused "no JSON"
+printf '{}' > folder/model.safetensors.index.json
+refused "has no weight_map"
+tensors folder/2.safetensors "$one" 12
+index '"a": "1.safetensors", "b": "2.safetensors"'
+refused "two files hold the tensor a"
+
+rm folder/model.safetensors.index.json
+hostile() { # TEXT HEADER BYTES
+    tensors folder/model.safetensors "$2" "$3"
+    refused "$1"
+}
+hostile "overlap" '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "b": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]}}' 12
+hostile "lies outside the file" '{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 9223372036854775807]}}' 8
+hostile "a shape is not a list of sizes" '{"a": {"dtype": "F32", "shape": [4611686018427387904, 8], "data_offsets": [0, 8]}}' 8
+hostile "a shape is not a list of sizes" '{"a": {"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}}' 8
+hostile "does not fit its bytes" '{"a": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}' 8
+hostile "holds more than its tensors" '{}' 8
