@@ -57,6 +57,7 @@ MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
 RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o
+COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
 # `make test` and `make quickstart` use every processor unless told otherwise.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
 UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
@@ -66,7 +67,7 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 .PHONY: all
 all: $(BUILD)/moec $(BUILD)/libmoec.a $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
 
-$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/libmoec.a
+$(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
@@ -113,6 +114,11 @@ $(BUILD)/carried.list: NAMES = $(CARRIED)
 $(BUILD)/%.list: FORCE
 	@mkdir -p $(@D)
 	@echo $(NAMES) | cmp -s - $@ || echo $(NAMES) > $@
+
+# What this was built from, for the accounts of runs; the unit tests do without, a commit need not link them anew.
+$(BUILD)/commit.c: FORCE
+	@mkdir -p $(@D)
+	@echo 'const char build_commit[] = "$(COMMIT)";' | cmp -s - $@ || echo 'const char build_commit[] = "$(COMMIT)";' > $@
 
 .PHONY: FORCE
 FORCE:

@@ -89,6 +89,18 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     return keep(arena, text);
 }
 
+const char *moec_options_json(MoecCompiler *compiler) {
+    const List *settings = moec_settings(compiler);
+    json_t *root = json_object();
+    for (int i = 0; i < settings->count; i++) {
+        const Setting *setting = settings->items[i];
+        json_object_set_new(root, setting->path, json_string(setting->text));
+    }
+    char *text = json_dumps(root, JSON_INDENT(2));
+    json_decref(root);
+    return keep(moec_arena(compiler), text);
+}
+
 static const char *scaled(Arena *arena, double number) {
     static const struct {
         double size;

@@ -61,6 +61,9 @@ const char *moec_model(const MoecCompiler *compiler);
 const char *moec_bundle(MoecCompiler *compiler);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
+/* All options as resolved: a JSON object of texts, "train.lr": "0.003", in the order in which they
+ * are decided. */
+const char *moec_options_json(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 
 /* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one

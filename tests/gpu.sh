@@ -70,7 +70,7 @@ compare_one() {
     to=$work/$(echo "$1.$precision.$variant" | tr '/:' '__')
     code=0
     MOEC_VARIANT=$(echo "$variant" | sed 's/^chosen$//') timeout $((60 * patience)) \
-        moec compare "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
+        moec verify "$@" --device "$DEVICE" --set train.precision="$precision" --json >"$to.json" 2>"$to.log" || code=$?
     tell compare "\"model\": \"${1##*/}\", \"precision\": \"$precision\", \"variant\": \"$variant\", $(result "$to.json" "$to.log" $code)"
 }
 

@@ -84,7 +84,7 @@ class Report:
         bad = sum(row["agrees"] is False for row in ran)
         self.say("## What the device computes", "")
         first = sum(row["stage"] == "first" for row in self.comparisons)
-        self.say(f"{len(ran)} of {self.wanted + first} programs were compared with their definition (`moec compare`); {bad} disagree.")
+        self.say(f"{len(ran)} of {self.wanted + first} programs were compared with their definition (`moec verify`); {bad} disagree.")
         self.say("Each figure is the error of the tensor that comes nearest to its limit, and that limit.", "")
         self.say("| model | precision | variant | outputs | gradients | decoding | |", "|---|---|---|---|---|---|---|")
         for row in self.comparisons:

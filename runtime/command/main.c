@@ -52,6 +52,11 @@ static const Command commands[] = {
      "FILE[:EXPERIMENT] --data PATH --out DIR [--jobs N] [--dry-run] [--val PATH] [--tokenizer F] "
      "[--set key=value]...",
      "Trains everything that an experiment compares and says what differs."},
+    {"compare", command_compare, "DIR... [--base NAME] [--markdown|--csv|--json]",
+     "Holds runs beside each other: loss, cost, speed, probes, and what differs beyond the "
+     "noise.\n"
+     "      Of a spec in place of folders it says what moec verify says."},
+    {"log", command_log, "DIR --csv", "Writes the log of a run as a table."},
     {"eval", command_eval, "DIR --data PATH [--json]",
      "Measures the loss of a trained model on data."},
     {"generate", command_generate,
@@ -62,7 +67,7 @@ static const Command commands[] = {
      "Makes examples out of noise with a trained model of velocities."},
     {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",
      "Writes a folder of C sources that needs nothing but a C compiler."},
-    {"compare", command_compare,
+    {"verify", command_verify,
      "FILE[:MODEL]|DIR [--device cpu|cuda] [--seed N] [--batch N] [--context N] [--set "
      "key=value]... "
      "[--json]",

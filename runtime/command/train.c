@@ -1,4 +1,5 @@
 /* train: moec train. */
+#include "training/account.h"
 #include "training/checkpoint.h"
 #include "training/differences.h"
 #include "command/commands.h"
@@ -24,6 +25,7 @@ typedef struct Options {
     const char *operand, *data, *validation, *out, *device, *tokenizer;
     long steps, seed; /* -1: as the spec says */
     bool resume, no_cache;
+    char **command;
     TextList sets;
 } Options;
 
@@ -158,6 +160,29 @@ static bool go_on(Training *training, const char *path) {
     return good;
 }
 
+static bool give_account(const Training *training) {
+    const Options *options = training->options;
+    double sequences =
+        (double)training->train->graph->batch * (double)training->settings.accumulate;
+    Account account = {
+        .command = options->command,
+        .model = training->model->table->model,
+        .spec = training->bundle,
+        .device = training->device->name,
+        .data = options->data,
+        .validation = options->validation,
+        .tokenizer = options->tokenizer,
+        .seed = training->place.seed,
+        .data_tokens = training->data->count,
+        .step = training->place.step,
+        .steps = training->settings.steps,
+        .tokens_per_step =
+            sequences * (training->data->record ? 1 : (double)call_context(training->train)),
+        .text = training->data->bytes,
+    };
+    return account_write(options->out, &account);
+}
+
 static bool start(Training *training) {
     const Options *options = training->options;
     char *last = path_join(options->out, "last.safetensors"),
@@ -175,7 +200,8 @@ static bool start(Training *training) {
         good = go_on(training, last);
     else if (good)
         model_initialise(training->model, training->place.seed);
-    good = good && record_open(&training->record, log, training->place.step);
+    good =
+        good && record_open(&training->record, log, training->place.step) && give_account(training);
     free(last);
     free(log);
     return good;
@@ -395,7 +421,7 @@ static void release(Training *training) {
 
 int command_train(int argc, char **argv) {
     const Command *command = command_row("train");
-    Options options = {.device = "cpu", .steps = -1, .seed = -1};
+    Options options = {.device = "cpu", .steps = -1, .seed = -1, .command = argv};
     const Option table[] = {
         {OPTION_TEXT, "--data", "PATH", &options.data,
          "text, tokens (moec tokenize, .npy, uint16:PATH, uint32:PATH), a folder or a quoted "
@@ -404,7 +430,7 @@ int command_train(int argc, char **argv) {
         {OPTION_TEXT, "--tokenizer", "F", &options.tokenizer,
          "a tokenizer.json: texts become its tokens; kept in the checkpoints"},
         {OPTION_TEXT, "--out", "DIR", &options.out,
-         "receives last.safetensors, best.safetensors, log.jsonl"},
+         "receives last.safetensors, best.safetensors, log.jsonl, run.json"},
         {OPTION_TEXT, "--val", "PATH", &options.validation,
          "data to evaluate on; else the end of --data is held out"},
         {OPTION_COUNT, "--steps", "N", &options.steps, "optimizer steps in all (train.steps)"},

@@ -90,55 +90,13 @@ void runs_unlock(int lock) {
 
 /* ---- what a run came to ---- */
 
-/* The log so far: its last measure of held-out data, or else the mean loss of the last tenth. */
-typedef struct Reading {
-    RunResult result;
-    double *losses;
-    long count;
-} Reading;
-
-static void read_line(Reading *reading, json_t *line) {
-    static const char *const metrics[] = {"val_bits_per_byte", "val_bits_per_token", "val_loss"};
-    json_t *step = json_object_get(line, "step"), *loss = json_object_get(line, "loss");
-    if (step) reading->result.step = (long)json_integer_value(step);
-    reading->result.diverged = json_object_get(line, "diverged") != NULL;
-    if (loss) {
-        reading->losses =
-            memory_grow(reading->losses, (size_t)(reading->count + 1) * sizeof(double));
-        reading->losses[reading->count++] = json_is_number(loss) ? json_number_value(loss) : NAN;
-    }
-    for (int i = 0; i < 3; i++) {
-        json_t *value = json_object_get(line, metrics[i]);
-        if (!value) continue;
-        reading->result.loss = json_is_number(value) ? json_number_value(value) : NAN;
-        snprintf(reading->result.metric, sizeof reading->result.metric, "%s", metrics[i]);
-        return;
-    }
-}
-
-static void read_log(const char *folder, RunResult *result) {
-    Reading reading = {.result = {.loss = NAN}};
-    char *path = path_join(folder, "log.jsonl"), *text = NULL;
-    FILE *file = fopen(path, "re");
-    size_t capacity = 0;
-    while (file && getline(&text, &capacity, file) > 0) {
-        json_t *line = json_loads(text, 0, NULL);
-        if (line) read_line(&reading, line);
-        json_decref(line);
-    }
-    if (!*reading.result.metric && reading.count) {
-        long last = (reading.count + 9) / 10;
-        double sum = 0;
-        for (long i = reading.count - last; i < reading.count; i++) sum += reading.losses[i];
-        reading.result.loss = sum / (double)last;
-        strcpy(reading.result.metric, "loss");
-    }
-    if (reading.result.diverged) reading.result.loss = NAN;
-    *result = reading.result;
-    if (file) fclose(file);
-    free(reading.losses);
-    free(text);
-    free(path);
+static RunResult read_log(const char *folder) {
+    History history;
+    RunResult result = {.loss = NAN};
+    if (!history_open(&history, folder)) return result;
+    result = result_of(&history);
+    history_free(&history);
+    return result;
 }
 
 bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result) {
@@ -261,9 +219,8 @@ static void tell_failed(const Worker *worker, const char *folder, int status) {
 
 /* A process has ended: finished, diverged, or neither. */
 static void end(Sweep *sweep, Worker *worker, int status) {
-    RunResult result;
     char *folder = plan_folder(sweep->plan, worker->variant, worker->seed);
-    read_log(folder, &result);
+    RunResult result = read_log(folder);
     bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
     bool diverged = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED && result.diverged;
     if (diverged && !*result.metric) strcpy(result.metric, "loss");

@@ -4,13 +4,7 @@
 #define RUNS_H
 
 #include "experiment/plan.h"
-
-typedef struct RunResult {
-    bool diverged;
-    long step;       /* its last one */
-    double loss;     /* NaN of one that diverged */
-    char metric[24]; /* what the loss is: "val_bits_per_byte" */
-} RunResult;
+#include "experiment/result.h"
 
 /* Makes the folder and keeps other sweeps out of it until runs_unlock or the end of the process and
  * of its runs. -1 after a message. */

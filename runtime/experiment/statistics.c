@@ -1,7 +1,10 @@
 #include "experiment/statistics.h"
 
+#include "base/memory.h"
+
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 
 Sample sample_of(const double *values, int count) {
     Sample sample = {.count = count, .mean = NAN, .spread = NAN};
@@ -65,4 +68,49 @@ double student_quantile(double chance, double freedom) {
 double sample_margin(const Sample *sample) {
     if (sample->count < 2) return NAN;
     return student_quantile(0.975, sample->count - 1) * sample->spread / sqrt(sample->count);
+}
+
+/* From the mean, its standard error and its degrees of freedom. Without any spread a mean is sure.
+ */
+static Difference difference_of(double mean, double error, double freedom) {
+    Difference difference = {.mean = mean, .margin = NAN, .chance = NAN};
+    if (!(freedom > 0) || !isfinite(error)) return difference;
+    difference.margin = student_quantile(0.975, freedom) * error;
+    difference.chance = mean == 0    ? 1
+                        : error == 0 ? 0
+                                     : 2 * student_chance(-fabs(mean) / error, freedom);
+    return difference;
+}
+
+Difference difference_paired(const double *values, const double *base, int count) {
+    double *differences = memory_new((size_t)(count + 1) * sizeof *differences);
+    for (int i = 0; i < count; i++) differences[i] = values[i] - base[i];
+    Sample sample = sample_of(differences, count);
+    free(differences);
+    Difference difference =
+        difference_of(sample.mean, sample.spread / sqrt(count), sample.count - 1);
+    difference.paired = true;
+    difference.count = count;
+    return difference;
+}
+
+/* The degrees of freedom are Satterthwaite's. */
+Difference difference_apart(const Sample *sample, const Sample *base) {
+    double one = sample->spread * sample->spread / sample->count,
+           other = base->spread * base->spread / base->count, both = one + other,
+           freedom =
+               both == 0
+                   ? fmin(sample->count, base->count) - 1
+                   : both * both /
+                         (one * one / (sample->count - 1) + other * other / (base->count - 1));
+    Difference difference = difference_of(sample->mean - base->mean, sqrt(both), freedom);
+    difference.count = sample->count < base->count ? sample->count : base->count;
+    return difference;
+}
+
+const char *difference_verdict(const Difference *difference) {
+    if (!difference->count) return "";
+    if (!isfinite(difference->margin)) return "one seed";
+    if (!(fabs(difference->mean) > difference->margin)) return "within the noise";
+    return difference->mean < 0 ? "better" : "worse";
 }

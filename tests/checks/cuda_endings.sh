@@ -40,7 +40,7 @@ same() {
     for precision in f32 bf16; do
         for library in "$simulator" "$work/cuda"; do
             rm -f "$work/log"
-            MOEC_CUDA=$library STAND_IN_LOG=$work/log moec compare "$work/$number.moe" --device cuda \
+            MOEC_CUDA=$library STAND_IN_LOG=$work/log moec verify "$work/$number.moe" --device cuda \
                 --set train.precision=$precision >"$work/out" 2>&1 || { echo "$precision, $library: $3"; cat "$work/out"; exit 1; }
         done
         for line in $2; do

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Models on the simulated CUDA device beside their definition: outputs, every gradient by name, decoding token by token; f32
-# within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec compare`).
+# within 1e-5 (gradients 1e-4), bf16 within twice what rounding alone costs (`moec verify`).
 #
 #   tests/checks/cuda_models.sh          all models of tests/layers.moe, every fourth small one of models/, best values
 #   tests/checks/cuda_models.sh all      all of both; minutes
@@ -24,7 +24,7 @@ esac >"$work/models"
 cat >"$work/one" <<'END'
 precision=$1
 shift
-compare() { moec compare "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1; }
+compare() { moec verify "$@" --device cuda --set train.precision="$precision" >"$work/$$" 2>&1; }
 compare "$@" || { grep -q 'or fewer tokens' "$work/$$" && compare "$@" --batch 1 --context 5; } ||
     { touch "$work/failed" && echo "failed: $*"; }
 cat "$work/$$"

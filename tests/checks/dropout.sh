@@ -34,4 +34,4 @@ done
 moec emit "$work/run" --target c --graph decode --out "$work/emitted"
 ! grep -q 'moec_uniform(moec_seed' "$work/emitted/program.c" || wrong "the emitted program draws random numbers"
 # A step's own gradients are those of the definition, with what was left out.
-moec compare "$work/spec.moe" >"$work/compared" || { cat "$work/compared"; exit 1; }
+moec verify "$work/spec.moe" >"$work/compared" || { cat "$work/compared"; exit 1; }

@@ -73,7 +73,7 @@ for run in run run/last.safetensors; do
     ends 0 "model small" moec check $run
     ends 0 '"parameters"' moec check $run --json
     ends 0 "" moec dump $run --after simplify
-    ends 0 "" moec compare $run
+    ends 0 "" moec verify $run
 done
 ends 0 "model small" moec check run --set layers=2
 ends 1 "no option 'layer'" moec check run --set layer=2
@@ -153,7 +153,7 @@ full moec eval run --data text
 full moec eval run --data text --json
 full moec generate run --prompt x --tokens 20
 full moec train small.moe --data text --out run --resume --steps 4
-full moec compare small.moe
+full moec verify small.moe
 cp loose.moe again.moe
 printf 'model other = m { dim=16 }\n' >>again.moe
 ends 1 "is not in the one layout" moec fmt --check again.moe

@@ -71,6 +71,15 @@ sweep gate whole > table.log
 grep -q '^gate_at_v seed' table.log && wrong "a finished sweep makes runs"
 grep -q '+- ' table.log || wrong "no interval: $(cat table.log)"
 
+# What moec compare says of it, costs, speed and account included; seeds that were trained one by one are one model, too.
+moec compare whole --json > found || wrong "no comparison"
+grep -q '"paired": true' found || wrong "seeds are not paired: $(cat found)"
+grep -qE '"(parameters|flops|cache|speed|seconds|flops_total)": null' found && wrong "no costs: $(cat found)"
+grep -q '"--seed",' whole/base/seed_2/run.json || wrong "the account has no command: $(cat whole/base/seed_2/run.json)"
+moec compare whole/gate_at_v/seed_2 whole/gate_at_v/seed_1 whole/base > found || wrong "no comparison"
+grep -qE '^  gate_at_v +2 ' found || wrong "seeds of one model stand apart: $(cat found)"
+grep -qE '^  base +2 .*-[0-9.]+ \+- |^  base +2 .*\+[0-9.]+ \+- ' found || wrong "no interval: $(cat found)"
+
 sed -i 's/lr = 1e-2, batch/lr = 2e-2, batch/' small.moe
 sweep gate whole > changed.log 2>&1 && wrong "a changed spec goes on"
 grep -q 'variant base is not the same' changed.log || wrong "changed: $(cat changed.log)"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What `moec compare` says where a device and the definition differ by more than the limits: undecided when rounding alone
+# What `moec verify` says where a device and the definition differ by more than the limits: undecided when rounding alone
 # moves a tensor as far (gradients that hang on a tie, or whose terms cancel), with its name; wrong when something is wrong,
 # in the same models.
 . "$(dirname "$0")/../begin.sh"
@@ -38,12 +38,12 @@ judged() {
     grep -q "$text" "$work/said" || { cat "$work/said"; wrong "$*: does not say '$text'"; }
 }
 # A gradient that is nothing on both sides, which is 0 beside 0.
-judged 'off by 0.0e+00' moec compare "$work/nothing.moe"
-judged 'off by 0.0e+00' moec compare tests/rows.moe:columns
+judged 'off by 0.0e+00' moec verify "$work/nothing.moe"
+judged 'off by 0.0e+00' moec verify tests/rows.moe:columns
 # Terms that cancel, and the share of one place, whose gradient is 0.
-judged 'undecided: .* of the gradients, the most block' moec compare "$work/cancels.moe" --seed 1 --batch 3
+judged 'undecided: .* of the gradients, the most block' moec verify "$work/cancels.moe" --seed 1 --batch 3
 (on_simulator && judged 'undecided: .* of the gradients, the most block.0.attention' \
-    moec compare "$work/one_place.moe" --device cuda --seed 1 --batch 1)
+    moec verify "$work/one_place.moe" --device cuda --seed 1 --batch 1)
 
 # Loads that are exactly balanced: what steers by their sign has none.
 judged 'undecided: .* of the states, the most block.*ffn.bias' moec compare "$work/balanced.moe"
@@ -55,12 +55,12 @@ planted() {
     ! MOEC_CFLAGS=$flag "$@" >"$work/said" || { cat "$work/said"; wrong "$flag: $* agrees"; }
     grep -q DISAGREES "$work/said" || { cat "$work/said"; wrong "$flag: $* does not say so"; }
 }
-planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
-planted '-D__builtin_sqrtf(x)=((x)-(x))' moec compare "$work/cancels.moe" --seed 1 --batch 3
-planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec compare "$work/nothing.moe"
+planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/cancels.moe" --seed 1 --batch 3
+planted '-D__builtin_sqrtf(x)=((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --batch 3
+planted '-D__builtin_sqrtf(x)=(1.001f*__builtin_sqrtf(x))' moec verify "$work/nothing.moe"
 
 # What is no number keeps its row.
-! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec compare "$work/cancels.moe" --seed 1 --json >"$work/said" ||
+! MOEC_CFLAGS='-D__builtin_sqrtf(x)=((x)-(x))/((x)-(x))' moec verify "$work/cancels.moe" --seed 1 --json >"$work/said" ||
     wrong "what is no number agrees"
 for row in outputs gradients decoding; do
     grep -A3 "\"$row\"" "$work/said" | grep -q '"error": null' || { cat "$work/said"; wrong "--json: no row of $row"; }

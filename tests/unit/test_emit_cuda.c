@@ -369,7 +369,7 @@ static bool rounds_inside(Program *program) {
     return attends;
 }
 
-/* As `moec compare` has it: f32 within 1e-5, gradients within 1e-4 of themselves or of a share of the largest; bf16 within
+/* As `moec verify` has it: f32 within 1e-5, gradients within 1e-4 of themselves or of a share of the largest; bf16 within
  * twice what rounding alone costs, and one rounding is let pass. */
 static double limit_of(const Program *program, Eval *const *evals, const Tensor *tensor,
                        double scale) {

@@ -1,0 +1,54 @@
+/* log: moec log: the log of a run for other tools. */
+#include "base/message.h"
+#include "command/commands.h"
+#include "experiment/history.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* "" where there is nothing, "nan" of what is no finite number. */
+static void write_number(double number) {
+    if (isnan(number)) return;
+    if (isfinite(number))
+        printf("%.9g", number);
+    else
+        printf("nan");
+}
+
+/* A last column says what was no finite number when a run diverged. */
+static void write_csv(const History *history) {
+    for (int i = 0; i < history->columns; i++) printf("%s%s", i ? "," : "", history->names[i]);
+    printf(",diverged\n");
+    for (long row = 0; row < history->rows; row++) {
+        for (int i = 0; i < history->columns; i++) {
+            if (i) putchar(',');
+            write_number(history->values[i][row]);
+        }
+        bool last = row == history->rows - 1;
+        printf(",%s\n", last && history->diverged ? history->diverged : "");
+    }
+}
+
+int command_log(int argc, char **argv) {
+    const Command *command = command_row("log");
+    const char *folder;
+    bool csv = false;
+    const Option table[] = {
+        {OPTION_FLAG, "--csv", NULL, &csv, "comma separated, one line a step, with a head"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &folder);
+    if (code >= 0) return code;
+    if (!csv) return arguments_wrong(command, NULL, "moec log needs --csv");
+    History history;
+    if (!history_open(&history, folder)) {
+        error_message("give the folder of a run, as moec train fills it",
+                      "cannot read %s/log.jsonl: %s", folder, strerror(errno));
+        return EXIT_INPUT;
+    }
+    write_csv(&history);
+    history_free(&history);
+    return 0;
+}

@@ -1,0 +1,208 @@
+#include "experiment/comparison.h"
+
+#include "base/json_number.h"
+#include "base/memory.h"
+#include "experiment/statistics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool counts(const Run *run, const char *metric) {
+    return run->ended && isfinite(run->result.loss) && strcmp(run->result.metric, metric) == 0;
+}
+
+/* What the losses are, as the first run that has any says it. */
+static const char *metric_of(const Gathering *gathering, int base) {
+    for (int i = 0; i < gathering->count; i++) {
+        const Group *group = &gathering->groups[(base + i) % gathering->count];
+        for (int k = 0; k < group->count; k++)
+            if (group->runs[k].ended && isfinite(group->runs[k].result.loss))
+                return group->runs[k].result.metric;
+    }
+    return "loss";
+}
+
+/* ---- differences ---- */
+
+static Sample losses_of(const Group *group, const char *metric) {
+    double *losses = memory_new((size_t)(group->count + 1) * sizeof *losses);
+    int count = 0;
+    for (int i = 0; i < group->count; i++)
+        if (counts(&group->runs[i], metric)) losses[count++] = group->runs[i].result.loss;
+    Sample sample = sample_of(losses, count);
+    free(losses);
+    return sample;
+}
+
+/* The same seed reads the same data in the same order, when steps take as many tokens of as much
+ * data. Runs without an account were made by one sweep. */
+static bool is_pair(const Run *run, const Run *other) {
+    static const char *const same[] = {"data_tokens", "tokens_per_step"};
+    if (run->seed < 0 || run->seed != other->seed) return false;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        json_t *one = json_object_get(run->account, same[i]),
+               *two = json_object_get(other->account, same[i]);
+        if (one && two && !json_equal(one, two)) return false;
+    }
+    return true;
+}
+
+static Difference difference_of(const Group *group, const Group *base, const char *metric) {
+    double *values = memory_new((size_t)(group->count + 1) * sizeof *values),
+           *others = memory_new((size_t)(group->count + 1) * sizeof *others);
+    int pairs = 0;
+    for (int i = 0; i < group->count; i++) {
+        for (int k = 0; counts(&group->runs[i], metric) && k < base->count; k++) {
+            if (!counts(&base->runs[k], metric) || !is_pair(&group->runs[i], &base->runs[k]))
+                continue;
+            values[pairs] = group->runs[i].result.loss;
+            others[pairs++] = base->runs[k].result.loss;
+            break;
+        }
+    }
+    Sample sample = losses_of(group, metric), other = losses_of(base, metric);
+    bool apart = pairs < 2 && (pairs == 0 || (sample.count > 1 && other.count > 1));
+    Difference difference =
+        apart ? difference_apart(&sample, &other) : difference_paired(values, others, pairs);
+    free(values);
+    free(others);
+    return difference;
+}
+
+static json_t *difference_json(const Difference *difference) {
+    return json_pack("{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired,
+                     "pairs", difference->count, "mean", json_number(difference->mean), "margin_95",
+                     json_number(difference->margin), "low",
+                     json_number(difference->mean - difference->margin), "high",
+                     json_number(difference->mean + difference->margin), "chance",
+                     json_number(difference->chance), "verdict", difference_verdict(difference));
+}
+
+/* ---- means over the runs of a group ---- */
+
+typedef double Measure(const History *history, const char *name);
+
+static double mean_of(const Group *group, Measure *measure, const char *name) {
+    double sum = 0;
+    int count = 0;
+    for (int i = 0; i < group->count; i++) {
+        if (!group->runs[i].ended || group->runs[i].result.diverged) continue;
+        double value = measure(&group->runs[i].history, name);
+        if (isnan(value)) continue;
+        sum += value;
+        count++;
+    }
+    return count ? sum / count : NAN;
+}
+
+/* What a log holds besides what every log does: auxiliary losses and probes. */
+static bool is_probe(const char *name) {
+    static const char *const others[] = {"step", "loss", "grad_norm", "lr", "seconds", "total"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(name, others[i]) == 0) return false;
+    return strncmp(name, "val_", 4) != 0;
+}
+
+static json_t *probes_json(const Group *group) {
+    json_t *probes = json_object();
+    for (int i = 0; i < group->count; i++) {
+        const History *history = &group->runs[i].history;
+        for (int k = 0; k < history->columns; k++)
+            if (is_probe(history->names[k]) && !json_object_get(probes, history->names[k]))
+                json_object_set_new(probes, history->names[k],
+                                    json_number(mean_of(group, history_tail, history->names[k])));
+    }
+    return probes;
+}
+
+/* ---- one variant ---- */
+
+static double number_at(const json_t *object, const char *name, const char *part) {
+    const json_t *value = json_object_get(object, name);
+    if (part) value = json_object_get(value, part);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static double tokens_per_step(const Group *group) {
+    const json_t *account = group->runs[0].account;
+    return account ? number_at(account, "tokens_per_step", NULL) : NAN;
+}
+
+static void add_cost(json_t *row, const Group *group) {
+    double steps = number_at(group->runs[0].account, "steps", NULL),
+           tokens = steps * tokens_per_step(group),
+           flops = number_at(group->cost, "flops_per_token", "train");
+    json_object_set_new(row, "parameters", json_number(number_at(group->cost, "params", "total")));
+    json_object_set_new(row, "active", json_number(number_at(group->cost, "params", "active")));
+    json_object_set_new(row, "flops", json_number(flops));
+    json_object_set_new(row, "cache",
+                        json_number(number_at(group->cost, "cache_bytes_per_token", NULL)));
+    json_object_set_new(row, "steps", json_number(steps));
+    json_object_set_new(row, "tokens", json_number(tokens));
+    json_object_set_new(row, "flops_total", json_number(tokens * flops));
+}
+
+static json_t *run_json(const Run *run, const char *metric, bool lasting) {
+    json_t *object = json_pack("{s:I, s:I, s:b, s:b, s:o}", "seed", (json_int_t)run->seed, "step",
+                               (json_int_t)run->result.step, "ended", run->ended, "diverged",
+                               run->result.diverged, "loss",
+                               json_number(counts(run, metric) ? run->result.loss : NAN));
+    if (run->history.diverged)
+        json_object_set_new(object, "nonsense", json_string(run->history.diverged));
+    if (lasting) return object;
+    json_object_set_new(object, "folder", json_string(run->folder));
+    json_object_set_new(object, "seconds", json_number(history_sum(&run->history, "seconds")));
+    return object;
+}
+
+static void add_runs(json_t *row, const Group *group, const char *metric, bool lasting) {
+    int finished = 0, diverged = 0;
+    json_t *runs = json_array();
+    for (int i = 0; i < group->count; i++) {
+        finished += counts(&group->runs[i], metric);
+        diverged += group->runs[i].result.diverged;
+        json_array_append_new(runs, run_json(&group->runs[i], metric, lasting));
+    }
+    json_object_set_new(row, "finished", json_integer(finished));
+    json_object_set_new(row, "diverged", json_integer(diverged));
+    json_object_set_new(row, "unfinished", json_integer(group->count - finished - diverged));
+    json_object_set_new(row, "runs", runs);
+}
+
+static json_t *variant_json(const Gathering *gathering, int number, int base, const char *metric,
+                            bool lasting) {
+    const Group *group = &gathering->groups[number];
+    Sample loss = losses_of(group, metric);
+    json_t *row = json_pack("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
+    add_cost(row, group);
+    add_runs(row, group, metric, lasting);
+    json_object_set_new(row, "loss", json_number(loss.mean));
+    json_object_set_new(row, "spread", json_number(loss.spread));
+    json_object_set_new(row, "nats", json_number(mean_of(group, history_last, "val_loss")));
+    json_object_set_new(row, "train_loss", json_number(mean_of(group, history_tail, "loss")));
+    if (!lasting) {
+        double step = mean_of(group, history_median, "seconds");
+        json_object_set_new(row, "speed", json_number(tokens_per_step(group) / step));
+        json_object_set_new(row, "seconds", json_number(mean_of(group, history_sum, "seconds")));
+    }
+    json_object_set_new(row, "probes", probes_json(group));
+    if (number == base) return row;
+    Difference difference = difference_of(group, &gathering->groups[base], metric);
+    json_object_set_new(row, "difference", difference_json(&difference));
+    return row;
+}
+
+json_t *comparison_json(const Gathering *gathering, int base, bool lasting) {
+    const char *metric = metric_of(gathering, base);
+    json_t *variants = json_array();
+    int seeds = 0;
+    json_array_append_new(variants, variant_json(gathering, base, base, metric, lasting));
+    for (int i = 0; i < gathering->count; i++) {
+        if (gathering->groups[i].count > seeds) seeds = gathering->groups[i].count;
+        if (i != base)
+            json_array_append_new(variants, variant_json(gathering, i, base, metric, lasting));
+    }
+    return json_pack("{s:s?, s:s, s:s, s:i, s:o}", "experiment", gathering->experiment, "base",
+                     gathering->groups[base].name, "metric", metric, "seeds", seeds, "variants",
+                     variants);
+}

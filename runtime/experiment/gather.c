@@ -1,0 +1,292 @@
+#include "experiment/gather.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "moec.h"
+#include "training/checkpoint.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH = 4 }; /* of folders within folders that are looked through */
+
+static bool holds(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    bool there = file_exists(path);
+    free(path);
+    return there;
+}
+
+static json_t *load(const char *folder, const char *name) {
+    char *path = path_join(folder, name);
+    json_t *root = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    free(path);
+    if (json_is_object(root)) return root;
+    json_decref(root);
+    return NULL;
+}
+
+/* ---- one run ---- */
+
+/* The last part of a path; of "gate_at_v/seed_2" the one before. A new string. */
+static char *name_of(const char *folder) {
+    char *copy = memory_format("%s", folder);
+    for (;;) {
+        size_t length = strlen(copy);
+        while (length > 1 && copy[length - 1] == '/') copy[--length] = 0;
+        char *slash = strrchr(copy, '/'), *last = slash ? slash + 1 : copy;
+        if (!slash || slash == copy || strncmp(last, "seed_", 5) != 0) {
+            char *name = memory_format("%s", last);
+            free(copy);
+            return name;
+        }
+        *slash = 0;
+    }
+}
+
+/* What the account says, or else a checkpoint. A new string, or NULL. */
+static char *spec_of(const Run *run) {
+    const char *text = json_string_value(json_object_get(run->account, "spec"));
+    if (text) return memory_format("%s", text);
+    Safetensors *file = checkpoint_within(run->folder) ? checkpoint_open(run->folder) : NULL;
+    text = file ? safetensors_note(file, "spec") : NULL;
+    char *spec = text ? memory_format("%s", text) : NULL;
+    safetensors_close(file);
+    return spec;
+}
+
+static long seed_of(const Run *run) {
+    const json_t *seed = json_object_get(run->account, "seed");
+    const char *slash = strrchr(run->folder, '/');
+    long number;
+    if (json_is_integer(seed)) return (long)json_integer_value(seed);
+    return sscanf(slash ? slash + 1 : run->folder, "seed_%ld", &number) == 1 ? number : -1;
+}
+
+/* A run that a sweep has looked after has its result; any other has ended at its last step. */
+static bool has_ended(const Run *run) {
+    const json_t *steps = json_object_get(run->account, "steps");
+    return run->result.diverged || holds(run->folder, "result.json") ||
+           (steps ? run->result.step >= json_integer_value(steps) : run->history.rows > 0);
+}
+
+static bool open_run(Run *run, const char *folder) {
+    *run = (Run){.folder = memory_format("%s", folder)};
+    if (!history_open(&run->history, folder)) {
+        free(run->folder);
+        return error_message(NULL, "cannot read %s/log.jsonl", folder);
+    }
+    run->account = load(folder, "run.json");
+    run->seed = seed_of(run);
+    run->result = result_of(&run->history);
+    run->ended = has_ended(run);
+    return true;
+}
+
+/* ---- groups ---- */
+
+static Group *find_name(const Gathering *gathering, const char *name) {
+    for (int i = 0; i < gathering->count; i++)
+        if (strcmp(gathering->groups[i].name, name) == 0) return &gathering->groups[i];
+    return NULL;
+}
+
+static Group *add_group(Gathering *gathering, const char *name) {
+    size_t size = (size_t)(gathering->count + 1) * sizeof *gathering->groups;
+    gathering->groups = memory_grow(gathering->groups, size);
+    Group *group = &gathering->groups[gathering->count++];
+    *group = (Group){.name = memory_format("%s", name)};
+    return group;
+}
+
+static void add_run(Group *group, const Run *run, char *spec) {
+    group->runs = memory_grow(group->runs, (size_t)(group->count + 1) * sizeof *group->runs);
+    group->runs[group->count++] = *run;
+    if (!group->spec)
+        group->spec = spec;
+    else
+        free(spec);
+}
+
+/* One that has the same spec, length and data, and not this seed yet. */
+static Group *find_alike(const Gathering *gathering, const Run *run, const char *spec) {
+    static const char *const same[] = {"steps", "data", "tokens_per_step"};
+    for (int i = 0; spec && i < gathering->count; i++) {
+        Group *group = &gathering->groups[i];
+        bool alike = group->spec && !group->sets && strcmp(group->spec, spec) == 0;
+        for (size_t k = 0; alike && k < sizeof same / sizeof *same; k++) {
+            json_t *one = json_object_get(run->account, same[k]);
+            json_t *other = json_object_get(group->runs[0].account, same[k]);
+            alike = one == other || (one && other && json_equal(one, other));
+        }
+        for (int k = 0; alike && k < group->count; k++) alike = group->runs[k].seed != run->seed;
+        if (alike) return group;
+    }
+    return NULL;
+}
+
+static bool gather_run(Gathering *gathering, const char *folder) {
+    Run run;
+    if (!open_run(&run, folder)) return false;
+    char *spec = spec_of(&run), *name = name_of(folder);
+    Group *group = find_alike(gathering, &run, spec);
+    if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
+    add_run(group, &run, spec);
+    free(name);
+    return true;
+}
+
+/* ---- folders ---- */
+
+static int is_visible(const struct dirent *entry) {
+    return entry->d_name[0] != '.';
+}
+
+typedef bool Visit(void *data, const char *folder);
+
+/* Every folder below, in the order of their names with numbers as numbers. False: a visit failed.
+ */
+static bool each_folder(const char *folder, Visit *visit, void *data) {
+    struct dirent **entries;
+    int count = scandir(folder, &entries, is_visible, versionsort);
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        char *path = path_join(folder, entries[i]->d_name);
+        if (good && file_is_folder(path)) good = visit(data, path);
+        free(path);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
+    return good;
+}
+
+static bool visit_seed(void *data, const char *folder) {
+    Run run;
+    if (!holds(folder, "log.jsonl")) return true;
+    if (!open_run(&run, folder)) return false;
+    add_run(data, &run, spec_of(&run));
+    return true;
+}
+
+/* All variants of a sweep in its order; those that are the same model as another have no runs. */
+static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep) {
+    const char *name, *experiment = json_string_value(json_object_get(sweep, "experiment"));
+    json_t *variant;
+    bool good = true, several = gathering->experiment != NULL;
+    if (!several) gathering->experiment = memory_format("%s", experiment ? experiment : "");
+    json_object_foreach(json_object_get(sweep, "variants"), name, variant) {
+        char *path = path_join(folder, name);
+        Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
+        group->sets = json_incref(json_object_get(variant, "sets"));
+        good = good && each_folder(path, visit_seed, group);
+        free(path);
+        if (!group->count) {
+            free(group->name);
+            json_decref(group->sets);
+            gathering->count--;
+        }
+    }
+    return good;
+}
+
+typedef struct Search {
+    Gathering *gathering;
+    int depth;
+} Search;
+
+static bool visit_any(void *data, const char *folder) {
+    Search *search = data;
+    json_t *sweep = load(folder, "sweep.json");
+    bool good = true;
+    if (sweep) {
+        good = gather_sweep(search->gathering, folder, sweep);
+    } else if (holds(folder, "log.jsonl")) {
+        good = gather_run(search->gathering, folder);
+    } else if (search->depth < DEPTH) {
+        search->depth++;
+        good = each_folder(folder, visit_any, search);
+        search->depth--;
+    }
+    json_decref(sweep);
+    return good;
+}
+
+/* ---- what a model costs ---- */
+
+static void describe(Group *group) {
+    if (!group->spec) return;
+    MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
+    const char *cost = moec_cost_json(compiler),
+               *options = cost ? moec_options_json(compiler) : NULL;
+    if (options) {
+        group->cost = json_loads(cost, 0, NULL);
+        group->options = json_loads(options, 0, NULL);
+    } else {
+        note_message("%s: this version cannot read its spec any more, what it costs is left out",
+                     group->name);
+    }
+    moec_close(compiler);
+}
+
+static long runs_of(const Gathering *gathering) {
+    long runs = 0;
+    for (int i = 0; i < gathering->count; i++) runs += gathering->groups[i].count;
+    return runs;
+}
+
+bool gather(Gathering *gathering, const char *const *folders, int count) {
+    *gathering = (Gathering){0};
+    Search search = {gathering, 0};
+    for (int i = 0; i < count; i++) {
+        long before = runs_of(gathering);
+        if (file_is_folder(folders[i]) && !visit_any(&search, folders[i])) return false;
+        if (runs_of(gathering) == before)
+            return error_message("give folders that moec train or moec sweep has filled",
+                                 file_is_folder(folders[i]) ? "%s holds no run" : "%s is no folder",
+                                 folders[i]);
+    }
+    for (int i = 0; i < gathering->count; i++) describe(&gathering->groups[i]);
+    return true;
+}
+
+static void free_group(Group *group) {
+    for (int i = 0; i < group->count; i++) {
+        free(group->runs[i].folder);
+        history_free(&group->runs[i].history);
+        json_decref(group->runs[i].account);
+    }
+    free(group->runs);
+    free(group->name);
+    free(group->spec);
+    json_decref(group->sets);
+    json_decref(group->cost);
+    json_decref(group->options);
+}
+
+void gathering_free(Gathering *gathering) {
+    for (int i = 0; i < gathering->count; i++) free_group(&gathering->groups[i]);
+    free(gathering->groups);
+    free(gathering->experiment);
+    *gathering = (Gathering){0};
+}
+
+int gathering_find(const Gathering *gathering, const char *name) {
+    char *names = NULL;
+    for (int i = 0; i < gathering->count; i++) {
+        if (strcmp(gathering->groups[i].name, name) == 0) {
+            free(names);
+            return i;
+        }
+        char *longer = memory_format("%s%s%s", names ? names : "", names ? ", " : "",
+                                     gathering->groups[i].name);
+        free(names);
+        names = longer;
+    }
+    error_message("choose one of those there are", "there is no '%s' among %s", name,
+                  names ? names : "them");
+    free(names);
+    return -1;
+}

@@ -1,0 +1,39 @@
+/* gather: the runs that folders hold, those of one model together. */
+#ifndef GATHER_H
+#define GATHER_H
+
+#include "experiment/result.h"
+
+#include <jansson.h>
+
+typedef struct Run {
+    char *folder;
+    long seed; /* -1: not known */
+    bool ended;
+    RunResult result;
+    History history;
+    json_t *account; /* its run.json, or NULL */
+} Run;
+
+/* The runs of one model, which differ in their seeds. */
+typedef struct Group {
+    char *name, *spec; /* spec: with all that it uses, or NULL */
+    Run *runs;
+    int count;
+    json_t *sets;           /* what an experiment changed of its base, "key=value"; or NULL */
+    json_t *cost, *options; /* what the model costs, its options as resolved; or NULL */
+} Group;
+
+typedef struct Gathering {
+    char *experiment; /* NULL: runs that were started one by one */
+    Group *groups;
+    int count;
+} Gathering;
+
+/* Each folder is that of a run, of a sweep, or holds such folders. False after a message. */
+bool gather(Gathering *gathering, const char *const *folders, int count);
+void gathering_free(Gathering *gathering);
+/* The place of a group; -1 after a message that names those there are. */
+int gathering_find(const Gathering *gathering, const char *name);
+
+#endif

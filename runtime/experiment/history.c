@@ -1,0 +1,161 @@
+#include "experiment/history.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int history_column(const History *history, const char *name) {
+    for (int i = 0; i < history->columns; i++)
+        if (strcmp(history->names[i], name) == 0) return i;
+    return -1;
+}
+
+static int column_for(History *history, const char *name) {
+    int column = history_column(history, name);
+    if (column >= 0) return column;
+    size_t count = (size_t)history->columns + 1;
+    history->names = memory_grow(history->names, count * sizeof *history->names);
+    history->values = memory_grow(history->values, count * sizeof *history->values);
+    history->names[history->columns] = memory_format("%s", name);
+    double *values = memory_new((size_t)history->room * sizeof *values + 1);
+    for (long row = 0; row < history->rows; row++) values[row] = NAN;
+    history->values[history->columns] = values;
+    return history->columns++;
+}
+
+static void add_row(History *history, double step) {
+    if (history->rows == history->room) {
+        history->room = 2 * history->room + 256;
+        for (int i = 0; i < history->columns; i++)
+            history->values[i] =
+                memory_grow(history->values[i], (size_t)history->room * sizeof(double));
+    }
+    for (int i = 0; i < history->columns; i++) history->values[i][history->rows] = NAN;
+    history->values[0][history->rows++] = step;
+}
+
+static double number_of(const json_t *value) {
+    return json_is_number(value) ? json_number_value(value) : INFINITY;
+}
+
+/* What a step says of each layer, an array, becomes a column for each: "load.0", "load.1". */
+static void add_value(History *history, const char *name, const json_t *value) {
+    size_t count = json_array_size(value);
+    for (size_t i = 0; i < count; i++) {
+        char *part = memory_format("%s.%zu", name, i);
+        add_value(history, part, json_array_get(value, i));
+        free(part);
+    }
+    if (json_is_array(value) || json_is_object(value)) return;
+    int column = column_for(history, name);
+    history->values[column][history->rows - 1] = number_of(value);
+}
+
+/* Lines of the same step, of training and of a measurement, are one row. */
+static void add_line(History *history, json_t *line) {
+    double step = number_of(json_object_get(line, "step"));
+    if (!isfinite(step)) return;
+    if (!history->rows || history->values[0][history->rows - 1] != step) add_row(history, step);
+    const char *name, *diverged = json_string_value(json_object_get(line, "diverged"));
+    json_t *value;
+    if (diverged) {
+        free(history->diverged);
+        history->diverged = memory_format("%s", diverged);
+    }
+    json_object_foreach(line, name, value) {
+        if (strcmp(name, "step") != 0 && strcmp(name, "diverged") != 0)
+            add_value(history, name, value);
+    }
+}
+
+bool history_open(History *history, const char *folder) {
+    *history = (History){0};
+    char *path = path_join(folder, "log.jsonl"), *text = NULL;
+    FILE *file = fopen(path, "re");
+    size_t capacity = 0;
+    free(path);
+    if (!file) return false;
+    column_for(history, "step");
+    while (getline(&text, &capacity, file) > 0) {
+        json_t *line = json_loads(text, 0, NULL);
+        if (line) add_line(history, line);
+        json_decref(line);
+    }
+    fclose(file);
+    free(text);
+    return true;
+}
+
+void history_free(History *history) {
+    for (int i = 0; i < history->columns; i++) {
+        free(history->names[i]);
+        free(history->values[i]);
+    }
+    free(history->names);
+    free(history->values);
+    free(history->diverged);
+    *history = (History){0};
+}
+
+/* What there is of a column as a new block. */
+static double *numbers_of(const History *history, const char *name, long *count) {
+    int column = history_column(history, name);
+    double *numbers = memory_new((size_t)history->rows * sizeof *numbers + 1);
+    *count = 0;
+    for (long row = 0; column >= 0 && row < history->rows; row++)
+        if (!isnan(history->values[column][row]))
+            numbers[(*count)++] = history->values[column][row];
+    return numbers;
+}
+
+double history_last(const History *history, const char *name) {
+    long count;
+    double *numbers = numbers_of(history, name, &count), last = count ? numbers[count - 1] : NAN;
+    free(numbers);
+    return last;
+}
+
+static double sum_of(const double *numbers, long count) {
+    double sum = 0;
+    for (long i = 0; i < count; i++) sum += numbers[i];
+    return sum;
+}
+
+double history_tail(const History *history, const char *name) {
+    long count;
+    double *numbers = numbers_of(history, name, &count);
+    long last = (count + 9) / 10;
+    double mean = count ? sum_of(numbers + count - last, last) / (double)last : NAN;
+    free(numbers);
+    return mean;
+}
+
+double history_sum(const History *history, const char *name) {
+    long count;
+    double *numbers = numbers_of(history, name, &count), sum = sum_of(numbers, count);
+    free(numbers);
+    return sum;
+}
+
+static int by_size(const void *a, const void *b) {
+    double one = *(const double *)a, other = *(const double *)b;
+    return (one > other) - (one < other);
+}
+
+double history_median(const History *history, const char *name) {
+    long count;
+    double *numbers = numbers_of(history, name, &count);
+    qsort(numbers, (size_t)count, sizeof *numbers, by_size);
+    double median = count ? numbers[count / 2] : NAN;
+    free(numbers);
+    return median;
+}
+
+long history_step(const History *history) {
+    return history->rows ? (long)history->values[0][history->rows - 1] : 0;
+}

@@ -1,0 +1,31 @@
+/* history: the log of a run, log.jsonl, as columns: a row for each step, a column for each name. */
+#ifndef HISTORY_H
+#define HISTORY_H
+
+#include <stdbool.h>
+
+typedef struct History {
+    char **names;    /* the first is "step"; then as they first appear */
+    double **values; /* [column][row]; NaN where there is none, infinity where it is null */
+    int columns;
+    long rows, room;
+    char *diverged; /* what was no finite number when training stopped, or NULL */
+} History;
+
+/* Reads FOLDER/log.jsonl; lines that are damaged are left out. False, with errno and nothing to
+ * free, when there is no such file. */
+bool history_open(History *history, const char *folder);
+void history_free(History *history);
+/* The number of a column, or -1. */
+int history_column(const History *history, const char *name);
+/* The last number of a column; NaN when there is none. */
+double history_last(const History *history, const char *name);
+/* The mean of the last tenth of the steps that have this column. */
+double history_tail(const History *history, const char *name);
+double history_sum(const History *history, const char *name);
+/* Half of the steps took less. */
+double history_median(const History *history, const char *name);
+/* The last step; 0 before the first. */
+long history_step(const History *history);
+
+#endif

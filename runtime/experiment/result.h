@@ -1,0 +1,17 @@
+/* result: what a run came to. */
+#ifndef RESULT_H
+#define RESULT_H
+
+#include "experiment/history.h"
+
+typedef struct RunResult {
+    bool diverged;
+    long step;       /* its last one */
+    double loss;     /* NaN of one that diverged */
+    char metric[24]; /* what the loss is: "val_bits_per_byte"; "" when there is none */
+} RunResult;
+
+/* The last measure of held-out data, or else the mean loss of the last tenth of the steps. */
+RunResult result_of(const History *history);
+
+#endif

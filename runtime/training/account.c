@@ -1,0 +1,77 @@
+#include "training/account.h"
+
+#include "base/commit.h"
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/version.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static json_t *text_or_null(const char *text) {
+    json_t *string = text ? json_string(text) : NULL;
+    return string ? string : json_null();
+}
+
+/* "AMD EPYC 9654 96-Core Processor", a new string. */
+static char *processor_name(void) {
+    char *line = NULL, *name = NULL;
+    size_t capacity = 0;
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    while (file && !name && getline(&line, &capacity, file) > 0) {
+        const char *colon = strncmp(line, "model name", 10) == 0 ? strchr(line, ':') : NULL;
+        if (colon) name = memory_format("%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    }
+    if (file) fclose(file);
+    free(line);
+    return name;
+}
+
+static json_t *start_json(const Account *account) {
+    json_t *command = json_array();
+    for (int i = 0; account->command[i]; i++)
+        json_array_append_new(command, text_or_null(account->command[i]));
+    char when[40], *processor = processor_name();
+    time_t now = time(NULL);
+    struct tm parts;
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+    json_t *start = json_pack("{s:o, s:I, s:s, s:o, s:o, s:I, s:s, s:s}", "command", command,
+                              "step", (json_int_t)account->step, "when", when, "device",
+                              text_or_null(account->device), "processor", text_or_null(processor),
+                              "processors", (json_int_t)sysconf(_SC_NPROCESSORS_ONLN), "version",
+                              MOEC_VERSION, "commit", build_commit);
+    free(processor);
+    return start;
+}
+
+/* The starts so far; those of a run that begins anew are not its own. */
+static json_t *starts_before(const char *path, const Account *account) {
+    json_t *before = account->step && file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
+    json_t *starts = json_object_get(before, "starts");
+    starts = json_is_array(starts) ? json_incref(starts) : json_array();
+    json_decref(before);
+    return starts;
+}
+
+bool account_write(const char *folder, const Account *account) {
+    char *path = path_join(folder, "run.json");
+    json_t *starts = starts_before(path, account);
+    json_array_append_new(starts, start_json(account));
+    json_t *root = json_pack(
+        "{s:s, s:I, s:I, s:f, s:o, s:I, s:b, s:o, s:o, s:o, s:o}", "model", account->model, "seed",
+        (json_int_t)account->seed, "steps", (json_int_t)account->steps, "tokens_per_step",
+        account->tokens_per_step, "data", text_or_null(account->data), "data_tokens",
+        (json_int_t)account->data_tokens, "text", account->text, "val",
+        text_or_null(account->validation), "tokenizer", text_or_null(account->tokenizer), "starts",
+        starts, "spec", text_or_null(account->spec));
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+    bool good = file_write(path, text, strlen(text));
+    free(text);
+    free(path);
+    json_decref(root);
+    return good;
+}
