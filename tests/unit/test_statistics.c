@@ -1,9 +1,12 @@
-/* Student's t beside published tables and closed forms; the interval of a mean. */
+/* Student's t beside published tables and closed forms; means, intervals and tests beside what SciPy
+ * says of made-up and of real runs (tests/oracle/statistics.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -47,8 +50,79 @@ static void samples(void **state) {
     assert_true(isnan(sample_of(values, 0).mean));
 }
 
+enum { MOST = 64 };
+
+static int read_numbers(FILE *file, double *values) {
+    int count = 0;
+    assert_true(fscanf(file, "%d", &count) == 1 && count >= 0 && count <= MOST);
+    for (int i = 0; i < count; i++) assert_int_equal(fscanf(file, "%lf", &values[i]), 1);
+    return count;
+}
+
+/* Relative to the number or to the losses that a difference is of, which cancel. */
+static void close_to(double found, double expected, double limit, double scale) {
+    if (!(fabs(found - expected) <= limit * fabs(expected) + 1e-14 * scale))
+        fail_msg("%.17g, SciPy says %.17g", found, expected);
+}
+
+static void one_line(FILE *file, const char *kind) {
+    double values[MOST], base[MOST], mean, margin, last, freedom, t;
+    if (!strcmp(kind, "student")) {
+        assert_int_equal(fscanf(file, "%lf %lf %lf", &freedom, &t, &last), 3);
+        close_to(student_chance(t, freedom), last, 1e-8, 0);
+        return;
+    }
+    int count = read_numbers(file, values), other = read_numbers(file, base);
+    assert_int_equal(fscanf(file, "%lf %lf %lf", &mean, &margin, &last), 3);
+    Sample sample = sample_of(values, count), of_base = sample_of(base, other);
+    if (!strcmp(kind, "mean")) {
+        close_to(sample.mean, mean, 1e-14, 0);
+        close_to(sample_margin(&sample), margin, 1e-9, 0);
+        close_to(sample.spread, last, 1e-12, 0);
+        return;
+    }
+    bool paired = !strcmp(kind, "paired");
+    Difference difference =
+        paired ? difference_paired(values, base, count) : difference_apart(&sample, &of_base);
+    close_to(difference.mean, mean, 1e-14, 10);
+    close_to(difference.margin, margin, 1e-8, 10);
+    close_to(difference.chance, last, 1e-7, 0);
+    assert_true(difference.paired == paired);
+}
+
+static void scipy(void **state) {
+    (void)state;
+    FILE *file = fopen("tests/oracle/expected/statistics.txt", "r");
+    char kind[16];
+    int count = 0;
+    assert_non_null(file);
+    for (; fscanf(file, "%15s", kind) == 1; count++) one_line(file, kind);
+    fclose(file);
+    assert_true(count > 300);
+}
+
+/* What few numbers do not tell, and what is said in words. */
+static void verdicts(void **state) {
+    (void)state;
+    static const double base[] = {2, 3, 4}, near[] = {2.1, 2.8, 4.1}, less[] = {1, 2.01, 3};
+    Difference none = difference_paired(base, base, 0), one = difference_paired(near, base, 1),
+               noise = difference_paired(near, base, 3), better = difference_paired(less, base, 3),
+               worse = difference_paired(base, less, 3), same = difference_paired(base, base, 3);
+    Sample three = sample_of(base, 3), single = sample_of(less, 1);
+    Difference apart = difference_apart(&single, &three);
+    assert_string_equal(difference_verdict(&none), "");
+    assert_string_equal(difference_verdict(&one), "one seed");
+    assert_string_equal(difference_verdict(&apart), "one seed");
+    assert_string_equal(difference_verdict(&noise), "within the noise");
+    assert_string_equal(difference_verdict(&better), "better");
+    assert_string_equal(difference_verdict(&worse), "worse");
+    assert_string_equal(difference_verdict(&same), "within the noise");
+    assert_true(same.chance == 1 && same.margin == 0 && isnan(one.margin) && one.mean > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quantiles), cmocka_unit_test(chances),
-                                       cmocka_unit_test(samples)};
+                                       cmocka_unit_test(samples), cmocka_unit_test(scipy),
+                                       cmocka_unit_test(verdicts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
