@@ -38,8 +38,26 @@ typedef struct Update {
     List scalars, states; /* Tensor * */
 } Update;
 
+/* How a target spells the head of a kernel and the call of it. */
+typedef struct ParameterStyle {
+    const char *function;             /* before its name */
+    const char *seed, *seed_argument; /* the seed of the run */
+    const char *memory;               /* before the type of an array */
+    const char *alone;                /* before the name of one that overlaps no other */
+    const char *address;              /* before an argument */
+} ParameterStyle;
+
+/* A kernel while it is written, and what the emitter goes back to behind it. */
+typedef struct KernelText {
+    int bindings, indent;
+    Text *run;
+    FormBlock body;
+    Text parameters, arguments;
+} KernelText;
+
 /* What targets do differently with the units of a schedule. */
 typedef struct EmitTarget {
+    ParameterStyle parameters;
     /* Writes the function of a kernel into emitter->functions and the call of it at the current
      * line. */
     void (*kernel)(Emitter *emitter, Kernel *kernel);
@@ -206,6 +224,13 @@ void emit_store(Emitter *emitter, Member *member, const Term *value);
 const char *scalar_of(const Emitter *emitter, const Member *member, Local **local);
 /* A name with a number of its own, after the last tensor that is made there. */
 const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest);
+/* Parameters and arguments of what a kernel turned out to use, after those that are there. */
+void add_parameters(Emitter *emitter, Text *parameters, Text *arguments);
+/* What is lowered between these two is a function of its own, whose name and parameters are known
+ * at its end. nest: the part of the kernel that it holds, or NULL; begin: its first lines. */
+void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text);
+void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
+                  const char *begin);
 /* The equations of a kernel as a comment: those in a nest, or all (NULL). */
 void add_equations(Emitter *emitter, const Kernel *kernel, const Nest *nest);
 
@@ -346,8 +371,6 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
 /* The equations of a store as a comment above the kernel that is written next. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
-/* Parameters and arguments of what a kernel turned out to use, after those that are there. */
-void device_parameters(Emitter *emitter, Text *parameters, Text *arguments);
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);

@@ -212,12 +212,6 @@ const char *kernel_name(Emitter *emitter, const Kernel *kernel, const Nest *nest
                         made ? emitter->names[made->id] : "");
 }
 
-static void add_parameter(Text *parameters, Text *arguments, const char *parameter,
-                          const char *argument) {
-    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
-    text_add(arguments, "%s%s", arguments->length ? ", " : "", argument);
-}
-
 bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
     const Place *places = emitter->schedule->places;
     if (places[tensor->id].over && emitter->used[places[tensor->id].over->id]) return false;
@@ -226,26 +220,32 @@ bool lies_alone(const Emitter *emitter, const Tensor *tensor) {
     return true;
 }
 
-/* Parameters and arguments of what the body turned out to use. */
-static void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
+/* Adds a parameter and the argument that is handed over for it. */
+static void add_parameter(const Emitter *emitter, Text *parameters, Text *arguments,
+                          const char *parameter, const char *argument) {
+    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
+    text_add(arguments, "%s%s%s", arguments->length ? ", " : "",
+             emitter->target->parameters.address, argument);
+}
+
+void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     Arena *arena = emitter->arena;
-    if (emitter->uses_seed) add_parameter(parameters, arguments, "uint64_t moec_seed", "run->seed");
+    const ParameterStyle *style = &emitter->target->parameters;
+    if (emitter->uses_seed)
+        add_parameter(emitter, parameters, arguments, style->seed, style->seed_argument);
     for (int i = 0; i < emitter->turns_used.count; i++) {
         const char *name = bound_index(emitter, emitter->turns_used.items[i]);
-        add_parameter(parameters, arguments, arena_format(arena, "long %s", name), name);
+        add_parameter(emitter, parameters, arguments, arena_format(arena, "long %s", name), name);
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
         if (!emitter->used[i]) continue;
         const Tensor *tensor = emitter->program->tensors.items[i];
-        const char *name = emitter->names[i];
-        add_parameter(parameters, arguments,
-                      arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
-                                   type_name(tensor),
-                                   lies_alone(emitter, tensor) ? "restrict " : "", name),
-                      name);
+        const char *text = arena_format(
+            arena, "%s%s%s *%s%s", style->memory, emitter->written[i] ? "" : "const ",
+            type_name(tensor), lies_alone(emitter, tensor) ? style->alone : "", emitter->names[i]);
+        add_parameter(emitter, parameters, arguments, text, emitter->names[i]);
         emitter->declared[i] = true;
     }
-    if (!parameters->length) text_add(parameters, "void");
 }
 
 void begin_kernel(Emitter *emitter, Kernel *kernel) {
@@ -269,29 +269,40 @@ void begin_kernel(Emitter *emitter, Kernel *kernel) {
     }
 }
 
-void emit_kernel(Emitter *emitter, Kernel *kernel) {
-    int outer = emitter->binding_count, indent = emitter->indent;
-    Text *run = emitter->out;
-    FormBlock body = {0};
+void open_kernel(Emitter *emitter, Kernel *kernel, KernelText *text) {
+    *text = (KernelText){.bindings = emitter->binding_count,
+                         .indent = emitter->indent,
+                         .run = emitter->out,
+                         .parameters = {.arena = emitter->arena},
+                         .arguments = {.arena = emitter->arena}};
     begin_kernel(emitter, kernel);
-    emitter->block = &body;
-    emit_nests(emitter, kernel->root);
+    emitter->block = &text->body;
+}
 
-    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
-    add_parameters(emitter, &parameters, &arguments);
-    const char *name = kernel_name(emitter, kernel, NULL);
+void close_kernel(Emitter *emitter, KernelText *text, const Nest *nest, const char *name,
+                  const char *begin) {
+    const char *parameters = text->parameters.length ? text->parameters.text : "void";
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    add_equations(emitter, kernel, NULL);
-    emit_line(emitter, "static void %s(%s)", name, parameters.text);
-    text_add(&emitter->functions, "{\n");
-    finish_form(emitter, name, &body, &emitter->functions, 1);
+    add_equations(emitter, emitter->kernel, nest);
+    emit_line(emitter, "%s %s(%s)", emitter->target->parameters.function, name, parameters);
+    text_add(&emitter->functions, "{\n%s", begin);
+    finish_form(emitter, name, &text->body, &emitter->functions, 1);
     text_add(&emitter->functions, "}\n\n");
 
     emitter->kernel = NULL;
     emitter->used = emitter->declared;
-    emitter->out = run;
-    emitter->indent = indent;
-    emitter->binding_count = outer;
-    emit_line(emitter, "%s(%s);", name, arguments.length ? arguments.text : "");
+    emitter->out = text->run;
+    emitter->indent = text->indent;
+    emitter->binding_count = text->bindings;
+}
+
+void emit_kernel(Emitter *emitter, Kernel *kernel) {
+    KernelText text;
+    open_kernel(emitter, kernel, &text);
+    emit_nests(emitter, kernel->root);
+    add_parameters(emitter, &text.parameters, &text.arguments);
+    const char *name = kernel_name(emitter, kernel, NULL);
+    close_kernel(emitter, &text, NULL, name, "");
+    emit_line(emitter, "%s(%s);", name, text.arguments.length ? text.arguments.text : "");
 }

@@ -99,7 +99,13 @@ static void emit_run(Module *module, const Update *update) {
         update->head, update->body);
 }
 
-const EmitTarget target_c = {.kernel = emit_kernel,
+const EmitTarget target_c = {.parameters = {.function = "static void",
+                                            .seed = "uint64_t moec_seed",
+                                            .seed_argument = "run->seed",
+                                            .memory = "",
+                                            .alone = "restrict ",
+                                            .address = ""},
+                             .kernel = emit_kernel,
                              .call = emit_call,
                              .product = emit_dense,
                              .grouped = emit_grouped,

@@ -15,6 +15,12 @@ static void clear(Emitter *emitter, const char *name, size_t bytes) {
 }
 
 #define CUDA                                                                                       \
+    .parameters = {.function = "extern \"C\" __global__ void",                                     \
+                   .seed = "const uint64_t *__restrict__ moec_seed_at",                            \
+                   .seed_argument = "run->device_seed",                                            \
+                   .memory = "",                                                                   \
+                   .alone = "__restrict__ ",                                                       \
+                   .address = "&"},                                                                \
     .kernel = emit_cuda_kernel, .call = emit_cuda_call, .product = emit_cuda_dense,                \
     .grouped = emit_cuda_grouped, .rows = emit_cuda_rows, .clear = clear,                          \
     .nests = emit_cuda_update_nests, .update = emit_cuda_update,                                   \

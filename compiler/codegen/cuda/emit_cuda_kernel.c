@@ -30,31 +30,6 @@ const char *device_kernel(Emitter *emitter, const char *name) {
     return name;
 }
 
-static void add(Text *parameters, Text *arguments, const char *parameter, const char *argument) {
-    text_add(parameters, "%s%s", parameters->length ? ", " : "", parameter);
-    text_add(arguments, "%s&%s", arguments->length ? ", " : "", argument);
-}
-
-void device_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
-    Arena *arena = emitter->arena;
-    if (emitter->uses_seed)
-        add(parameters, arguments, "const uint64_t *__restrict__ moec_seed_at", "run->device_seed");
-    for (int i = 0; i < emitter->turns_used.count; i++) {
-        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
-        add(parameters, arguments, arena_format(arena, "long %s", name), name);
-    }
-    for (int i = 0; i < emitter->program->tensors.count; i++) {
-        if (!emitter->used[i]) continue;
-        const Tensor *tensor = emitter->program->tensors.items[i];
-        add(parameters, arguments,
-            arena_format(arena, "%s%s *%s%s", emitter->written[i] ? "" : "const ",
-                         type_name(tensor), lies_alone(emitter, tensor) ? "__restrict__ " : "",
-                         emitter->names[i]),
-            emitter->names[i]);
-        emitter->declared[i] = true;
-    }
-}
-
 typedef enum Part {
     WHOLE_KERNEL,
     ONE_NEST,
@@ -84,37 +59,21 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
 }
 
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
-    int outer = emitter->binding_count, indent = emitter->indent;
-    Text *run = emitter->out;
-    FormBlock body = {0};
-    begin_kernel(emitter, kernel);
-    emitter->block = &body;
+    KernelText text;
+    Text begin = {.arena = emitter->arena};
+    open_kernel(emitter, kernel, &text);
     Launch launch = emit_nest(emitter, part, nest);
-
-    Text parameters = {.arena = emitter->arena}, arguments = {.arena = emitter->arena};
-    device_parameters(emitter, &parameters, &arguments);
+    add_parameters(emitter, &text.parameters, &text.arguments);
     if (part >= PARTS_OF_SUMS) {
-        text_add(&parameters, "%sfloat *moec_parts", parameters.length ? ", " : "");
-        text_add(&arguments, "%sMOEC_POINTER(run->arena + %zu)", arguments.length ? ", " : "",
-                 emitter->schedule->arena_bytes);
+        text_add(&text.parameters, "%sfloat *moec_parts", text.parameters.length ? ", " : "");
+        text_add(&text.arguments, "%sMOEC_POINTER(run->arena + %zu)",
+                 text.arguments.length ? ", " : "", emitter->schedule->arena_bytes);
     }
     const char *name = device_kernel(emitter, kernel_name(emitter, kernel, nest));
-    emitter->out = &emitter->functions;
-    emitter->indent = 0;
-    add_equations(emitter, kernel, nest);
-    emit_line(emitter, "extern \"C\" __global__ void %s(%s)", name, parameters.text);
-    text_add(&emitter->functions, "{\n    moec_begin();\n");
-    if (emitter->uses_seed)
-        text_add(&emitter->functions, "    const uint64_t moec_seed = *moec_seed_at;\n");
-    finish_form(emitter, name, &body, &emitter->functions, 1);
-    text_add(&emitter->functions, "}\n\n");
-
-    emitter->kernel = NULL;
-    emitter->used = emitter->declared;
-    emitter->out = run;
-    emitter->indent = indent;
-    emitter->binding_count = outer;
-    emit_launch(emitter, name, launch, arguments.text);
+    text_add(&begin, "    moec_begin();\n");
+    if (emitter->uses_seed) text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    close_kernel(emitter, &text, nest, name, begin.text);
+    emit_launch(emitter, name, launch, text.arguments.text);
 }
 
 /* The first part of a nest. */

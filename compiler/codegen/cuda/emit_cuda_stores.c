@@ -69,7 +69,7 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
 }
 
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments) {
-    device_parameters(emitter, parameters, arguments);
+    add_parameters(emitter, parameters, arguments);
     emitter->kernel = NULL;
     emitter->used = emitter->declared;
     emitter->binding_count = bindings;
