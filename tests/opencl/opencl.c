@@ -1,0 +1,111 @@
+/* opencl: loops of a processor as kernels of OpenCL.
+ *
+ *     for t = 0 .. 96 parallel                  for t = get_global_id(0) .. 96 step get_global_size(0)
+ *         y[t] = x[t] * 2               -->         y[t] = x[t] * 2
+ *
+ * A kernel that is one such loop runs in as many groups as there are; any other in one group, whose
+ * items come together behind each loop that they share. What stands outside of those all of them
+ * compute and the first one stores.
+ */
+#include "opencl.h"
+
+#include "codegen/emit.h"
+
+#include <string.h>
+
+enum { GROUP = 64, GROUPS = 16 };
+
+static bool is_parallel(const FormNode *node) {
+    return node->kind == FORM_FOR && node->run & RUN_PARALLEL;
+}
+
+static bool has_parallel(const FormBlock *block) {
+    for (const FormNode *node = block->first; node; node = node->next)
+        if (is_parallel(node) || has_parallel(&node->body)) return true;
+    return false;
+}
+
+/* Values that every item knows, then one parallel loop. */
+static bool is_one_loop(const FormBlock *block) {
+    const FormNode *node = block->first;
+    while (node && node->kind == FORM_LET && !strchr(node->name, '[')) node = node->next;
+    return node && is_parallel(node) && !node->next;
+}
+
+static void share_loop(Arena *arena, FormNode *loop, bool groups) {
+    loop->values[0] = term(arena, groups ? "get_global_id(0)" : "get_local_id(0)");
+    loop->values[2] = term(arena, groups ? "get_global_size(0)" : "get_local_size(0)");
+    loop->run = 0;
+}
+
+/* The first item of the group stores. */
+static FormNode *by_first(Arena *arena, FormNode *store) {
+    FormBlock block = {0};
+    FormNode *condition = form_add(arena, &block, FORM_IF);
+    condition->values[0] = term(arena, "get_local_id(0) == 0");
+    condition->layout = ON_SAME_LINE;
+    condition->body.first = condition->body.last = store;
+    return condition;
+}
+
+/* Outside of loops that are shared: memory is that of the group, one item stores. */
+static void share_block(Arena *arena, FormBlock *block, int depth) {
+    FormNode *node = block->first, *next;
+    *block = (FormBlock){0};
+    for (; node; node = next) {
+        bool parallel = is_parallel(node);
+        bool stores = node->kind == FORM_SET && node->values[0]->kind != TERM_NAME;
+        next = node->next;
+        node->next = NULL;
+        if (parallel)
+            share_loop(arena, node, false);
+        else
+            share_block(arena, &node->body, depth + 1);
+        if (node->kind == FORM_LET && !depth && strchr(node->name, '[') && !node->values[0])
+            node->type = arena_format(arena, "__local %s", node->type);
+        if (stores) node = by_first(arena, node);
+        form_append(block, &(FormBlock){.first = node, .last = node});
+        if (parallel || stores) form_add(arena, block, FORM_BARRIER);
+    }
+}
+
+static void emit_opencl_kernel(Emitter *emitter, Kernel *kernel) {
+    Arena *arena = emitter->arena;
+    OpenclKernel *made = arena_alloc(arena, sizeof *made);
+    KernelText text;
+    open_kernel(emitter, kernel, &text);
+    emit_nests(emitter, kernel->root);
+    add_parameters(emitter, &text.parameters, &text.arguments);
+    for (int i = 0; i < emitter->program->tensors.count; i++)
+        if (emitter->used[i]) list_push(arena, &made->tensors, emitter->program->tensors.items[i]);
+    made->group = has_parallel(&text.body) ? GROUP : 1;
+    made->items = made->group;
+    if (is_one_loop(&text.body)) {
+        made->items *= GROUPS;
+        share_loop(arena, text.body.last, true);
+    } else {
+        share_block(arena, &text.body, 0);
+    }
+    made->name = kernel_name(emitter, kernel, NULL);
+    close_kernel(emitter, &text, NULL, made->name, "");
+    list_push(arena, emitter->device_kernels, made);
+}
+
+/* Memory is zero at the start. */
+static void clear(Emitter *emitter, const char *name, size_t bytes) {
+    (void)emitter, (void)name, (void)bytes;
+}
+
+static const EmitTarget target_opencl = {
+    .parameters = {.function = "__kernel void", .memory = "__global ", .alone = "restrict ", .address = ""},
+    .kernel = emit_opencl_kernel,
+    .clear = clear,
+    .apart = true};
+
+const char *emit_opencl(Arena *arena, Schedule *schedule, List *kernels) {
+    for (int i = 0; i < schedule->units.count; i++)
+        if (((ScheduleUnit *)schedule->units.items[i])->kind != UNIT_KERNEL) return NULL;
+    Module *module = emit_module(arena, &schedule, 1, &target_opencl, NULL);
+    *kernels = module->device_kernels;
+    return module->device.text;
+}

@@ -1,0 +1,14 @@
+/* The operations of compiler/ir/op.def that the models of this folder use, in OpenCL C. */
+#define MOEC_OMP(...)
+#define moec_barrier() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define moec_min(a, b) fmin(a, b)
+#define moec_max(a, b) fmax(a, b)
+#define moec_exp(x) exp(x)
+#define moec_log(x) log(x)
+#define moec_sqrt(x) sqrt(x)
+#define moec_rsqrt(x) rsqrt(x)
+#define moec_tanh(x) tanh(x)
+#define moec_sigmoid(x) (1.0f / (1.0f + exp(-(x))))
+#define moec_square(x) ((x) * (x))
+#define moec_where(condition, a, b) ((condition) != 0.0f ? (a) : (b))
+typedef int int32_t;
