@@ -111,6 +111,20 @@ const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *pr
 /* What the model costs, as a JSON object: see README, moec check --json. */
 const char *moec_cost_json(MoecCompiler *compiler);
 const char *moec_cost_text(MoecCompiler *compiler);
+/* What a machine can do: FLOP and bytes of memory a second. */
+typedef struct MoecCeilings {
+    double products, memory;
+} MoecCeilings;
+typedef enum MoecExplainForm {
+    MOEC_EXPLAIN_TEXT,
+    MOEC_EXPLAIN_JSON,
+    MOEC_EXPLAIN_SVG,
+    MOEC_EXPLAIN_DOT
+} MoecExplainForm;
+/* What the compiler made of a graph of the model: its layers, what is fused with what, bytes, FLOPs
+ * and time at the ceilings by unit of work, memory over the step. NULL after an error. */
+const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
+                         MoecCeilings ceilings, MoecExplainForm form);
 /* A file in the one layout, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 

@@ -140,12 +140,18 @@ typedef struct Cost {
     double flops_forward, flops_train; /* for one token; a multiply-add is two */
     double cache_bytes_per_token;
     List layers; /* LayerCost * */
+    List paths;  /* const char *, of each statement but repeats, in program order: the layer
+                            that it belongs to, "block.{i}.ffn", or NULL */
 } Cost;
 Cost *cost(Arena *arena, Program *forward);
+/* Arithmetic of one run of a statement. */
+double statement_flops(const Statement *statement);
 /* What one more token of one sequence adds to the caches of a decoding step. */
 long cache_bytes_per_token(const Program *step);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
+/* How many elements a read touches while its loops run once; in all its turns, or in one. */
+double access_elements(const Expr *read, bool one_turn);
 
 /* ---- what it means ---- */
 

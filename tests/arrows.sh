@@ -7,7 +7,7 @@ find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runt
     sort | xargs grep -n '^#include "' |
     awk -F: '
         BEGIN {
-            count = split("base syntax ir analysis elaborate interpret transform schedule loop codegen", order, " ")
+            count = split("base syntax ir analysis elaborate interpret transform schedule loop codegen explain", order, " ")
             for (i = 1; i <= count; i++) rank["compiler/" order[i]] = i
             count = split("abi base data tokenizer device model training experiment command", order, " ")
             for (i = 1; i <= count; i++) rank["runtime/" order[i]] = i

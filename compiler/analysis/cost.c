@@ -224,23 +224,32 @@ static void remember_maker(Costing *costing, const Statement *statement) {
         costing->makers[((Expr *)statement->outputs.items[i])->tensor->id] = costing->path;
 }
 
-static void add_statement(Costing *costing, Statement *statement) {
-    double counted = 0;
-    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
-    if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->value, visit_read, costing);
-        counted = loop_cost(statement);
-    } else if (attends) {
-        counted = attend_cost(statement);
-        costing->path = attend_path(costing, statement);
-    } else if (statement->call == CALL_TOP) {
-        counted = (double)tensor_elements(((Expr *)statement->inputs.items[0])->tensor);
+double statement_flops(const Statement *statement) {
+    if (statement->kind == STATEMENT_LOOP) return loop_cost(statement);
+    if (statement->kind == STATEMENT_REPEAT) return 0;
+    switch (statement->call) {
+    case CALL_ATTEND:
+        return attend_cost(statement);
+    case CALL_ATTEND_GRAD: /* two products of the forward pass, again, and four of its own */
+        return 2.5 * attend_cost(statement);
+    case CALL_TOP:
+        return (double)tensor_elements(((Expr *)statement->inputs.items[0])->tensor);
+    default:
+        return 0;
     }
+}
+
+static void add_statement(Costing *costing, Statement *statement) {
+    bool attends = statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND;
+    double counted = statement_flops(statement);
+    if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
+    if (attends) costing->path = attend_path(costing, statement);
     long turns = costing->repeat ? costing->repeat->index->axis->size : 1;
     counted *= (double)turns / costing->tokens;
     *(attends ? &costing->attention : &costing->arithmetic) += counted;
     if (costing->path) add_layer(costing, costing->path, turns, (LayerCost){.flops = counted});
     remember_maker(costing, statement);
+    list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
 }
 
 static void add_block(Costing *costing, const Block *block, const Statement *repeat) {

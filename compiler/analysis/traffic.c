@@ -30,13 +30,16 @@ static void find_index(Expr *expr, void *data) {
     if (lookup->count < MAX_LOOPS) lookup->indices[lookup->count++] = expr->index;
 }
 
-/* How many elements a read touches while its loops and turns run, at most. */
-static double elements_of(const Expr *read) {
+double access_elements(const Expr *read, bool one_turn) {
     double plain = 1, places = 1, all = 1;
     Lookup lookup = {.count = 0};
     for (int i = 0; i < read->count; i++) {
-        if (read->args[i]->kind == EXPR_INDEX) {
-            plain *= (double)read->args[i]->index->axis->size;
+        const Index *index = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
+        const Index *turn;
+        double offset;
+        if (one_turn && turn_and_offset(read->args[i], &turn, &offset)) continue;
+        if (index) {
+            plain *= (double)index->axis->size;
         } else {
             all *= (double)read->tensor->axes[i]->size;
             expr_walk(read->args[i], find_index, &lookup);
@@ -52,7 +55,7 @@ static void visit(Statement *statement, void *data) {
     reads_of(traffic->program->arena, statement, &reads);
     for (int i = 0; i < reads.count; i++) {
         const Expr *read = reads.items[i];
-        double elements = elements_of(read), *most = &traffic->read[read->tensor->id];
+        double elements = access_elements(read, false), *most = &traffic->read[read->tensor->id];
         if (elements > *most) *most = elements;
     }
 }

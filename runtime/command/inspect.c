@@ -91,8 +91,7 @@ int command_fmt(int argc, char **argv) {
     return good ? 0 : EXIT_INPUT;
 }
 
-/* The graph by its name; false when there is none of that name. */
-static bool graph_named(const char *name, MoecGraph *graph) {
+bool graph_named(const char *name, MoecGraph *graph) {
     static const char *const names[] = {[MOEC_FORWARD] = "forward",
                                         [MOEC_TRAIN] = "train",
                                         [MOEC_DECODE] = "decode",

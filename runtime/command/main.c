@@ -27,6 +27,11 @@ static const Command commands[] = {
      "c|cuda] "
      "[--set key=value]...",
      "Prints the program after a pass of the compiler."},
+    {"explain", command_explain,
+     "FILE[:MODEL]|DIR [--graph forward|train|decode|measure] [--target c|cuda] [--svg F] [--dot "
+     "F] "
+     "[--json] [--set key=value]...",
+     "Shows what the compiler made of a model: layers, fused units of work, cost, memory."},
     {"init", command_init, "FILE[:MODEL] --seed N --out W.safetensors [--set key=value]...",
      "Writes fresh random weights."},
     {"weights", command_weights, "FILE.safetensors|DIR [--json]",

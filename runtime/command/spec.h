@@ -22,4 +22,7 @@ bool spec_draws(MoecCompiler *compiler);
 /* The reverse: false after a message about a model that draws, so generates no text. */
 bool spec_generates(MoecCompiler *compiler);
 
+/* The graph by its name; false when there is none of that name. */
+bool graph_named(const char *name, MoecGraph *graph);
+
 #endif

@@ -1,0 +1,275 @@
+/* explain: the graph of layers, the units of work with what they cost, memory over the step. */
+#include "explain/explain.h"
+
+#include "analysis/access.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *explain_number(Arena *arena, double number) {
+    static const char letters[] = " kMGTP";
+    int unit = 0;
+    for (; number >= 999.95 && unit < 5; unit++) number /= 1000;
+    if (!unit) return arena_format(arena, "%.3g", number);
+    return arena_format(arena, "%.3g%c", number, letters[unit]);
+}
+
+/* A part of a path that says which turn of a repeat it is: "{i}", "3". */
+static bool is_turn(const char *part, size_t length) {
+    return length && (*part == '{' || strspn(part, "0123456789") >= length);
+}
+
+const char *explain_path(Arena *arena, const char *path) {
+    Text text = {.arena = arena};
+    for (const char *part = path; *part; part += *part == '.') {
+        size_t length = strcspn(part, ".");
+        if (!is_turn(part, length))
+            text_add(&text, "%s%.*s", text.length ? "." : "", (int)length, part);
+        part += length;
+    }
+    return text.length ? text.text : path;
+}
+
+/* ---- units of work ---- */
+
+static double touched(const Explanation *explanation, const ExplainedUnit *unit,
+                      const Kernel *kernel) {
+    Arena *arena = explanation->arena;
+    int count = explanation->schedule->program->tensors.count;
+    double *reads = arena_alloc(arena, ((size_t)count + 1) * sizeof *reads), bytes = 0,
+           *writes = arena_alloc(arena, ((size_t)count + 1) * sizeof *writes);
+    for (int i = 0; i < unit->statements.count; i++) {
+        const Statement *statement = unit->statements.items[i];
+        for (int pass = 0; pass < 2; pass++) {
+            List accesses = {0};
+            (pass ? writes_of : reads_of)(arena, statement, &accesses);
+            for (int k = 0; k < accesses.count; k++) {
+                const Expr *access = accesses.items[k];
+                const Local *local = kernel ? local_in(kernel, access->tensor) : NULL;
+                if (local && !local->stored) continue;
+                double elements = access_elements(access, true);
+                double *most = &(pass ? writes : reads)[access->tensor->id];
+                bool adds = pass && statement->kind == STATEMENT_LOOP && statement->accumulate;
+                *most = fmax(*most, elements * (adds ? 2 : 1));
+            }
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        const Tensor *tensor = explanation->schedule->program->tensors.items[i];
+        bytes += (double)type_bytes(tensor->type) * (writes[i] > 0 ? writes[i] : reads[i]);
+    }
+    return bytes;
+}
+
+static const char *kind_of(const ScheduleUnit *unit) {
+    if (unit->kind == UNIT_CONTRACTION)
+        return unit->contraction->kind == CONTRACTION_PRODUCT ? "product" : "grouped product";
+    if (unit->kind == UNIT_KERNEL) return "loops";
+    switch (unit->statement->call) {
+    case CALL_ATTEND:
+        return "attention";
+    case CALL_ATTEND_GRAD:
+        return "attention, backward";
+    case CALL_TOP:
+        return "top";
+    default:
+        return "pack";
+    }
+}
+
+static const char *result_of(const Statement *statement) {
+    if (statement->kind == STATEMENT_LOOP) return statement->target->tensor->name;
+    const Expr *first = statement->outputs.count ? statement->outputs.items[0] : NULL;
+    return first ? first->tensor->name : "";
+}
+
+static void add_statement(const Explanation *explanation, ExplainedUnit *unit,
+                          const Statement *statement) {
+    if (!statement) return;
+    for (int i = 0; i < unit->statements.count; i++)
+        if (unit->statements.items[i] == statement) return;
+    list_push(explanation->arena, &unit->statements, (void *)statement);
+}
+
+static void add_unit(Explanation *explanation, const ScheduleUnit *from, double runs) {
+    ExplainedUnit *unit = arena_alloc(explanation->arena, sizeof *unit);
+    const Kernel *kernel = from->kernel ? from->kernel : from->epilogue;
+    const Contraction *product = from->contraction;
+    *unit = (ExplainedUnit){.kind = kind_of(from), .runs = runs, .at = from->first};
+    if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
+    if (product && product->second) add_statement(explanation, unit, product->second->statement);
+    if (product && product->fellow) add_statement(explanation, unit, product->fellow->statement);
+    for (int i = 0; kernel && i < kernel->members.count; i++)
+        add_statement(explanation, unit, ((const Member *)kernel->members.items[i])->statement);
+    if (!unit->statements.count) return;
+    const Statement *last = unit->statements.items[unit->statements.count - 1];
+    unit->name = result_of(from->kind == UNIT_KERNEL ? last : unit->statements.items[0]);
+    for (int i = 0; i < unit->statements.count; i++)
+        unit->flops += runs * statement_flops(unit->statements.items[i]);
+    unit->bytes = runs * touched(explanation, unit, kernel);
+    double compute = unit->flops / explanation->ceilings.products,
+           memory = unit->bytes / explanation->ceilings.memory;
+    unit->by_memory = memory > compute;
+    unit->seconds = fmax(memory, compute);
+    explanation->flops += unit->flops;
+    explanation->bytes += unit->bytes;
+    explanation->seconds += unit->seconds;
+    list_push(explanation->arena, &explanation->units, unit);
+}
+
+static void add_units(Explanation *explanation, const List *units, double runs) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->kind == UNIT_REPEAT)
+            add_units(explanation, &unit->body, runs * (double)unit->statement->index->axis->size);
+        else
+            add_unit(explanation, unit, runs);
+    }
+}
+
+/* ---- memory over the step ---- */
+
+static int last_moment(const List *units, int most) {
+    for (int i = 0; i < units->count; i++) {
+        const ScheduleUnit *unit = units->items[i];
+        if (unit->last > most) most = unit->last;
+    }
+    return most;
+}
+
+static void add_memory(Explanation *explanation) {
+    const Schedule *schedule = explanation->schedule;
+    explanation->moments = last_moment(&schedule->units, 0) + 1;
+    explanation->memory =
+        arena_alloc(explanation->arena, (size_t)explanation->moments * sizeof(double));
+    for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
+        const Place *place = &schedule->places[i];
+        for (int t = place->first; place->used && t <= place->last; t++)
+            if (t >= 0 && t < explanation->moments && !(place->taken && t == place->last))
+                explanation->memory[t] += (double)place->bytes;
+    }
+    for (int t = 0; t < explanation->moments; t++)
+        if (explanation->memory[t] > explanation->memory[explanation->peak]) explanation->peak = t;
+}
+
+List explain_peak(const Explanation *explanation) {
+    const Schedule *schedule = explanation->schedule;
+    List list = {0};
+    for (int i = 0; schedule->places && i < schedule->program->tensors.count; i++) {
+        const Place *place = &schedule->places[i];
+        if (!place->used || place->first > explanation->peak || place->last < explanation->peak)
+            continue;
+        Tensor *tensor = schedule->program->tensors.items[i];
+        list_push(explanation->arena, &list, tensor);
+        int at = list.count - 1;
+        for (; at > 0; at--) {
+            Tensor *before = list.items[at - 1];
+            if (schedule->places[before->id].bytes >= place->bytes) break;
+            list.items[at] = before;
+        }
+        list.items[at] = tensor;
+    }
+    return list;
+}
+
+/* ---- layers ---- */
+
+static int layer_at(Explanation *explanation, const char *path, bool input) {
+    for (int i = 0; i < explanation->layers.count; i++)
+        if (!strcmp(((const ExplainedLayer *)explanation->layers.items[i])->path, path)) return i;
+    ExplainedLayer *layer = arena_alloc(explanation->arena, sizeof *layer);
+    *layer = (ExplainedLayer){.path = path, .input = input};
+    list_push(explanation->arena, &explanation->layers, layer);
+    return explanation->layers.count - 1;
+}
+
+static void add_edge(Explanation *explanation, int from, int to) {
+    for (int i = 0; i < explanation->edges.count; i++) {
+        const ExplainedEdge *edge = explanation->edges.items[i];
+        if (edge->from == from && edge->to == to) return;
+    }
+    ExplainedEdge *edge = arena_alloc(explanation->arena, sizeof *edge);
+    *edge = (ExplainedEdge){from, to};
+    list_push(explanation->arena, &explanation->edges, edge);
+}
+
+typedef struct Tracing {
+    Explanation *explanation;
+    const List *paths; /* of the statements, in program order */
+    int at;
+    const char **makers; /* by tensor->id: the layer that wrote it last */
+} Tracing;
+
+static void trace_read(Tracing *tracing, const Tensor *tensor, int to) {
+    bool input = tensor->role == ROLE_INPUT && tensor->rank;
+    const char *maker = input ? tensor->name : tracing->makers[tensor->id];
+    int from = maker ? layer_at(tracing->explanation, maker, input) : to;
+    if (from != to) add_edge(tracing->explanation, from, to);
+}
+
+static void trace(Statement *statement, void *data) {
+    Tracing *tracing = data;
+    Explanation *explanation = tracing->explanation;
+    if (statement->kind == STATEMENT_REPEAT) return;
+    const char *path = tracing->paths->items[tracing->at++];
+    if (!path) return;
+    path = explain_path(explanation->arena, path);
+    List reads = {0}, writes = {0};
+    reads_of(explanation->arena, statement, &reads);
+    writes_of(explanation->arena, statement, &writes);
+    for (int i = 0; i < reads.count; i++) {
+        const Tensor *tensor = ((const Expr *)reads.items[i])->tensor;
+        if (tensor->role == ROLE_INPUT && tensor->rank) layer_at(explanation, tensor->name, true);
+    }
+    int to = layer_at(explanation, path, false);
+    for (int i = 0; i < reads.count; i++)
+        trace_read(tracing, ((const Expr *)reads.items[i])->tensor, to);
+    for (int i = 0; i < writes.count; i++)
+        tracing->makers[((const Expr *)writes.items[i])->tensor->id] = path;
+}
+
+static void add_layers(Explanation *explanation, Program *forward) {
+    const Cost *total = cost(explanation->arena, forward);
+    Tracing tracing = {explanation, &total->paths, 0, NULL};
+    tracing.makers = arena_alloc(explanation->arena,
+                                 ((size_t)forward->tensors.count + 1) * sizeof *tracing.makers);
+    block_walk(&forward->body, trace, &tracing);
+    for (int i = 0; i < total->layers.count; i++) {
+        const LayerCost *layer = total->layers.items[i];
+        const char *path = explain_path(explanation->arena, layer->path);
+        for (int k = 0; k < explanation->layers.count; k++) {
+            ExplainedLayer *own = explanation->layers.items[k];
+            if (strcmp(own->path, path)) continue;
+            own->parameters += layer->parameters;
+            own->flops += layer->flops;
+        }
+    }
+}
+
+const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
+                         MoecCeilings ceilings, MoecExplainForm form) {
+    static const char *const names[] = {"forward", "training", "decoding", "update", "measuring"};
+    Arena *arena = moec_arena(compiler);
+    Program *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE ? 1 : 0);
+    Program *forward = program ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : NULL;
+    if (!forward) return NULL;
+    if (device) moec_for_device(compiler, program);
+    Explanation explanation = {.arena = arena, .model = moec_model(compiler), .ceilings = ceilings};
+    explanation.graph = names[graph];
+    explanation.machine = device ? "a device" : "a processor";
+    explanation.schedule = moec_schedule(compiler, program);
+    if (moec_failed(compiler)) return NULL;
+    add_units(&explanation, &explanation.schedule->units, 1);
+    add_memory(&explanation);
+    add_layers(&explanation, forward);
+    switch (form) {
+    case MOEC_EXPLAIN_JSON:
+        return explain_json(&explanation);
+    case MOEC_EXPLAIN_SVG:
+        return explain_svg(&explanation);
+    case MOEC_EXPLAIN_DOT:
+        return explain_dot(&explanation);
+    default:
+        return explain_text(&explanation);
+    }
+}
