@@ -21,6 +21,9 @@ void products_free(Products *products);
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue);
 
+/* c = a b, matrices of that many rows and columns, one behind the other. */
+MoecProduct square_product(long side);
+
 /* GFLOP/s of f32 products of 1024 to 2048, the best of oneDNN and our own kernel, all threads. */
 double ceiling_products(void);
 /* The same from size 1024 alone, in about a tenth of a second. */

@@ -33,15 +33,7 @@ static double trial_seconds(const Trial *trial, double patience) {
 
 /* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
 static double square_rate(float *memory, long size, double patience) {
-    const MoecProduct product = {.m = size,
-                                 .n = size,
-                                 .k = size,
-                                 .a_m = size,
-                                 .a_k = 1,
-                                 .b_k = size,
-                                 .b_n = 1,
-                                 .c_m = size,
-                                 .batch = {1, 1}};
+    const MoecProduct product = square_product(size);
     const MoecTable table = {.products = &product, .product_count = 1};
     Products *library = products_new(&table);
     Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
