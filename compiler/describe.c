@@ -30,8 +30,8 @@ static int optimizer_states(MoecCompiler *compiler) {
     return count;
 }
 
-/* Memory of training: weights, gradients, what the optimizer keeps for each weight, states,
- * temporaries. */
+/* Memory of training: weights, their copy as bf16, gradients, what the optimizer keeps for each
+ * weight, states, temporaries. */
 static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
@@ -46,7 +46,8 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     summary->weights = bytes_of(forward, ROLE_PARAMETER);
     summary->states = bytes_of(forward, ROLE_STATE);
     summary->temporaries = (double)schedule->arena_bytes;
-    summary->peak = copies * summary->weights + summary->states + summary->temporaries;
+    double rounded = train->rounded ? summary->weights / 2 : 0;
+    summary->peak = copies * summary->weights + rounded + summary->states + summary->temporaries;
     return true;
 }
 

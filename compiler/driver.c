@@ -155,8 +155,8 @@ static const struct Pass {
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},
     {"strip_mine", FORWARD | TRAIN | MEASURE, ANY, pass_strip_mine},
     {"scatter_to_select", MODELS, DEVICE, pass_scatter_to_select},
-    {"precision", MODELS, DEVICE, pass_precision},
-    {"storage", MODELS, DEVICE, pass_storage},
+    {"precision", MODELS, ANY, pass_precision},
+    {"storage", MODELS, ANY, pass_storage},
     {"pad", MODELS, DEVICE, pass_pad},
     {"fuse", MODELS, ANY, pass_fuse},
     {"plan", MODELS, ANY, pass_plan},
@@ -169,7 +169,7 @@ static const struct Pass {
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
 /* What moec_compile leaves: everything up to the choice of a machine. */
-static const char *const last_of_all = "strip_mine", *const last_of_device = "pad",
+static const char *const last_of_all = "strip_mine", *const last_of_machine = "pad",
                          *const last_of_schedule = "plan";
 
 static int place_of(const char *pass) {
@@ -252,17 +252,19 @@ static Work work_of(MoecCompiler *compiler, Program *program) {
     return (Work){.compiler = compiler, .program = program, .graph = program->graph};
 }
 
-/* A program that is emitted twice is for a device already. */
-static void for_device(MoecCompiler *compiler, Program *program) {
-    if (program->target == &target_device) return;
-    program->target = &target_device;
+/* A program that is emitted twice is lowered already. */
+void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
+    if (program->lowered) return;
+    program->target = device ? &target_device : &target_processor;
+    program->lowered = true;
     Work work = work_of(compiler, program);
-    run_passes(&work, last_of_all, last_of_device, DEVICE);
+    run_passes(&work, last_of_all, last_of_machine, device ? DEVICE : ANY);
 }
 
 Schedule *moec_schedule(MoecCompiler *compiler, Program *program) {
+    moec_lower(compiler, program, false);
     Work work = work_of(compiler, program);
-    bool good = run_passes(&work, last_of_device, last_of_schedule, ANY);
+    bool good = run_passes(&work, last_of_machine, last_of_schedule, ANY);
     if (!good || !work.schedule) work.schedule = arena_alloc(program->arena, sizeof *work.schedule);
     work.schedule->program = program;
     return work.schedule;
@@ -300,7 +302,7 @@ long moec_cache_bytes(MoecCompiler *compiler) {
     if (reports->gave_up) return 0;
     reports->errors = errors;
     reports->list.count = count;
-    if (step && step->rounded) for_device(compiler, step);
+    if (step) moec_lower(compiler, step, false);
     return step ? cache_bytes_per_token(step) : 0;
 }
 
@@ -319,10 +321,6 @@ const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass,
                          : print_program(compiler->arena, work.program);
 }
 
-void moec_for_device(MoecCompiler *compiler, MoecProgram *program) {
-    for_device(compiler, program);
-}
-
 double moec_weight_traffic(MoecProgram *program) {
     return traffic(program);
 }
@@ -338,7 +336,7 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device) {
     char *kernels;
-    for (int i = 0; i < count; i++) for_device(compiler, programs[i]);
+    for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
     Schedule **schedules = schedules_of(compiler, programs, count);
     if (moec_failed(compiler)) return NULL;
     const char *text = emit_cuda(compiler->arena, schedules, count,

@@ -74,8 +74,9 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
  * when `device` or when only devices have the pass; NULL when there is no such pass. */
 const char *moec_dump(MoecCompiler *compiler, MoecGraph graph, const char *pass, bool device);
 const char *const *moec_passes(int *count);
-/* The program as it is for a device, with what that keeps as bf16. */
-void moec_for_device(MoecCompiler *compiler, MoecProgram *program);
+/* The program as it is for a machine, a device or a processor, with what that keeps as bf16. What
+ * is emitted is made so by itself. */
+void moec_lower(MoecCompiler *compiler, MoecProgram *program, bool device);
 /* Bytes of weights that one run reads, each once: chosen ones by their share, what is looked up by
  * its rows. */
 double moec_weight_traffic(MoecProgram *program);

@@ -62,8 +62,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -177,7 +177,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -239,7 +239,7 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -284,8 +284,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2, float *rest
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75 */
 static void kernel_train_10_hidden_3(const float *restrict logits, float *restrict hidden_2,
         float *restrict hidden_3)
 {
@@ -310,12 +310,12 @@ static void kernel_train_10_hidden_3(const float *restrict logits, float *restri
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:70
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
+          -- std/decoder.moe:75
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:75 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict hidden_2, const float *restrict hidden_3, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -396,7 +396,7 @@ static void kernel_train_12_d_final_norm_hidden(const float *restrict x_2,
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37 */
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_hidden)
@@ -500,7 +500,7 @@ static void kernel_train_15_d_ffn_norm_hidden(long i, const float *restrict x_3,
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
    sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
         const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
@@ -655,7 +655,7 @@ static void kernel_train_20_d_attention_norm_hidden(long i, const float *restric
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37 */
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39 */
 static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
@@ -673,7 +673,7 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
 static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -834,13 +834,13 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10_hidden_3(logits, hidden_2, hidden_3);
     kernel_train_11_d_logits(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:70 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:70 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_12_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
             final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
@@ -968,9 +968,9 @@ static const float update_own[] = {
    v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
    weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
 static void run_update(float *weight, const float *gradient, float *const *state, long elements,
-                       const float *scalars)
+                       const float *scalars, void *moec_rounded)
 {
-    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;
+    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, (void)moec_rounded;
     const float *const lr = scalars + 0;
     const float *const step_2 = scalars + 1;
     const float *const matrix = scalars + 2;

@@ -44,8 +44,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
    balance[0] = 0   -- std/moe.moe:78
    busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -139,7 +139,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:53
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
    ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
    ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
@@ -297,7 +297,7 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
    ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
    ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
 static void kernel_train_10_busiest(long i, float *restrict x_2, const float *restrict x_3,
@@ -380,8 +380,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2, float *res
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70 */
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75 */
 static void kernel_train_12_hidden_3(const float *restrict logits, float *restrict hidden_2,
         float *restrict hidden_3)
 {
@@ -406,15 +406,15 @@ static void kernel_train_12_hidden_3(const float *restrict logits, float *restri
 }
 
 /* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:70
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
+          -- std/decoder.moe:75
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
    balance_2 = balance[4]   -- std/moe.moe:78
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:70
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:75
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:65
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:70 */
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75
+   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
+   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:75 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
         const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
         const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
@@ -501,7 +501,7 @@ static void kernel_train_14_d_final_norm_hidden(const float *restrict x_2,
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -730,7 +730,7 @@ static void kernel_train_20_d_ffn_norm_hidden(long i, const float *restrict x_3,
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -841,7 +841,7 @@ static void kernel_train_24_d_attention_norm_hidden(long i, const float *restric
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
@@ -861,7 +861,7 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
 static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -1077,14 +1077,14 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
             final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:65 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_hidden_3(logits, hidden_2, hidden_3);
     kernel_train_13_d_logits(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total,
             busiest_2, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:65 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:70 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:65 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:70 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_14_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
             final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
@@ -1241,9 +1241,9 @@ static const float update_own[] = {
    v[i] = 0.95 * v[i] + 0.05 * g[i] * g[i]   -- std/adamw.moe:18
    weight[i] = weight[i] - lr * (m[i] * unbias1 / (sqrt(v[i] * unbias2) + 1e-08) + share * weight[i])   -- std/adamw.moe:19 */
 static void run_update(float *weight, const float *gradient, float *const *state, long elements,
-                       const float *scalars)
+                       const float *scalars, void *moec_rounded)
 {
-    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;
+    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, (void)moec_rounded;
     const float *const lr = scalars + 0;
     const float *const step_2 = scalars + 1;
     const float *const matrix = scalars + 2;

@@ -1,8 +1,8 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 #include "kernels.cuh"
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:37
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:37
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
    balance[0] = 0   -- std/moe.moe:78
    busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -331,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
    ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
    ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:56
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61
    balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
    busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
 extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_2,
@@ -434,16 +434,16 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:70
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
+/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
+   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75
    hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:70
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:70
+          -- std/decoder.moe:75
+   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
    balance_2 = balance[4]   -- std/moe.moe:78
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:70
+   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:75
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:70
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:70 */
+   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
+   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75 */
 extern "C" __global__ void kernel_train_11_d_hidden_3(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
         const float *__restrict__ logits, float *__restrict__ hidden_2, float *__restrict__ loss,
@@ -496,7 +496,7 @@ extern "C" __global__ void kernel_train_11_d_hidden_3(const int32_t *__restrict_
 }
 
 /* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))
-        + where(v == targets[b,s], -d_hidden_4, 0)   -- std/decoder.moe:65 */
+        + where(v == targets[b,s], -d_hidden_4, 0)   -- std/decoder.moe:70 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ hidden_2,
         const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
@@ -529,7 +529,7 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:37
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
@@ -860,7 +860,7 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:8
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:53
+        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
    attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
@@ -1012,7 +1012,7 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:8
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:37
+        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_hidden,
@@ -1061,7 +1061,7 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:37 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
 extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {

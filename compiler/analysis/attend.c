@@ -194,11 +194,18 @@ AttendShape attend_step(const Statement *statement) {
     return (AttendShape){0, 0, 0};
 }
 
+static bool fits_device(const Statement *statement) {
+    return attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
+           attend_grad_keys(statement, true, false).tiles &&
+           attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
+}
+
 /* The best values are chosen among exact scores. */
 bool attend_rounds(const Program *program, const Statement *statement) {
     const AttendOptions *options = &statement->attention;
-    return program->rounded && !(options->position && options->best) &&
-           attend_forward(statement).tiles && attend_grad_query(statement).tiles &&
-           attend_grad_keys(statement, true, false).tiles &&
-           attend_grad_keys(statement, false, true).tiles && attend_step(statement).tiles;
+    if (!program->rounded || (options->position && options->best)) return false;
+    long widest = program->target->rounded_heads;
+    return widest ? size_from_end(statement, 0, 1) <= widest &&
+                        size_from_end(statement, 2, 1) <= widest
+                  : fits_device(statement);
 }

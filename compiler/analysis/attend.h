@@ -25,7 +25,8 @@ AttendShape attend_step(const Statement *statement);
 /* How many sets of query heads share no key head and no value head. */
 long attend_groups(const Statement *statement);
 
-/* Whether an attention on a device multiplies by tensor cores: queries, keys, values and the
+/* Whether an attention rounds what it multiplies, on a device by tensor cores: queries, keys,
+ * values and the
  * gradient of the output may be stored as bf16, and its results too. */
 bool attend_rounds(const Program *program, const Statement *statement);
 

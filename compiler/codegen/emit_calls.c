@@ -1,4 +1,5 @@
 /* emit_calls: the operations that are not loops, as calls of runtime/kernels. */
+#include "analysis/attend.h"
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -46,6 +47,23 @@ void count_attend(Emitter *emitter, const Statement *statement) {
     emitter->flops += emitter->turns * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
+/* What is stored as bf16. */
+static const char *attended_types(Arena *arena, const Statement *statement) {
+    const bool grad = statement->call == CALL_ATTEND_GRAD;
+    const List *in = &statement->inputs;
+    const int own = attend_operands(&statement->attention);
+    Text text = {.arena = arena};
+    const Expr *const stored[] = {in->items[0], in->items[1], in->items[2],
+                                  grad ? in->items[own] : statement->outputs.items[0],
+                                  grad ? in->items[own + 2] : NULL};
+    static const char *const names[] = {"q", "k", "v", "o", "grad"};
+    text_add(&text, "%s", "");
+    for (int i = 0; i < 4 + grad; i++)
+        if (stored[i]->tensor->type == TYPE_BF16)
+            text_add(&text, " .%s_type = MOEC_BF16,", names[i]);
+    return text.text;
+}
+
 static void add_attend(Emitter *emitter, const Statement *statement, const char *name) {
     static const char *const masks[] = {"MOEC_MASK_CAUSAL", "MOEC_MASK_NONE", "MOEC_MASK_WINDOW"};
     const AttendOptions *options = &statement->attention;
@@ -64,6 +82,8 @@ static void add_attend(Emitter *emitter, const Statement *statement, const char 
     emit_line(emitter, ".scale = %s, .cap = %s, .best = %ld,",
               number_text(emitter->arena, options->scale),
               number_text(emitter->arena, options->cap), options->best);
+    if (attend_rounds(emitter->program, statement))
+        emit_line(emitter, ".rounded = 1,%s", attended_types(emitter->arena, statement));
     emitter->indent--;
     emit_line(emitter, "};");
     count_attend(emitter, statement);
@@ -197,10 +217,6 @@ static void emit_pack(Emitter *emitter, const Statement *statement, const char *
 /* A processor has no epilogues. */
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     (void)epilogue;
-    if (statement->call == CALL_SCAN) {
-        emit_scan(emitter, statement);
-        return;
-    }
     emit_equation(emitter, statement);
     const char *name =
         arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
@@ -230,8 +246,6 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
         break;
     case CALL_PACK:
         emit_pack(emitter, statement, name);
-        break;
-    case CALL_SCAN:
         break;
     }
 }

@@ -49,6 +49,16 @@ void emit_dense(Emitter *emitter, const Contraction *contraction, const char *nu
               pointer_text(emitter, contraction->c));
 }
 
+/* What a product rounds and how its operands are stored, where not all is f32. */
+static const char *rounding_text(Arena *arena, const Product *product) {
+    Text text = {.arena = arena};
+    text_add(&text, "%s", product->rounded ? ", .rounded = 1" : "");
+    emit_type(&text, "a", product->a_type);
+    emit_type(&text, "b", product->b_type);
+    emit_type(&text, "c", product->c_type);
+    return text.text;
+}
+
 /* A processor has no epilogues: its result stays in the cache. */
 void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epilogue) {
     (void)epilogue;
@@ -68,9 +78,9 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
               weight ? "MOEC_ROWS_BY_WEIGHT" : "MOEC_ROWS_BY_ROWS", product->batch[0], product->n,
               product->k, product->a_m);
     emit_line(emitter,
-              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d},",
+              "    .b_group = %ld, .b_k = %ld, .b_n = %ld, .c_row = %ld, .accumulate = %d%s},",
               weight ? product->b_batch[0] : product->c_batch[0], product->b_k, product->b_n,
-              product->c_m, product->accumulate);
+              product->c_m, product->accumulate, rounding_text(emitter->arena, product));
     emit_line(emitter, "&(const MoecRows){.group = %s, .a_gather = %s, .b_gather = %s},", names[0],
               names[1], names[2]);
     emit_line(emitter, "%s, %s, %s);", pointer_text(emitter, contraction->a),

@@ -129,7 +129,8 @@ static void declare_arrays(Emitter *emitter, Update *update) {
                       update->scalars.count);
             list_push(emitter->arena, &update->scalars, tensor);
         } else if (tensor->role == ROLE_ROUNDED && used) {
-            emit_line(emitter, "MoecBf16 *const %s = moec_rounded + moec_from;", name);
+            emit_line(emitter, "MoecBf16 *const %s = moec_rounded%s;", name,
+                      emitter->target->apart ? " + moec_from" : "");
         } else if (tensor->role == ROLE_STATE) {
             if (used)
                 emit_line(emitter, "float *const %s = state[%d];", name, update->states.count);

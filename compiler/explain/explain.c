@@ -253,7 +253,7 @@ const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
     Program *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE ? 1 : 0);
     Program *forward = program ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : NULL;
     if (!forward) return NULL;
-    if (device) moec_for_device(compiler, program);
+    moec_lower(compiler, program, device);
     Explanation explanation = {.arena = arena, .model = moec_model(compiler), .ceilings = ceilings};
     explanation.graph = names[graph];
     explanation.machine = device ? "a device" : "a processor";

@@ -5,7 +5,9 @@ const Target target_processor = {.name = "processor",
                                  .small_work = 20000,
                                  .row_room = 16384,
                                  .column_sums = true,
-                                 .vector_loops = true};
+                                 .vector_loops = true,
+                                 .rounded_products = true,
+                                 .rounded_heads = 256};
 
 const Target target_device = {.name = "device",
                               .launches = true,
@@ -15,4 +17,5 @@ const Target target_device = {.name = "device",
                               .row_products = true,
                               .epilogues = true,
                               .listed_scatters = true,
-                              .online_softmax = true};
+                              .online_softmax = true,
+                              .rounded_gradients = true};

@@ -24,6 +24,11 @@ typedef struct Target {
      * matrix; products whose stores compute; scatters by the lists of their rows; sums of
      * exponentials in the loop that finds the largest. */
     bool rounded_products, row_products, epilogues, listed_scatters, online_softmax;
+
+    /* The widest heads of an attention that rounds; 0: what attend.c finds room for. Whether it
+     * stores gradients of its operands rounded. */
+    long rounded_heads;
+    bool rounded_gradients;
 } Target;
 
 extern const Target target_processor, target_device;

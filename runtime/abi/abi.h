@@ -23,7 +23,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 9, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 10, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -39,7 +39,7 @@ typedef enum MoecBlock {
 typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
 typedef enum MoecInput { MOEC_INPUT_TOKEN, MOEC_INPUT_NEXT, MOEC_INPUT_REAL, MOEC_INPUT_CLASS, MOEC_INPUT_SCALAR } MoecInput;
 
-/* What real numbers are kept as. Only programs for a device have others than float. */
+/* What real numbers are kept as. */
 typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
 
 typedef struct MoecTensor {
@@ -67,7 +67,7 @@ typedef struct MoecProduct {
     long a_m, a_k, b_k, b_n, c_m;
     long batch[2], a_batch[2], b_batch[2], c_batch[2];
     int accumulate;
-    int rounded; /* on a device: a and b are rounded to bf16, sums stay f32 */
+    int rounded; /* a and b are rounded to bf16, sums stay f32 */
     MoecType a_type, b_type, c_type;
     /* On a device, where nothing is batched: what else is done before a result is stored, a sum of MoecEnding, in this order.
      * c then is what comes out of it; nothing accumulates. */
@@ -169,9 +169,10 @@ typedef struct MoecGraphEntry {
     double product_flops;             /* of the matrix products alone: the floor of the benchmark */
 } MoecGraphEntry;
 
-/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of the table. */
+/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of the table. rounded: receives
+ * the new weights as MoecTable.round makes them; NULL where that is. */
 typedef struct MoecUpdate {
-    void (*run)(float *weight, const float *gradient, float *const *state, long n, const float *scalars);
+    void (*run)(float *weight, const float *gradient, float *const *state, long n, const float *scalars, void *rounded);
     double (*rate)(double step, double steps); /* the schedule's factor of the learning rate */
     const char *const *state_names;
     int state_count;
@@ -199,8 +200,8 @@ typedef struct MoecTable {
     const MoecUpdate *update; /* NULL when not compiled in */
     const MoecProduct *products;
     int product_count;
-    /* programs for a device; NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
-     * have changed otherwise than by update->launch, before the next run. */
+    /* NULL when no program reads `rounded`: makes it from the weights. To be called whenever those have changed otherwise than
+     * by the optimizer, before the next run. */
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;

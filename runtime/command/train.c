@@ -250,7 +250,7 @@ static void prepare_steps(Training *training) {
 /* At the first line and not before the first step, which nobody wants to wait for. What it takes is
  * not the run's. */
 static void take_ceiling(Training *training) {
-    training->ceiling = ceiling_products_quick();
+    training->ceiling = ceiling_products_quick(training->model->table->round != NULL);
     memory_reset_peak();
 }
 
@@ -272,11 +272,12 @@ static void show(Training *training, const StepResult *result, bool keep) {
                  training->data->record  ? ""
                  : training->data->bytes ? " bits/byte"
                                          : " bits/token");
-    progress_show(keep, "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s%s  %s  left %s",
-                  training->place.step, settings->steps, result->loss, bits, result->norm,
-                  result->rate, pace > 0 ? tokens / pace : 0, part,
-                  memory_text(memory, (double)memory_resident()),
-                  progress_time(left, pace * (double)(settings->steps - training->place.step)));
+    progress_show(
+        keep, "step %ld/%ld  loss %.4f%s  grad %.3g  lr %.2e  %.0f tok/s %s%s  %s  left %s",
+        training->place.step, settings->steps, result->loss, bits, result->norm, result->rate,
+        pace > 0 ? tokens / pace : 0, training->model->table->round ? "bf16" : "f32", part,
+        memory_text(memory, (double)memory_resident()),
+        progress_time(left, pace * (double)(settings->steps - training->place.step)));
     training->shown_time = seconds_now();
     training->shown_step = training->place.step;
 }

@@ -151,13 +151,14 @@ static void give_inputs(MoecEval *eval, const Call *call) {
     }
 }
 
-/* What the program means; `rounded`: with what a device keeps as bf16 rounded where it is stored.
+/* What the program means; `rounded`: with what the machine keeps as bf16 rounded where it is
+ * stored.
  */
 static MoecEval *define(const Comparison *comparison, MoecGraph graph, const Call *call,
                         bool rounded) {
     MoecProgram *program = moec_compile(comparison->compiler, graph, call->graph->batch,
                                         comparison->context, graph == MOEC_DECODE);
-    if (program && rounded) moec_for_device(comparison->compiler, program);
+    if (program && rounded) moec_lower(comparison->compiler, program, comparison->device->apart);
     MoecEval *eval = program ? moec_eval_new(comparison->compiler, program) : NULL;
     if (!eval) return NULL;
     const Model *model = comparison->model;
@@ -636,7 +637,7 @@ static bool compare(Comparison *comparison) {
                           : longest < DEFAULT_CONTEXT ? (long)longest
                                                       : DEFAULT_CONTEXT;
     const char *precision = moec_option(comparison->compiler, "train.precision");
-    comparison->rounded = comparison->device->apart && precision && !strcmp(precision, "bf16");
+    comparison->rounded = precision && !strcmp(precision, "bf16");
     Wish wishes[3];
     int count = wishes_of(comparison, wishes);
     comparison->model =

@@ -50,6 +50,10 @@ static Engine *engine_new(Device *device, const MoecTable *table, const char *ke
     engine->products = products_new(table);
     engine->host.self = engine->products;
     engine->host.product = engine->products ? products_run : NULL;
+    if (table->round && !products_of_bf16())
+        note_message(
+            "this processor has no products of bf16 (AVX-512 BF16): train.precision = bf16 "
+            "saves memory here, but no time");
     return engine;
 }
 
@@ -93,16 +97,22 @@ static bool update_all(Engine *engine, const BlockUpdate *given) {
         size_t offset = tensor->offset / sizeof(float);
         for (int j = 0; j < update->state_count; j++) moments[j] = given->moments[j] + offset;
         update->run(given->weights + offset, given->gradients + offset, moments,
-                    (long)tensor_count(tensor), scalars + tensor->group * update->scalar_count);
+                    (long)tensor_count(tensor), scalars + tensor->group * update->scalar_count,
+                    given->rounded ? (uint16_t *)given->rounded + offset : NULL);
     }
     free(moments);
     free(scalars);
     return true;
 }
 
+static bool round_weights(Engine *engine, const float *weights, void *rounded) {
+    engine->table->round(&engine->host, weights, rounded);
+    return true;
+}
+
 static double best_products(Device *device, bool rounded) {
-    (void)device, (void)rounded;
-    return ceiling_products();
+    (void)device;
+    return ceiling_products(rounded);
 }
 
 static double best_read(Device *device) {
@@ -128,6 +138,7 @@ static const DeviceKind kind = {
     .run = run_graph,
     .square_sum = square_sum,
     .update = update_all,
+    .round = round_weights,
     .time_kernels = time_kernels,
     .ceiling_products = best_products,
     .ceiling_read = best_read,

@@ -1,6 +1,5 @@
 #include "device/products.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +34,8 @@ struct Products {
  * below some size the call of the library costs more than the product. Measured with
  * tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
+    if ((product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16) && !products_of_bf16())
+        return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;
     bool batched = product->batch[0] * product->batch[1] > 1; /* many small ones are slow there */
     return product->m <= 4 || multiplies < (batched ? 65536 : 8192);
@@ -47,8 +48,9 @@ static bool is_ours(const MoecProduct *product) {
 typedef dnnl_memory_desc_t Layout;
 typedef const_dnnl_memory_desc_t SpaceLayout;
 
-static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
-    return dnnl_memory_desc_create_with_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
+static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides,
+                        dnnl_data_type_t type) {
+    return dnnl_memory_desc_create_with_strides(layout, DIMENSIONS, sizes, type, strides) ==
            dnnl_success;
 }
 
@@ -75,8 +77,9 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t 
 typedef dnnl_memory_desc_t Layout;
 typedef const dnnl_memory_desc_t *SpaceLayout;
 
-static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides) {
-    return dnnl_memory_desc_init_by_strides(layout, DIMENSIONS, sizes, dnnl_f32, strides) ==
+static bool layout_make(Layout *layout, const dnnl_dims_t sizes, const dnnl_dims_t strides,
+                        dnnl_data_type_t type) {
+    return dnnl_memory_desc_init_by_strides(layout, DIMENSIONS, sizes, type, strides) ==
            dnnl_success;
 }
 
@@ -108,23 +111,23 @@ static dnnl_status_t describe(dnnl_primitive_desc_t *description, dnnl_engine_t 
 /* Batch strides of a dimension of size 1 are of no meaning to us but must not be 0 or overlap for
  * the library. */
 static bool operand_layout(Layout *layout, const MoecProduct *product, const long *batch_strides,
-                           const long inner[4]) {
+                           const long inner[4], MoecType type) {
     dnnl_dims_t sizes = {product->batch[0], product->batch[1], inner[0], inner[1]};
     long whole =
         inner[0] * inner[2] > inner[1] * inner[3] ? inner[0] * inner[2] : inner[1] * inner[3];
     dnnl_dims_t strides = {batch_strides[0], batch_strides[1], inner[2], inner[3]};
     if (product->batch[1] == 1) strides[1] = whole;
     if (product->batch[0] == 1) strides[0] = strides[1] * product->batch[1];
-    return layout_make(layout, sizes, strides);
+    return layout_make(layout, sizes, strides, type == MOEC_BF16 ? dnnl_bf16 : dnnl_f32);
 }
 
 static bool all_layouts(Layout layouts[OPERANDS], const MoecProduct *product) {
     const long a[] = {product->m, product->k, product->a_m, product->a_k};
     const long b[] = {product->k, product->n, product->b_k, product->b_n};
     const long c[] = {product->m, product->n, product->c_m, 1};
-    return operand_layout(&layouts[0], product, product->a_batch, a) &&
-           operand_layout(&layouts[1], product, product->b_batch, b) &&
-           operand_layout(&layouts[2], product, product->c_batch, c);
+    return operand_layout(&layouts[0], product, product->a_batch, a, product->a_type) &&
+           operand_layout(&layouts[1], product, product->b_batch, b, product->b_type) &&
+           operand_layout(&layouts[2], product, product->c_batch, c, product->c_type);
 }
 
 static bool reserve_scratch(Products *products, size_t bytes) {
@@ -210,6 +213,15 @@ static void entry_make(Products *products, Entry *entry, const MoecProduct *prod
 
 /* ---- the public part ---- */
 
+bool products_of_bf16(void) {
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx512bf16") &&
+           (~dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) == 0;
+#else
+    return false; /* not tried */
+#endif
+}
+
 Products *products_new(const MoecTable *table) {
     size_t count = (size_t)table->product_count;
     Products *products = calloc(1, sizeof *products + count * sizeof *products->entries);
@@ -242,6 +254,10 @@ void products_free(Products *products) {
     free(products);
 }
 
+static size_t offset_of(const long strides[2], long i, long j, MoecType type) {
+    return (size_t)(i * strides[0] + j * strides[1]) * (type == MOEC_BF16 ? 2 : 4);
+}
+
 static bool run_primitive(Products *products, Entry *entry, const void *a, const void *b, void *c) {
     /* the library takes operands that it only reads through pointers that could write */
     void *handles[MEMORIES] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c, products->scratch};
@@ -266,16 +282,25 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
     const MoecProduct *product = &products->products[index];
     if (!entry->apart) return !run_primitive(products, entry, a, b, c);
     for (long i = 0; i < product->batch[0]; i++)
-        for (long j = 0; j < product->batch[1]; j++)
-            if (!run_primitive(products, entry,
-                               (const float *)a + i * product->a_batch[0] + j * product->a_batch[1],
-                               (const float *)b + i * product->b_batch[0] + j * product->b_batch[1],
-                               (float *)c + i * product->c_batch[0] + j * product->c_batch[1]))
-                return 1;
+        for (long j = 0; j < product->batch[1]; j++) {
+            const char *one = (const char *)a + offset_of(product->a_batch, i, j, product->a_type),
+                       *other =
+                           (const char *)b + offset_of(product->b_batch, i, j, product->b_type);
+            char *sum = (char *)c + offset_of(product->c_batch, i, j, product->c_type);
+            if (!run_primitive(products, entry, one, other, sum)) return 1;
+        }
     return 0;
 }
 
 #else /* without the library */
+
+bool products_of_bf16(void) {
+#ifdef __x86_64__
+    return __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
 
 Products *products_new(const MoecTable *table) {
     (void)table;
@@ -299,15 +324,3 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
 }
 
 #endif
-
-MoecProduct square_product(long side) {
-    return (MoecProduct){.m = side,
-                         .n = side,
-                         .k = side,
-                         .a_m = side,
-                         .a_k = 1,
-                         .b_k = side,
-                         .b_n = 1,
-                         .c_m = side,
-                         .batch = {1, 1}};
-}

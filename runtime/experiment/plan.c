@@ -51,7 +51,7 @@ static bool measure_ceiling(const Plan *plan, double *sum) {
         Device *device = device_open(plan->devices[i]);
         if (!device) return false;
         *sum += device->apart ? device->kind->ceiling_products(device, false)
-                              : ceiling_products_quick();
+                              : ceiling_products_quick(false);
         device_close(device);
     }
     return true;

@@ -1,4 +1,4 @@
-/* attention: softmax attention forward, backward and against a cache.
+/* attention: softmax attention forward and backward; attention_step.h: against a cache.
  *
  * Tensors are contiguous: q[batch, queries, heads, width], k[batch, keys, key_heads, width],
  * v[batch, keys, value_heads, value_width], o[batch, queries, heads, value_width], lse[batch,
@@ -9,6 +9,9 @@
  * The scores of a block of queries against a block of keys are the only ones in memory at a time; a
  * running maximum and sum of each query make the softmax of blocks seen so far exact. The backward
  * pass makes the weights again from lse. Results do not depend on the number of threads.
+ *
+ * Where `rounded` is set, what products multiply may be rounded to bf16, and q, k, v, o and the
+ * gradient of o are stored as their types say; sums, lse and all other gradients are f32.
  */
 #ifndef MOEC_ATTENTION_H
 #define MOEC_ATTENTION_H
@@ -26,11 +29,14 @@ typedef struct MoecAttend {
     float cap; /* scores become cap*tanh(score/cap); 0: none */
     long best; /* moec_attend_step: read only the `best` largest-weight values, weights not
                   renormalised; 0: all */
+    int rounded;
+    MoecType q_type, k_type, v_type, o_type, grad_type;
 } MoecAttend;
 
 enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
+    MOEC_ATTEND_WIDTH = 256,   /* of values, where the output is bf16 */
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
     MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
     MOEC_STEP_PART = 128,       /* keys a task takes at least */
@@ -43,14 +49,17 @@ typedef struct MoecAttendScratch {
     float score[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS],
         slope[MOEC_ATTEND_QUERIES * MOEC_ATTEND_KEYS];
     float largest[MOEC_ATTEND_QUERIES], sum[MOEC_ATTEND_QUERIES], total[MOEC_ATTEND_QUERIES];
+    float output[MOEC_ATTEND_QUERIES * MOEC_ATTEND_WIDTH]; /* unfinished, where it is bf16 */
 } MoecAttendScratch;
 
 static _Thread_local MoecAttendScratch moec_attend_scratch __attribute__((unused, aligned(64)));
 
 /* One head of one batch element: first elements and steps from place to place. */
 typedef struct MoecHead {
-    const float *q, *k, *v, *documents;
-    float *o, *lse;
+    const void *q, *k, *v;
+    const float *documents;
+    void *o;
+    float *lse;
     long q_step, k_step, v_step, o_step, lse_step;
 } MoecHead;
 
@@ -153,6 +162,14 @@ MOEC_FUNCTION int moec_apart(const MoecHead *head, const MoecPair *pair) {
     return most < low || high < least;
 }
 
+/* Rows `first` and following of a matrix as an operand: a row is a lane; as depth of the other. */
+MOEC_INLINE MoecOperand moec_rows_of(const void *data, long first, long step, MoecType type) {
+    return (MoecOperand){moec_at(data, first * step, type), step, 1, NULL, NULL, type};
+}
+MOEC_INLINE MoecOperand moec_columns_of(const void *data, long first, long step, MoecType type) {
+    return (MoecOperand){moec_at(data, first * step, type), 1, step, NULL, NULL, type};
+}
+
 /* score[query][key] of a block, scaled and capped; cells that the mask hides hold anything. */
 MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, const MoecPair *pair,
                             float *score) {
@@ -160,11 +177,13 @@ MOEC_LARGE void moec_scores(const MoecAttend *attend, const MoecHead *head, cons
         pair->queries,
         pair->keys,
         attend->width,
-        {head->q + pair->query * head->q_step, head->q_step, 1, NULL, NULL},
-        {head->k + pair->key * head->k_step, head->k_step, 1, NULL, NULL},
+        moec_rows_of(head->q, pair->query, head->q_step, attend->q_type),
+        moec_rows_of(head->k, pair->key, head->k_step, attend->k_type),
         score,
         MOEC_ATTEND_KEYS,
-        0};
+        0,
+        attend->rounded,
+        MOEC_F32};
     moec_block_multiply(&product);
     for (long i = 0; i < pair->queries; i++) {
         float *row = score + i * MOEC_ATTEND_KEYS;
@@ -205,9 +224,15 @@ MOEC_INLINE void moec_row_scale(float *row, long count, float factor) {
 
 /* ---- forward ---- */
 
+/* Sums of a block of queries on their way to its output: f32, the first row at the first query. */
+typedef struct MoecOutput {
+    float *rows;
+    long step;
+} MoecOutput;
+
 /* Takes one block of keys into the running softmax and output of a block of queries. */
 MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
-                                 const MoecPair *pair) {
+                                 const MoecPair *pair, MoecOutput output) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     if (moec_apart(head, pair)) return;
     moec_scores(attend, head, pair, scratch->score);
@@ -222,17 +247,19 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         scratch->largest[i] = largest;
         scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
         if (fade != 1.0f)
-            moec_row_scale(head->o + (pair->query + i) * head->o_step, attend->value_width, fade);
+            moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
     }
     const MoecBlockProduct product = {
         pair->queries,
         attend->value_width,
         pair->keys,
-        {scratch->score, MOEC_ATTEND_KEYS, 1, NULL, NULL},
-        {head->v + pair->key * head->v_step, 1, head->v_step, NULL, NULL},
-        head->o + pair->query * head->o_step,
-        head->o_step,
-        1};
+        moec_rows_of(scratch->score, 0, MOEC_ATTEND_KEYS, MOEC_F32),
+        moec_columns_of(head->v, pair->key, head->v_step, attend->v_type),
+        output.rows,
+        output.step,
+        1,
+        attend->rounded,
+        MOEC_F32};
     moec_block_multiply(&product);
 }
 
@@ -243,41 +270,61 @@ MOEC_FUNCTION MoecRange moec_block_range(const MoecAttend *attend, long first_pl
     return (MoecRange){low.first, high.end};
 }
 
+/* The output of a query, finished: its sums, each times `factor`, as they are stored. */
+MOEC_FUNCTION void moec_attend_finish(const MoecAttend *attend, const MoecHead *head, long query,
+                                      const float *sums, float factor) {
+    void *to = moec_to(head->o, query * head->o_step, attend->o_type);
+    if (attend->o_type == MOEC_BF16) {
+#pragma omp simd
+        for (long c = 0; c < attend->value_width; c++)
+            ((MoecBf16 *)to)[c] = moec_bf16(sums[c] * factor);
+    } else {
+#pragma omp simd
+        for (long c = 0; c < attend->value_width; c++) ((float *)to)[c] = sums[c] * factor;
+    }
+}
+
 MOEC_FUNCTION void moec_attend_block(const MoecAttend *attend, const MoecHead *head, long query,
                                      long offset, const float *sink) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
+    const MoecOutput output =
+        attend->o_type == MOEC_BF16
+            ? (MoecOutput){scratch->output, attend->value_width}
+            : (MoecOutput){(float *)head->o + query * head->o_step, head->o_step};
     for (long i = 0; i < queries; i++) {
         scratch->largest[i] = sink != NULL ? *sink : -__builtin_inff();
         scratch->sum[i] = sink != NULL ? 1.0f : 0.0f;
-        memset(head->o + (query + i) * head->o_step, 0,
-               (size_t)attend->value_width * sizeof *head->o);
+        memset(output.rows + i * output.step, 0, (size_t)attend->value_width * sizeof(float));
     }
     const MoecRange range = moec_block_range(attend, offset + query, queries);
     for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
         const MoecPair pair = {query, queries, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
                                offset};
-        moec_attend_pair(attend, head, &pair);
+        moec_attend_pair(attend, head, &pair, output);
     }
     for (long i = 0; i < queries; i++) {
-        moec_row_scale(head->o + (query + i) * head->o_step, attend->value_width,
-                       1.0f / scratch->sum[i]);
+        moec_attend_finish(attend, head, query + i, output.rows + i * output.step,
+                           1.0f / scratch->sum[i]);
         head->lse[(query + i) * head->lse_step] = scratch->largest[i] + moec_log(scratch->sum[i]);
     }
 }
 
 typedef struct MoecAttendWork {
-    const float *q, *k, *v, *sink, *documents;
-    float *o, *lse;
+    const void *q, *k, *v;
+    const float *sink, *documents;
+    void *o;
+    float *lse;
 } MoecAttendWork;
 
 MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b,
                                long h) {
     return (MoecHead){
-        work->q + moec_at_query(attend, b, h), work->k + moec_at_key(attend, b, h),
-        work->v + moec_at_value(attend, b, h),
+        moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
+        moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
+        moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
         work->documents != NULL ? work->documents + b * attend->keys : NULL,
-        work->o + moec_at_output(attend, b, h),
+        moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
         work->lse + moec_at_lse(attend, b, h), attend->heads * attend->width,
         attend->key_heads * attend->width,     attend->value_heads * attend->value_width,
         attend->heads * attend->value_width,   attend->heads};
@@ -298,8 +345,8 @@ MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttend
 
 /* Writes o and lse. sink: NULL when there is none. queries == keys unless the mask is
  * MOEC_MASK_NONE. */
-MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const float *k,
-                               const float *v, const float *sink, const float *documents, float *o,
+MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const void *q, const void *k,
+                               const void *v, const float *sink, const float *documents, void *o,
                                float *lse) {
     const MoecAttendWork work = {q, k, v, sink, documents, o, lse};
     moec_attend_blocks(attend, &work, 0);
@@ -308,13 +355,16 @@ MOEC_FUNCTION void moec_attend(const MoecAttend *attend, const float *q, const f
 /* ---- backward ---- */
 
 typedef struct MoecAttendSaved {
-    const float *q, *k, *v, *sink, *documents, *o, *lse,
-        *output_grad; /* output_grad has the shape of o; sink and documents may be NULL */
+    const void *q, *k, *v;
+    const float *sink, *documents;
+    const void *o;
+    const float *lse;
+    const void *output_grad; /* has the shape of o; sink and documents may be NULL */
 } MoecAttendSaved;
 
 typedef struct MoecHeadGrad {
-    const float *output_grad; /* steps like o */
-    float *dq, *dk, *dv;      /* steps like q, k, v */
+    const void *output_grad; /* steps like o */
+    float *dq, *dk, *dv;     /* steps like q, k, v */
 } MoecHeadGrad;
 
 /* From the scores, already in scratch, and the products of output_grad with the values in `slope`:
@@ -347,57 +397,40 @@ MOEC_FUNCTION void moec_attend_grad_pair(const MoecAttend *attend, const MoecHea
                                          const MoecHeadGrad *grad, const MoecPair *pair) {
     MoecAttendScratch *scratch = &moec_attend_scratch;
     const long m = pair->queries, n = pair->keys, wide = MOEC_ATTEND_KEYS;
-    const long q = pair->query * head->q_step, k = pair->key * head->k_step,
-               v = pair->key * head->v_step;
-    const float *adjoint = grad->output_grad + pair->query * head->o_step;
+    const int rounded = attend->rounded;
     if (moec_apart(head, pair)) return;
     moec_scores(attend, head, pair, scratch->score);
     const MoecBlockProduct products[] = {
         /* slope[query,key] = sum[c] output_grad[query,c] * v[key,c] */
-        {m,
-         n,
-         attend->value_width,
-         {adjoint, head->o_step, 1, NULL, NULL},
-         {head->v + v, head->v_step, 1, NULL, NULL},
-         scratch->slope,
-         wide,
-         0},
+        {m, n, attend->value_width,
+         moec_rows_of(grad->output_grad, pair->query, head->o_step, attend->grad_type),
+         moec_rows_of(head->v, pair->key, head->v_step, attend->v_type), scratch->slope, wide, 0,
+         rounded, MOEC_F32},
         /* dv[key,c] += sum[query] weight[query,key] * output_grad[query,c] */
-        {n,
-         attend->value_width,
-         m,
-         {scratch->score, 1, wide, NULL, NULL},
-         {adjoint, 1, head->o_step, NULL, NULL},
-         grad->dv + v,
-         head->v_step,
-         1},
+        {n, attend->value_width, m, moec_columns_of(scratch->score, 0, wide, MOEC_F32),
+         moec_columns_of(grad->output_grad, pair->query, head->o_step, attend->grad_type),
+         grad->dv + pair->key * head->v_step, head->v_step, 1, rounded, MOEC_F32},
         /* dk[key,e] += sum[query] slope[query,key] * q[query,e] */
-        {n,
-         attend->width,
-         m,
-         {scratch->slope, 1, wide, NULL, NULL},
-         {head->q + q, 1, head->q_step, NULL, NULL},
-         grad->dk + k,
-         head->k_step,
-         1},
+        {n, attend->width, m, moec_columns_of(scratch->slope, 0, wide, MOEC_F32),
+         moec_columns_of(head->q, pair->query, head->q_step, attend->q_type),
+         grad->dk + pair->key * head->k_step, head->k_step, 1, rounded, MOEC_F32},
         /* dq[query,e] += sum[key] slope[query,key] * k[key,e] */
-        {m,
-         attend->width,
-         n,
-         {scratch->slope, wide, 1, NULL, NULL},
-         {head->k + k, 1, head->k_step, NULL, NULL},
-         grad->dq + q,
-         head->q_step,
-         1},
+        {m, attend->width, n, moec_rows_of(scratch->slope, 0, wide, MOEC_F32),
+         moec_columns_of(head->k, pair->key, head->k_step, attend->k_type),
+         grad->dq + pair->query * head->q_step, head->q_step, 1, rounded, MOEC_F32},
     };
     moec_block_multiply(&products[0]);
     moec_attend_slopes(attend, head, pair);
     for (int i = 1; i < 4; i++) moec_block_multiply(&products[i]);
 }
 
-MOEC_INLINE float moec_dot(long count, const float *a, const float *b) {
+/* The product of an output and its gradient, from that element on. */
+MOEC_INLINE float moec_output_dot(const MoecAttend *attend, const void *o, const void *output_grad,
+                                  long at) {
+    const MoecDots dots = {attend->value_width, moec_at(o, at, attend->o_type),
+                           moec_at(output_grad, at, attend->grad_type), 0, 0};
     float sum = 0.0f;
-    moec_dots(count, a, b, 0, 1, &sum, 0);
+    moec_dots(&dots, attend->o_type, attend->grad_type, 1, &sum);
     return sum;
 }
 
@@ -408,7 +441,7 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
     for (long i = 0; i < queries; i++) {
         const long at = (query + i) * head->o_step;
         moec_attend_scratch.total[i] =
-            moec_dot(attend->value_width, head->o + at, grad->output_grad + at);
+            moec_output_dot(attend, head->o, grad->output_grad, at);
         memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
     }
     const MoecRange range = moec_block_range(attend, query, queries);
@@ -427,8 +460,7 @@ MOEC_FUNCTION void moec_attend_grad_sink(const MoecAttend *attend, const MoecAtt
         for (long row = 0; row < attend->batch * attend->queries; row++) {
             const long at = (row * attend->heads + h) * attend->value_width;
             const float weight = moec_exp(saved->sink[h] - saved->lse[row * attend->heads + h]);
-            sum -= (double)(weight *
-                            moec_dot(attend->value_width, saved->o + at, saved->output_grad + at));
+            sum -= (double)(weight * moec_output_dot(attend, saved->o, saved->output_grad, at));
         }
         dsink[h] = (float)sum;
     }
@@ -450,7 +482,7 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
                                  saved->v,
                                  saved->sink,
                                  saved->documents,
-                                 (float *)(uintptr_t)saved->o,
+                                 (void *)(uintptr_t)saved->o,
                                  (float *)(uintptr_t)saved->lse};
 #pragma omp parallel for schedule(dynamic) if (moec_attend_parallel(attend))
     for (long task = 0; task < attend->batch * heads; task++) {
@@ -459,237 +491,14 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
         for (long h = leader; h < end; h++) {
             const MoecHead head = moec_head(attend, &work, b, h);
             const MoecHeadGrad grad = {
-                saved->output_grad + moec_at_output(attend, b, h), dq + moec_at_query(attend, b, h),
+                moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
+                dq + moec_at_query(attend, b, h),
                 dk + moec_at_key(attend, b, h), dv + moec_at_value(attend, b, h)};
             for (long query = 0; query < attend->queries; query += MOEC_ATTEND_QUERIES)
                 moec_attend_grad_block(attend, &head, &grad, query);
         }
     }
     if (dsink != NULL) moec_attend_grad_sink(attend, saved, dsink);
-}
-
-/* ---- new tokens against a cache ---- */
-
-/* Unfinished softmax and output of one query and head over one part of the keys: largest, sum,
- * output[value_width]. */
-typedef struct MoecStep {
-    const MoecAttend *attend;
-    MoecAttendWork work;
-    long position, first, end; /* the keys that any of the queries sees */
-    long parts, part_keys;
-    float *buffer; /* [part, batch, head, query] of value_width + 2 */
-} MoecStep;
-
-/* Worth several threads: reading the keys and values of the cache. */
-MOEC_INLINE int moec_step_parallel(const MoecStep *step) {
-    const MoecAttend *attend = step->attend;
-    const long width =
-        attend->key_heads * attend->width + attend->value_heads * attend->value_width;
-    const double elements = (double)((step->end - step->first) * attend->batch * width);
-    return moec_worth_threads(0.0, elements) && moec_threads() > 1;
-}
-
-static _Thread_local float moec_step_buffer[MOEC_STEP_BUFFER] __attribute__((unused, aligned(64)));
-
-MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long h, long query) {
-    const MoecAttend *attend = step->attend;
-    const long number = ((part * attend->batch + b) * attend->heads + h) * attend->queries + query;
-    return step->buffer + number * (attend->value_width + 2);
-}
-
-/* One head takes a few keys into the states of its queries. */
-MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
-    const MoecAttend *attend = step->attend;
-    MoecAttendScratch *scratch = &moec_attend_scratch;
-    MoecHead head = moec_head(attend, &step->work, b, h);
-    head.o = moec_step_state(step, part, b, h, 0) + 2;
-    head.o_step = attend->value_width + 2;
-    for (long i = 0; i < attend->queries; i++) {
-        scratch->largest[i] = head.o[i * head.o_step - 2];
-        scratch->sum[i] = head.o[i * head.o_step - 1];
-    }
-    const MoecPair pair = {0, attend->queries, keys.first, keys.end - keys.first, step->position};
-    moec_attend_pair(attend, &head, &pair);
-    for (long i = 0; i < attend->queries; i++) {
-        head.o[i * head.o_step - 2] = scratch->largest[i];
-        head.o[i * head.o_step - 1] = scratch->sum[i];
-    }
-}
-
-/* One part of the keys for some heads: a few keys for all of them, then the next few, so that
- * memory is read once and side by side. */
-MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecRange heads) {
-    const long first = step->first + part * step->part_keys;
-    const long end = moec_least(first + step->part_keys, step->end);
-    for (long h = heads.first; h < heads.end; h++) {
-        for (long query = 0; query < step->attend->queries; query++) {
-            float *state = moec_step_state(step, part, b, h, query);
-            memset(state, 0, (size_t)(step->attend->value_width + 2) * sizeof *state);
-            state[0] = -__builtin_inff();
-        }
-    }
-    for (long key = first; key < end; key += MOEC_STEP_KEYS) {
-        const MoecRange keys = {key, moec_least(key + MOEC_STEP_KEYS, end)};
-        for (long h = heads.first; h < heads.end; h++) moec_step_keys(step, part, b, h, keys);
-    }
-}
-
-/* Joins the parts of one query and head, and the sink. */
-MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long query) {
-    const MoecAttend *attend = step->attend;
-    const float *sink = step->work.sink != NULL ? step->work.sink + h : NULL;
-    const MoecHead head = moec_head(attend, &step->work, b, h);
-    float *o = head.o + query * head.o_step;
-    float largest = sink != NULL ? *sink : -__builtin_inff(), sum = 0.0f;
-    for (long part = 0; part < step->parts; part++)
-        largest = moec_max(largest, moec_step_state(step, part, b, h, query)[0]);
-    if (sink != NULL) sum = moec_exp(*sink - largest);
-    memset(o, 0, (size_t)attend->value_width * sizeof *o);
-    for (long part = 0; part < step->parts; part++) {
-        const float *state = moec_step_state(step, part, b, h, query);
-        const float factor = moec_exp(state[0] - largest);
-        sum += factor * state[1];
-#pragma omp simd
-        for (long c = 0; c < attend->value_width; c++) o[c] += factor * state[2 + c];
-    }
-    moec_row_scale(o, attend->value_width, 1.0f / sum);
-    head.lse[query * head.lse_step] = largest + moec_log(sum);
-}
-
-/* Heads are divided among threads only where there are few parts; the result does not depend on it.
- */
-MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
-    const MoecAttend *attend = step->attend;
-    const long parts = step->parts * attend->batch, heads = attend->heads;
-    const long threads = moec_step_parallel(step) ? moec_threads() : 1;
-    const long shares = moec_least(heads, moec_pieces(threads, parts));
-#pragma omp parallel for schedule(dynamic) if (threads > 1)
-    for (long task = 0; task < parts * shares; task++) {
-        const long share = task % shares, part = task / shares;
-        const MoecRange range = {heads * share / shares, heads * (share + 1) / shares};
-        moec_step_part(step, part / attend->batch, part % attend->batch, range);
-    }
-    for (long b = 0; b < attend->batch; b++)
-        for (long h = 0; h < heads; h++)
-            for (long query = 0; query < attend->queries; query++)
-                moec_step_join(step, b, h, query);
-}
-
-/* ---- only the best values ---- */
-
-typedef struct MoecBest {
-    long count;
-    float score[MOEC_STEP_BEST];
-    int key[MOEC_STEP_BEST];
-} MoecBest;
-
-static _Thread_local MoecBest moec_best __attribute__((unused));
-
-/* True when a is to leave before b: smaller, or equal and later. */
-MOEC_INLINE int moec_worse(const MoecBest *best, long a, long b) {
-    return best->score[a] < best->score[b] ||
-           (best->score[a] == best->score[b] && best->key[a] > best->key[b]);
-}
-
-MOEC_INLINE void moec_best_swap(MoecBest *best, long a, long b) {
-    const float score = best->score[a];
-    const int key = best->key[a];
-    best->score[a] = best->score[b];
-    best->key[a] = best->key[b];
-    best->score[b] = score;
-    best->key[b] = key;
-}
-
-/* A heap with the worst on top, of at most `most`; keys come in ascending order. */
-MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long key) {
-    if (best->count < most) {
-        long at = best->count++;
-        best->score[at] = score;
-        best->key[at] = (int)key;
-        for (; at > 0 && moec_worse(best, at, (at - 1) / 2); at = (at - 1) / 2)
-            moec_best_swap(best, at, (at - 1) / 2);
-        return;
-    }
-    if (!(score > best->score[0])) return;
-    best->score[0] = score;
-    best->key[0] = (int)key;
-    for (long at = 0, child = 1; child < best->count; at = child, child = 2 * at + 1) {
-        child += child + 1 < best->count && moec_worse(best, child + 1, child);
-        if (!moec_worse(best, child, at)) break;
-        moec_best_swap(best, at, child);
-    }
-}
-
-/* One query of one head: all scores for the normaliser, then the values of the best. */
-MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query) {
-    const MoecAttend *attend = step->attend;
-    const MoecHead head = moec_head(attend, &step->work, b, h);
-    const MoecRange range = moec_visible(attend, step->position + query);
-    const long most = moec_least(attend->best, MOEC_STEP_BEST);
-    float *score = moec_attend_scratch.score;
-    float largest = step->work.sink != NULL ? step->work.sink[h] : -__builtin_inff();
-    float sum = step->work.sink != NULL ? 1.0f : 0.0f;
-    MoecBest *best = &moec_best;
-    best->count = 0;
-    for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
-        const MoecPair pair = {query, 1, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
-                               step->position};
-        const MoecRange all = {0, pair.keys};
-        moec_scores(attend, &head, &pair, score);
-        moec_hide(&head, &pair, 0, score, -__builtin_inff());
-        for (long j = 0; j < pair.keys; j++) moec_best_offer(best, most, score[j], key + j);
-        const float before = largest;
-        largest = moec_row_max(score, all, before);
-        if (largest == -__builtin_inff()) continue; /* all of other documents */
-        sum = sum * (largest > before ? moec_exp(before - largest) : 1.0f);
-        sum += moec_row_weights(score, all, pair.keys, largest);
-    }
-    const float lse = largest + moec_log(sum);
-    const MoecRange kept = {0, best->count};
-    moec_row_weights(best->score, kept, best->count, lse);
-    const MoecBlockProduct product = {1,
-                                      attend->value_width,
-                                      best->count,
-                                      {best->score, 0, 1, NULL, NULL},
-                                      {head.v, 1, head.v_step, NULL, best->key},
-                                      head.o + query * head.o_step,
-                                      head.o_step,
-                                      0};
-    moec_block_multiply(&product);
-    head.lse[query * head.lse_step] = lse;
-}
-
-MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
-    const MoecAttend *attend = step->attend;
-    const long tasks = attend->batch * attend->heads * attend->queries;
-#pragma omp parallel for schedule(dynamic) if (moec_step_parallel(step))
-    for (long task = 0; task < tasks; task++)
-        moec_step_best(step, task / attend->queries / attend->heads,
-                       task / attend->queries % attend->heads, task % attend->queries);
-}
-
-/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
- * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
- * cache. */
-MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const float *q,
-                                    const float *k, const float *v, const float *sink,
-                                    const float *documents, float *o, float *lse) {
-    MoecAttend attend = *options;
-    attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
-    const MoecRange range = moec_block_range(&attend, position, attend.queries);
-    const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
-    const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
-    MoecStep step = {&attend, {q, k, v, sink, documents, o, lse}, position, range.first, range.end, 1,
-                     keys,    moec_step_buffer};
-    if (attend.best > 0) {
-        moec_step_all_best(&step);
-    } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {
-        moec_attend_blocks(&attend, &step.work, position);
-    } else {
-        step.parts = moec_least(room, moec_pieces(keys, MOEC_STEP_PART));
-        step.part_keys = moec_pieces(keys, step.parts);
-        moec_step_parts(&step);
-    }
 }
 
 #endif

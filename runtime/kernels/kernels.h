@@ -2,8 +2,10 @@
  * the generated text includes them (hosted) or carries a copy (stand-alone). All functions are static.
  *
  * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp or so of libm; random numbers
+ * operands.h   what products multiply, f32 and bf16, and how it is packed
  * matmul.h     our own product for static and run-time shapes, packed and blocked, vector extensions of gcc and clang
- * attention.h  attend forward, backward and one step
+ * attention.h, attention_step.h
+ *              attend forward, backward and one step
  * routing.h    top, pack, grouped products over packed rows
  *
  * moec_product(run, index, product, a, b, c)
@@ -23,6 +25,7 @@
 #include "prelude.h"
 #include "matmul.h"
 #include "attention.h"
+#include "attention_step.h"
 #include "routing.h"
 
 #include <math.h>

@@ -9,11 +9,6 @@
 
 #define MOEC_OMP(...)
 
-/* Only the device looks inside. */
-typedef struct MoecBf16 {
-    uint16_t bits;
-} MoecBf16;
-
 /* Arguments of a kernel are pointers to values; these make them of values that have no name. */
 #define MOEC_ARGUMENTS(...) ((const void *const[]){__VA_ARGS__})
 #define MOEC_POINTER(pointer) (&(const void *const){pointer})

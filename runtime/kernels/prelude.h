@@ -59,6 +59,25 @@ MOEC_INLINE double moec_from_bits_double(uint64_t bits) {
     return x;
 }
 
+/* ---- bf16: the upper half of a float ---- */
+
+typedef struct MoecBf16 {
+    uint16_t bits;
+} MoecBf16;
+
+/* The nearest, of two the even one. */
+MOEC_INLINE MoecBf16 moec_bf16(float x) {
+    const uint32_t bits = moec_bits(x);
+    const uint32_t nearest = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
+    return (MoecBf16){(uint16_t)(x == x ? nearest : bits >> 16 | 0x40u)};
+}
+MOEC_INLINE float moec_load(MoecBf16 x) {
+    return moec_from_bits((uint32_t)x.bits << 16);
+}
+MOEC_INLINE void moec_store(MoecBf16 *to, float x) {
+    *to = moec_bf16(x);
+}
+
 /* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
 
 MOEC_INLINE float moec_min(float a, float b) {

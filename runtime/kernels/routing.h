@@ -211,6 +211,8 @@ typedef struct MoecGrouped {
     long b_group, b_k, b_n;
     long c_row;
     int accumulate;
+    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
+    MoecType a_type, b_type, c_type;
 } MoecGrouped;
 
 typedef struct MoecRows {
@@ -225,7 +227,7 @@ MOEC_INLINE long moec_row_blocks(const int *group, long g) {
 
 /* Rows of one group, cut into `blocks`, times a range of columns of the weight of the group. */
 MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRows *rows,
-                                       const float *a, const float *b, float *c) {
+                                       const void *a, const void *b, void *c) {
     const int *group = rows->group;
     long blocks = 0;
     for (long g = 0; g < grouped->groups; g++) blocks += moec_row_blocks(group, g);
@@ -243,24 +245,26 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
         const long i = moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block);
         const long j = moec_cut(grouped->n, MOEC_TILE_N, pieces, piece);
         const long row = group[g] + i;
-        const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL};
-        const MoecOperand right = {b + g * grouped->b_group, grouped->b_n, grouped->b_k, NULL,
-                                   NULL};
+        const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
+        const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
+                                   grouped->b_n, grouped->b_k, NULL, NULL, grouped->b_type};
         const MoecBlockProduct product = {
             moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
             moec_cut(grouped->n, MOEC_TILE_N, pieces, piece + 1) - j,
             grouped->k,
             moec_from(left, row, 0),
             moec_from(right, j, 0),
-            c + row * grouped->c_row + j,
+            moec_to(c, row * grouped->c_row + j, grouped->c_type),
             grouped->c_row,
-            grouped->accumulate};
+            grouped->accumulate,
+            grouped->rounded,
+            grouped->c_type};
         moec_block_multiply(&product);
     }
 }
 
 MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows *rows,
-                                     const float *a, const float *b, float *c) {
+                                     const void *a, const void *b, void *c) {
     const double outputs = (double)grouped->groups * (double)grouped->n * (double)grouped->k;
     const double work =
         (double)rows->group[grouped->groups] * (double)grouped->n * (double)grouped->k;
@@ -274,23 +278,25 @@ MOEC_FUNCTION void moec_rows_by_rows(const MoecGrouped *grouped, const MoecRows 
                    column = task % grid.columns;
         const long i = moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row);
         const long j = moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column);
-        const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather};
-        const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather};
+        const MoecOperand left = {a, 1, grouped->a_row, NULL, rows->a_gather, grouped->a_type};
+        const MoecOperand right = {b, 1, grouped->b_k, NULL, rows->b_gather, grouped->b_type};
         const MoecBlockProduct product = {
             moec_cut(grouped->k, MOEC_TILE_M, grid.rows, row + 1) - i,
             moec_cut(grouped->n, MOEC_TILE_N, grid.columns, column + 1) - j,
             rows->group[g + 1] - rows->group[g],
             moec_from(left, i, rows->group[g]),
             moec_from(right, j, rows->group[g]),
-            c + g * grouped->b_group + i * grouped->c_row + j,
+            moec_to(c, g * grouped->b_group + i * grouped->c_row + j, grouped->c_type),
             grouped->c_row,
-            grouped->accumulate};
+            grouped->accumulate,
+            grouped->rounded,
+            grouped->c_type};
         moec_block_multiply(&product);
     }
 }
 
 MOEC_FUNCTION void moec_grouped_product(const MoecGrouped *grouped, const MoecRows *rows,
-                                        const float *a, const float *b, float *c) {
+                                        const void *a, const void *b, void *c) {
     if (grouped->kind == MOEC_ROWS_BY_WEIGHT)
         moec_rows_by_weight(grouped, rows, a, b, c);
     else

@@ -72,7 +72,8 @@ static bool take_there(Model *model) {
         there->gradients = model->gradients;
         memcpy(there->moments, model->moments, sizeof(float *) * (size_t)moments);
         there->arena = memory_map(model->arena_bytes);
-        return there->arena != NULL;
+        there->rounded = table->round ? memory_map(table->weight_bytes / 2) : NULL;
+        return there->arena && (there->rounded || !table->round);
     }
     size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
     there->bytes =
@@ -147,10 +148,12 @@ void model_close(Model *model) {
     memory_unmap(model->weights, table->weight_bytes);
     memory_unmap(model->gradients, table->weight_bytes);
     memory_unmap(model->layer_states, table->state_bytes);
-    if (model->there.block)
+    if (model->there.block) {
         model->device->kind->release(model->device, model->there.block, model->there.bytes);
-    else
+    } else if (!model->device->apart) {
         memory_unmap(model->there.arena, model->arena_bytes);
+        memory_unmap(model->there.rounded, table->weight_bytes / 2);
+    }
     free(model->there.moments);
     public_free(model->parameters, model->parameter_count);
     public_free(model->states, model->state_count);

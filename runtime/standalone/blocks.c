@@ -42,14 +42,14 @@ double block_squares(const float *block, size_t count) {
 }
 
 void weights_round(const MoecTable *table, const float *weights, void *rounded) {
-    (void)table, (void)weights, (void)rounded;
+    if (table->round)
+        table->round(NULL, weights, rounded);
 }
 
 void graph_run(const MoecGraphEntry *graph, MoecRun *run) { graph->run(run); }
 
 void update_run(const MoecTable *table, float *weights, const float *gradients,
                 float *const *states, const float *scalars, void *rounded) {
-    (void)rounded;
     const MoecUpdate *update = table->update;
     float **state = calloc((size_t)update->state_count + 1, sizeof *state);
     for (int p = 0; state && p < table->parameter_count; p++) {
@@ -58,7 +58,8 @@ void update_run(const MoecTable *table, float *weights, const float *gradients,
         for (int i = 0; i < update->state_count; i++)
             state[i] = states[i] + offset;
         update->run(weights + offset, gradients + offset, state, (long)block_count(tensor),
-                    scalars + tensor->group * update->scalar_count);
+                    scalars + tensor->group * update->scalar_count,
+                    table->round ? (uint16_t *)rounded + offset : NULL);
     }
     free(state);
 }

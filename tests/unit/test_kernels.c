@@ -277,7 +277,7 @@ static void check_rows_by_weight(long groups, long rows, long n, long k, int for
     double *right = zeros(rows * n);
     const MoecGrouped grouped = {
         MOEC_ROWS_BY_WEIGHT, groups, n, k, k, n * k, form & 1 ? 1 : n, form & 1 ? k : 1, n,
-        form >> 1 & 1};
+        form >> 1 & 1, 0, MOEC_F32, MOEC_F32, MOEC_F32};
     for (long g = 0; g < groups; g++)
         for (long r = group[g]; r < group[g + 1]; r++)
             for (long j = 0; j < n; j++) {
@@ -299,7 +299,8 @@ static void check_rows_by_rows(long groups, long rows, long n, long k, int form)
         *other = some_gather(rows, tokens);
     float *a = numbers(tokens * k), *b = numbers(tokens * n), *c = numbers(groups * n * k);
     double *right = zeros(groups * n * k);
-    const MoecGrouped grouped = {MOEC_ROWS_BY_ROWS, groups, n, k, k, n * k, n, 1, n, form >> 1 & 1};
+    const MoecGrouped grouped = {MOEC_ROWS_BY_ROWS, groups, n, k, k, n * k, n, 1, n, form >> 1 & 1,
+                                 0, MOEC_F32, MOEC_F32, MOEC_F32};
     const MoecRows packed = {group, form & 4 ? gather : NULL, form & 1 ? other : NULL};
     for (long i = 0; i < groups * n * k; i++) right[i] = grouped.accumulate ? c[i] : 0;
     for (long g = 0; g < groups; g++)

@@ -15,7 +15,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
         text_add(text, ", .%s = {%ld, %ld}", name, strides[0], strides[1]);
 }
 
-static void add_type(Text *text, const char *operand, Type type) {
+void emit_type(Text *text, const char *operand, Type type) {
     if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
 }
 
@@ -34,9 +34,9 @@ void emit_products(Text *text, const List *products) {
         add_strides(text, "b_batch", p->b_batch);
         add_strides(text, "c_batch", p->c_batch);
         text_add(text, ", .accumulate = %d%s", p->accumulate, p->rounded ? ", .rounded = 1" : "");
-        add_type(text, "a", p->a_type);
-        add_type(text, "b", p->b_type);
-        add_type(text, "c", p->c_type);
+        emit_type(text, "a", p->a_type);
+        emit_type(text, "b", p->b_type);
+        emit_type(text, "c", p->c_type);
         if (p->endings)
             text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
                      p->add_m, p->kept_m);
@@ -92,11 +92,19 @@ static void emit_run(Module *module, const Update *update) {
     Text *text = &module->functions;
     text_add(text, "static void run_update(float *weight, const float *gradient, float *const "
                    "*state, long elements,\n"
-                   "                       const float *scalars)\n{\n");
-    text_add(
-        text,
-        "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars;\n%s%s}\n\n",
-        update->head, update->body);
+                   "                       const float *scalars, void *moec_rounded)\n{\n");
+    text_add(text,
+             "    (void)weight, (void)gradient, (void)state, (void)elements, (void)scalars, "
+             "(void)moec_rounded;\n%s%s}\n\n",
+             update->head, update->body);
+}
+
+/* All weights as bf16: see MoecTable.round. */
+static void add_rounding(Text *text, size_t weight_bytes) {
+    text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
+                   "*rounded)\n{\n");
+    text_add(text, "    (void)host;\n    moec_round(weights, rounded, %zu);\n}\n\n",
+             weight_bytes / 4);
 }
 
 const EmitTarget target_c = {.parameters = {.function = "static void",
@@ -123,6 +131,7 @@ char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hostin
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
+    if (module->rounded) add_rounding(&text, module->weights.bytes);
     emit_table(module, &text, count ? schedules[0]->program->name : "");
     return text.text;
 }

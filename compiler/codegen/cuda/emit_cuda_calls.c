@@ -126,10 +126,6 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
 }
 
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
-    if (statement->call == CALL_SCAN) {
-        emit_cuda_scan(emitter, statement);
-        return;
-    }
     emit_equation(emitter, statement);
     switch (statement->call) {
     case CALL_ATTEND:
@@ -141,8 +137,6 @@ void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilog
         break;
     case CALL_PACK:
         emit_pack(emitter, statement);
-        break;
-    case CALL_SCAN:
         break;
     }
 }

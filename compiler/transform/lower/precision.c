@@ -1,4 +1,4 @@
-/* precision: which products of a device may round what they multiply.
+/* precision: which products may round what they multiply.
  *
  * Needs: a program with `rounded` set: operands of its products are rounded to bf16, sums are f32.
  * Leaves: `exact` on the statements that decide a choice, back to the product that makes the

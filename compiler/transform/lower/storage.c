@@ -1,12 +1,12 @@
 /* storage: what is only ever rounded is stored rounded.
  *
- * Needs:   precision: which products of a device round what they multiply.
+ * Needs:   precision: which products round what they multiply.
  * Leaves:  every operand of a product that rounds is a tensor of bf16. No number changes by that:
  *          the product would have rounded the same element to the same value, but it reads half
  *          the bytes.
  *
  * Only products read a tensor: it is bf16 itself, and so is the stack of it that is kept for the
- * way back. An attention with tensor cores rounds queries, keys and values as a product does; what
+ * way back. An attention that rounds does so with queries, keys and values as a product does; what
  * a step of decoding keeps for it, it keeps so.
  *
  *     h[b,s,f] = ...                      h: bf16
@@ -140,7 +140,9 @@ static void find_in_call(Storage *storage, Scope *scope, Statement *statement) {
         add_use(storage, (Use){statement, scope, reads.items[i], .takes = takes, .operand = -1});
     }
     for (int i = 0; i < statement->outputs.count; i++) {
-        bool stores = rounds && i < (attend ? 1 : 3);
+        bool stores = rounds && i < (attend                                        ? 1
+                                     : storage->program->target->rounded_gradients ? 3
+                                                                                   : 0);
         add_use(storage, (Use){statement, scope, statement->outputs.items[i], .write = true,
                                .stores = stores, .result = stores && attend, .operand = -1});
     }

@@ -97,7 +97,6 @@ static bool measure(Bench *bench) {
     bench->on = device_open(bench->device);
     if (!bench->on) return false;
     bench->on->brief = bench->quick;
-    bench->rounded = bench->rounded && bench->on->apart;
     bench_tell_text(bench, "device", bench->on->name);
     bool good = trains ? bench_training(bench) : bench_decoding(bench);
     device_close(bench->on);

@@ -53,7 +53,7 @@ static bool check_decoder(const Bench *bench, Decoder *decoder) {
 /* Bytes of weights that one token has to read; half the caches come to that. */
 static double weight_bytes(const Bench *bench, MoecCompiler *compiler, const Decoder *decoder) {
     MoecProgram *step = moec_compile(compiler, MOEC_DECODE, 1, decoder->length, 1);
-    if (step && bench->on->apart) moec_for_device(compiler, step);
+    if (step) moec_lower(compiler, step, bench->on->apart);
     return step ? moec_weight_traffic(step) : 0;
 }
 

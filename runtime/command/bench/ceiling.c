@@ -12,7 +12,7 @@
 typedef struct Trial {
     MoecProduct product;
     Products *library; /* NULL: our own kernel */
-    float *a, *b, *c;
+    void *a, *b, *c;
 } Trial;
 
 /* The fastest of several runs of one product, in seconds; negative when the library does not do it.
@@ -32,8 +32,20 @@ static double trial_seconds(const Trial *trial, double patience) {
 }
 
 /* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
-static double square_rate(float *memory, long size, double patience) {
-    const MoecProduct product = square_product(size);
+static double square_rate(float *memory, long size, bool rounded, double patience) {
+    const MoecType type = rounded ? MOEC_BF16 : MOEC_F32;
+    const MoecProduct product = {.rounded = rounded,
+                                 .a_type = type,
+                                 .b_type = type,
+                                 .m = size,
+                                 .n = size,
+                                 .k = size,
+                                 .a_m = size,
+                                 .a_k = 1,
+                                 .b_k = size,
+                                 .b_n = 1,
+                                 .c_m = size,
+                                 .batch = {1, 1}};
     const MoecTable table = {.products = &product, .product_count = 1};
     Products *library = products_new(&table);
     Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};
@@ -45,26 +57,29 @@ static double square_rate(float *memory, long size, double patience) {
     return 2e-9 * (double)size * (double)size * (double)size / seconds;
 }
 
-static double best_rate(const long *sizes, int count, double patience) {
+static double best_rate(const long *sizes, int count, bool rounded, double patience) {
     long largest = sizes[count - 1];
     float *memory = malloc((size_t)(3 * largest * largest) * sizeof *memory);
     double best = 0;
     if (!memory) return 0;
     for (long i = 0; i < 3 * largest * largest; i++) memory[i] = (float)(i % 17) - 8;
+    if (rounded)
+        for (long i = 0; i < 6 * largest * largest; i++)
+            moec_store((MoecBf16 *)(void *)memory + i, (float)(i % 17) - 8);
     for (int i = 0; i < count; i++) {
-        double rate = square_rate(memory, sizes[i], patience);
+        double rate = square_rate(memory, sizes[i], rounded, patience);
         if (rate > best) best = rate;
     }
     free(memory);
     return best;
 }
 
-double ceiling_products(void) {
-    return best_rate((const long[]){1024, 1536, 2048}, 3, 0.25);
+double ceiling_products(bool rounded) {
+    return best_rate((const long[]){1024, 1536, 2048}, 3, rounded, 0.25);
 }
 
-double ceiling_products_quick(void) {
-    return best_rate((const long[]){1024}, 1, 0.05);
+double ceiling_products_quick(bool rounded) {
+    return best_rate((const long[]){1024}, 1, rounded, 0.05);
 }
 
 /* ---- reading ---- */

@@ -1,0 +1,233 @@
+/* attention_step: softmax attention of new tokens against a cache: see attention.h. */
+#ifndef MOEC_ATTENTION_STEP_H
+#define MOEC_ATTENTION_STEP_H
+
+#include "attention.h"
+
+/* Unfinished softmax and output of one query and head over one part of the keys: largest, sum,
+ * output[value_width]. */
+typedef struct MoecStep {
+    const MoecAttend *attend;
+    MoecAttendWork work;
+    long position, first, end; /* the keys that any of the queries sees */
+    long parts, part_keys;
+    float *buffer; /* [part, batch, head, query] of value_width + 2 */
+} MoecStep;
+
+/* Worth several threads: reading the keys and values of the cache. */
+MOEC_INLINE int moec_step_parallel(const MoecStep *step) {
+    const MoecAttend *attend = step->attend;
+    const long width =
+        attend->key_heads * attend->width + attend->value_heads * attend->value_width;
+    const double elements = (double)((step->end - step->first) * attend->batch * width);
+    return moec_worth_threads(0.0, elements) && moec_threads() > 1;
+}
+
+static _Thread_local float moec_step_buffer[MOEC_STEP_BUFFER] __attribute__((unused, aligned(64)));
+
+MOEC_INLINE float *moec_step_state(const MoecStep *step, long part, long b, long h, long query) {
+    const MoecAttend *attend = step->attend;
+    const long number = ((part * attend->batch + b) * attend->heads + h) * attend->queries + query;
+    return step->buffer + number * (attend->value_width + 2);
+}
+
+/* One head takes a few keys into the states of its queries. */
+MOEC_FUNCTION void moec_step_keys(const MoecStep *step, long part, long b, long h, MoecRange keys) {
+    const MoecAttend *attend = step->attend;
+    MoecAttendScratch *scratch = &moec_attend_scratch;
+    const MoecHead head = moec_head(attend, &step->work, b, h);
+    const MoecOutput output = {moec_step_state(step, part, b, h, 0) + 2, attend->value_width + 2};
+    for (long i = 0; i < attend->queries; i++) {
+        scratch->largest[i] = output.rows[i * output.step - 2];
+        scratch->sum[i] = output.rows[i * output.step - 1];
+    }
+    const MoecPair pair = {0, attend->queries, keys.first, keys.end - keys.first, step->position};
+    moec_attend_pair(attend, &head, &pair, output);
+    for (long i = 0; i < attend->queries; i++) {
+        output.rows[i * output.step - 2] = scratch->largest[i];
+        output.rows[i * output.step - 1] = scratch->sum[i];
+    }
+}
+
+/* One part of the keys for some heads: a few keys for all of them, then the next few, so that
+ * memory is read once and side by side. */
+MOEC_FUNCTION void moec_step_part(const MoecStep *step, long part, long b, MoecRange heads) {
+    const long first = step->first + part * step->part_keys;
+    const long end = moec_least(first + step->part_keys, step->end);
+    for (long h = heads.first; h < heads.end; h++) {
+        for (long query = 0; query < step->attend->queries; query++) {
+            float *state = moec_step_state(step, part, b, h, query);
+            memset(state, 0, (size_t)(step->attend->value_width + 2) * sizeof *state);
+            state[0] = -__builtin_inff();
+        }
+    }
+    for (long key = first; key < end; key += MOEC_STEP_KEYS) {
+        const MoecRange keys = {key, moec_least(key + MOEC_STEP_KEYS, end)};
+        for (long h = heads.first; h < heads.end; h++) moec_step_keys(step, part, b, h, keys);
+    }
+}
+
+/* Joins the parts of one query and head, and the sink. */
+MOEC_FUNCTION void moec_step_join(const MoecStep *step, long b, long h, long query) {
+    const MoecAttend *attend = step->attend;
+    const float *sink = step->work.sink != NULL ? step->work.sink + h : NULL;
+    const MoecHead head = moec_head(attend, &step->work, b, h);
+    float *o = moec_step_state(step, 0, b, h, query) + 2; /* the first part becomes the whole */
+    float largest = sink != NULL ? *sink : -__builtin_inff(), sum = 0.0f;
+    for (long part = 0; part < step->parts; part++)
+        largest = moec_max(largest, moec_step_state(step, part, b, h, query)[0]);
+    if (sink != NULL) sum = moec_exp(*sink - largest);
+    for (long part = 0; part < step->parts; part++) {
+        const float *state = moec_step_state(step, part, b, h, query);
+        const float factor = moec_exp(state[0] - largest);
+        sum += factor * state[1];
+        if (part == 0) {
+            moec_row_scale(o, attend->value_width, factor);
+            continue;
+        }
+#pragma omp simd
+        for (long c = 0; c < attend->value_width; c++) o[c] += factor * state[2 + c];
+    }
+    moec_attend_finish(attend, &head, query, o, 1.0f / sum);
+    head.lse[query * head.lse_step] = largest + moec_log(sum);
+}
+
+/* Heads are divided among threads only where there are few parts; the result does not depend on it.
+ */
+MOEC_FUNCTION void moec_step_parts(const MoecStep *step) {
+    const MoecAttend *attend = step->attend;
+    const long parts = step->parts * attend->batch, heads = attend->heads;
+    const long threads = moec_step_parallel(step) ? moec_threads() : 1;
+    const long shares = moec_least(heads, moec_pieces(threads, parts));
+#pragma omp parallel for schedule(dynamic) if (threads > 1)
+    for (long task = 0; task < parts * shares; task++) {
+        const long share = task % shares, part = task / shares;
+        const MoecRange range = {heads * share / shares, heads * (share + 1) / shares};
+        moec_step_part(step, part / attend->batch, part % attend->batch, range);
+    }
+    for (long b = 0; b < attend->batch; b++)
+        for (long h = 0; h < heads; h++)
+            for (long query = 0; query < attend->queries; query++)
+                moec_step_join(step, b, h, query);
+}
+
+/* ---- only the best values ---- */
+
+typedef struct MoecBest {
+    long count;
+    float score[MOEC_STEP_BEST];
+    int key[MOEC_STEP_BEST];
+} MoecBest;
+
+static _Thread_local MoecBest moec_best __attribute__((unused));
+
+/* True when a is to leave before b: smaller, or equal and later. */
+MOEC_INLINE int moec_worse(const MoecBest *best, long a, long b) {
+    return best->score[a] < best->score[b] ||
+           (best->score[a] == best->score[b] && best->key[a] > best->key[b]);
+}
+
+MOEC_INLINE void moec_best_swap(MoecBest *best, long a, long b) {
+    const float score = best->score[a];
+    const int key = best->key[a];
+    best->score[a] = best->score[b];
+    best->key[a] = best->key[b];
+    best->score[b] = score;
+    best->key[b] = key;
+}
+
+/* A heap with the worst on top, of at most `most`; keys come in ascending order. */
+MOEC_FUNCTION void moec_best_offer(MoecBest *best, long most, float score, long key) {
+    if (best->count < most) {
+        long at = best->count++;
+        best->score[at] = score;
+        best->key[at] = (int)key;
+        for (; at > 0 && moec_worse(best, at, (at - 1) / 2); at = (at - 1) / 2)
+            moec_best_swap(best, at, (at - 1) / 2);
+        return;
+    }
+    if (!(score > best->score[0])) return;
+    best->score[0] = score;
+    best->key[0] = (int)key;
+    for (long at = 0, child = 1; child < best->count; at = child, child = 2 * at + 1) {
+        child += child + 1 < best->count && moec_worse(best, child + 1, child);
+        if (!moec_worse(best, child, at)) break;
+        moec_best_swap(best, at, child);
+    }
+}
+
+/* One query of one head: all scores for the normaliser, then the values of the best. */
+MOEC_FUNCTION void moec_step_best(const MoecStep *step, long b, long h, long query) {
+    const MoecAttend *attend = step->attend;
+    const MoecHead head = moec_head(attend, &step->work, b, h);
+    const MoecRange range = moec_visible(attend, step->position + query);
+    const long most = moec_least(attend->best, MOEC_STEP_BEST);
+    float *score = moec_attend_scratch.score;
+    float largest = step->work.sink != NULL ? step->work.sink[h] : -__builtin_inff();
+    float sum = step->work.sink != NULL ? 1.0f : 0.0f;
+    MoecBest *best = &moec_best;
+    best->count = 0;
+    for (long key = range.first; key < range.end; key += MOEC_ATTEND_KEYS) {
+        const MoecPair pair = {query, 1, key, moec_least(range.end - key, MOEC_ATTEND_KEYS),
+                               step->position};
+        const MoecRange all = {0, pair.keys};
+        moec_scores(attend, &head, &pair, score);
+        moec_hide(&head, &pair, 0, score, -__builtin_inff());
+        for (long j = 0; j < pair.keys; j++) moec_best_offer(best, most, score[j], key + j);
+        const float before = largest;
+        largest = moec_row_max(score, all, before);
+        if (largest == -__builtin_inff()) continue; /* all of other documents */
+        sum = sum * (largest > before ? moec_exp(before - largest) : 1.0f);
+        sum += moec_row_weights(score, all, pair.keys, largest);
+    }
+    const float lse = largest + moec_log(sum);
+    const MoecRange kept = {0, best->count};
+    moec_row_weights(best->score, kept, best->count, lse);
+    const MoecBlockProduct product = {1,
+                                      attend->value_width,
+                                      best->count,
+                                      {best->score, 0, 1, NULL, NULL, MOEC_F32},
+                                      {head.v, 1, head.v_step, NULL, best->key, attend->v_type},
+                                      moec_to(head.o, query * head.o_step, attend->o_type),
+                                      head.o_step,
+                                      0,
+                                      0,
+                                      attend->o_type};
+    moec_block_multiply(&product);
+    head.lse[query * head.lse_step] = lse;
+}
+
+MOEC_FUNCTION void moec_step_all_best(const MoecStep *step) {
+    const MoecAttend *attend = step->attend;
+    const long tasks = attend->batch * attend->heads * attend->queries;
+#pragma omp parallel for schedule(dynamic) if (moec_step_parallel(step))
+    for (long task = 0; task < tasks; task++)
+        moec_step_best(step, task / attend->queries / attend->heads,
+                       task / attend->queries % attend->heads, task % attend->queries);
+}
+
+/* New tokens against a cache: query s stands at place position+s and sees keys 0 .. position+s,
+ * with a window the last `window` of them; there is no other mask. `keys` is the capacity of the
+ * cache. */
+MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, const void *q,
+                                    const void *k, const void *v, const float *sink,
+                                    const float *documents, void *o, float *lse) {
+    MoecAttend attend = *options;
+    attend.mask = attend.mask == MOEC_MASK_NONE ? MOEC_MASK_CAUSAL : attend.mask;
+    const MoecRange range = moec_block_range(&attend, position, attend.queries);
+    const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
+    const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
+    MoecStep step = {&attend, {q, k, v, sink, documents, o, lse}, position, range.first, range.end, 1,
+                     keys,    moec_step_buffer};
+    if (attend.best > 0) {
+        moec_step_all_best(&step);
+    } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {
+        moec_attend_blocks(&attend, &step.work, position);
+    } else {
+        step.parts = moec_least(room, moec_pieces(keys, MOEC_STEP_PART));
+        step.part_keys = moec_pieces(keys, step.parts);
+        moec_step_parts(&step);
+    }
+}
+
+#endif

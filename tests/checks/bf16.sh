@@ -1,0 +1,62 @@
+#!/bin/sh
+# Products of bf16 on the processor: small models beside their definition, by its own instructions and without them; a run that
+# goes on in the other precision; the same bits on one and on two threads; an emitted model; memory.
+#
+#   tests/checks/bf16.sh          small models of each kind
+#   tests/checks/bf16.sh all      all models that devices are held to; minutes
+. "$(dirname "$0")/../begin.sh"
+export OMP_NUM_THREADS=1
+
+case ${1:-} in
+all) tests/small_models.sh ;;
+*) tests/small_models.sh | awk '/models\/tiny.moe/ || NR % 16 == 1 || /gqa4_small_best/' ;;
+esac >"$work/models"
+
+# As cuda_models.sh: with fewer tokens where so many choices are never all clear.
+compare() { moec verify "$@" --set train.precision=bf16 >"$work/out" 2>&1; }
+while read -r model; do
+    # shellcheck disable=SC2086
+    compare $model || { grep -q 'or fewer tokens' "$work/out" && compare $model --batch 1 --context 5; } ||
+        wrong "$model: $(cat "$work/out")"
+    grep -q 'products of bf16' "$work/out" || wrong "not rounded: $(cat "$work/out")"
+done <"$work/models"
+
+# Without instructions for bf16 the same numbers come out, and somebody says so.
+if [ "$(uname -m)" = x86_64 ]; then
+    export MOEC_CFLAGS=-mno-avx512bf16 DNNL_MAX_CPU_ISA=AVX2
+    for model in tiny tiny_moe; do
+        compare models/tiny.moe:$model --set dim=48 --set layers=2 || wrong "without instructions: $(cat "$work/out")"
+        [ "$(grep -c 'note: this processor has no products of bf16' "$work/out")" = 1 ] || wrong "no note: $(cat "$work/out")"
+    done
+    unset MOEC_CFLAGS DNNL_MAX_CPU_ISA
+fi
+
+# The plan is smaller, and checkpoints are those of f32.
+small="models/tiny.moe:tiny_moe --set vocab=256 --set dim=48 --set layers=2 --set train.batch=4 --set train.context=64"
+temporaries() { moec check $small --set train.precision=$1 --json | sed -n 's/.*"temporaries": *\([0-9]*\).*/\1/p'; }
+[ "$(temporaries bf16)" -lt "$(temporaries f32)" ] || wrong "temporaries: bf16 $(temporaries bf16), f32 $(temporaries f32)"
+cat stdlib/*.moe >"$work/text"
+train() { # FOLDER PRECISION STEPS THREADS [OPTION...]
+    folder=$1 precision=$2 steps=$3 threads=$4
+    shift 4
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=$threads moec train $small --set train.evaluate=4 --data "$work/text" --out "$work/$folder" \
+        --set train.precision=$precision --steps $steps "$@" >"$work/out" 2>&1 || wrong "training in $precision: $(cat "$work/out")"
+}
+train one bf16 4 1
+grep -q 'tok/s bf16' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
+train two bf16 4 2
+cmp "$work/one/last.safetensors" "$work/two/last.safetensors" || wrong "two threads give other bits than one"
+train one f32 8 1 --resume
+grep -q 'tok/s f32' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
+
+# What is emitted writes what the hosted one does.
+hosted() { moec generate "$work/two" --prompt "layer " --tokens 24 --temperature 0 --set train.precision=bf16; }
+hosted >"$work/hosted" || wrong "generating in bf16"
+moec emit "$work/two" --graph decode --out "$work/c" --set train.precision=bf16
+make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
+(cd "$work/c" && ./generate --prompt "layer " --tokens 24 --temperature 0) >"$work/emitted"
+[ "$(cat "$work/hosted")" = "$(cat "$work/emitted")" ] || wrong "emitted and hosted write different texts"
+moec emit "$work/two" --graph train --out "$work/t" --set train.precision=bf16
+make -s -C "$work/t" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
+(cd "$work/t" && ./train --data "$work/text" --steps 3) | grep -q '^step 3 loss [0-9.]*$' || wrong "emitted training"
