@@ -24,6 +24,8 @@
 typedef struct Options {
     const char *operand, *data, *validation, *out, *device, *tokenizer;
     long steps, seed; /* -1: as the spec says */
+    long until;       /* 0: to the last step */
+    double limit;     /* of the loss; 0: none */
     bool resume, no_cache;
     char **command;
     TextList sets;
@@ -345,12 +347,28 @@ static bool tell_saved(const Training *training) {
     return false;
 }
 
-static bool stop_for_nonsense(Training *training, long step, const char *what) {
+static bool stop_diverged(Training *training, long step, const char *what, const char *why) {
     record_write(&training->record,
                  json_pack("{s:I, s:s}", "step", (json_int_t)step, "diverged", what));
     error_message("lower train.lr, set train.clip, or give the schedule a longer warmup",
-                  "step %ld: %s is not a finite number; training has stopped", step, what);
+                  "step %ld: %s%s; training has stopped", step, what, why);
     return tell_saved(training);
+}
+
+static bool stop_for_nonsense(Training *training, long step, const char *what) {
+    return stop_diverged(training, step, what, " is not a finite number");
+}
+
+static bool stop_above_limit(Training *training, double loss) {
+    char text[96];
+    snprintf(text, sizeof text, " is %.4g, more than %g", loss, training->options->limit);
+    return stop_diverged(training, training->place.step, "the loss", text);
+}
+
+/* The step after which this call stops. */
+static long last_step(const Training *training) {
+    long steps = training->settings.steps, until = training->options->until;
+    return until > 0 && until < steps ? until : steps;
 }
 
 /* A checkpoint of nonsense must not take the place of a good one. */
@@ -377,20 +395,21 @@ static bool one_step(Training *training) {
                                  isfinite(result.loss) ? "the norm of the gradient" : "the loss");
     training->place.step++;
     training->place.position += (uint64_t)(training->train->graph->batch * settings->accumulate);
-    bool evaluates = due(settings->evaluate, training->place.step, settings->steps);
-    if (!log_step(training, &result, seconds_now() - began) ||
-        (evaluates && !(is_finite(training) && validate(training))))
-        return false;
+    bool evaluates = due(settings->evaluate, training->place.step, last_step(training));
+    if (!log_step(training, &result, seconds_now() - began)) return false;
+    if (training->options->limit > 0 && result.loss > training->options->limit)
+        return stop_above_limit(training, result.loss);
+    if (evaluates && !(is_finite(training) && validate(training))) return false;
     show(training, &result, evaluates);
     bool saves =
-        due(settings->checkpoint, training->place.step, settings->steps) || interrupt_signal();
+        due(settings->checkpoint, training->place.step, last_step(training)) || interrupt_signal();
     if (!saves) return true;
     return is_finite(training) &&
            (save(training, "last.safetensors", true) || tell_saved(training));
 }
 
 static int loop(Training *training) {
-    long steps = training->settings.steps;
+    long steps = last_step(training);
     if (training->place.step >= steps) {
         printf("%s has all its %ld steps; give more with --steps\n", training->options->out,
                training->place.step);
@@ -402,8 +421,8 @@ static int loop(Training *training) {
     char peak[16];
     progress_clear();
     printf("%s at step %ld; %s/last.safetensors is written; peak memory %s\n",
-           interrupt_signal() ? "stopped" : "done", training->place.step, training->options->out,
-           memory_text(peak, (double)memory_peak()));
+           training->place.step < training->settings.steps ? "stopped" : "done",
+           training->place.step, training->options->out, memory_text(peak, (double)memory_peak()));
     return interrupt_signal() ? 128 + interrupt_signal() : 0;
 }
 
@@ -435,6 +454,10 @@ int command_train(int argc, char **argv) {
         {OPTION_TEXT, "--val", "PATH", &options.validation,
          "data to evaluate on; else the end of --data is held out"},
         {OPTION_COUNT, "--steps", "N", &options.steps, "optimizer steps in all (train.steps)"},
+        {OPTION_COUNT, "--until", "N", &options.until,
+         "stop after that step, as when interrupted: --resume goes on"},
+        {OPTION_NUMBER, "--diverged-above", "LOSS", &options.limit,
+         "a run whose loss is above it has diverged"},
         {OPTION_COUNT, "--seed", "N", &options.seed,
          "of weights, data order and random numbers (train.seed)"},
         {OPTION_FLAG, "--resume", NULL, &options.resume,

@@ -81,7 +81,7 @@ static bool open_run(Run *run, const char *folder) {
     }
     run->account = load(folder, "run.json");
     run->seed = seed_of(run);
-    run->result = result_of(&run->history);
+    run->result = result_of(&run->history, NULL);
     run->ended = has_ended(run);
     return true;
 }

@@ -22,13 +22,13 @@ long plan_runs(const Plan *plan) {
     return models_of(plan->experiment) * plan->experiment->seeds;
 }
 
-static void print_variant(const MoecVariant *variant, long seeds) {
+static void print_variant(const MoecVariant *variant, long seeds, bool timed) {
     if (variant->same) {
         printf("  %-32s the same model as %s\n", variant->name, variant->same);
         return;
     }
     printf("  %-32s %12.0f %12.0f %12.3g\n", variant->name, variant->parameters, variant->active,
-           variant->flops_train * variant->tokens * (double)seeds);
+           variant->flops_train * (timed ? 1 : variant->tokens * (double)seeds));
     for (int i = 0; i < variant->set_count; i++) printf("      %s\n", variant->sets[i]);
     if (variant->solved) printf("      %s\n", variant->solved);
 }
@@ -58,7 +58,13 @@ static bool measure_ceiling(const Plan *plan, double *sum) {
 }
 
 bool plan_print_time(const Plan *plan) {
-    double ceiling;
+    double ceiling, each = plan->experiment->seconds;
+    if (each > 0) {
+        printf("%.3g hours of training, %ld at a time; how many steps fit into %g s is measured "
+               "for each variant first\n",
+               each * (double)plan_runs(plan) / 3600, plan->jobs, each);
+        return true;
+    }
     if (!measure_ceiling(plan, &ceiling)) return false;
     double seconds = plan_flops(plan) / (ceiling * 1e9);
     if (!isfinite(seconds)) return true;
@@ -75,12 +81,17 @@ void plan_print(const Plan *plan) {
         const MoecVariant *variant = &experiment->variants[i];
         if (!variant->same) tokens += variant->tokens * (double)experiment->seeds;
     }
-    printf("experiment %s of %s: %d models, %ld seed%s each, %ld runs; %.4g tokens, %.3g FLOP\n\n",
-           experiment->name, experiment->base, models_of(experiment), experiment->seeds,
-           experiment->seeds == 1 ? "" : "s", plan_runs(plan), tokens, flops);
-    printf("  %-32s %12s %12s %12s\n", "variant", "parameters", "active", "FLOP");
+    printf("experiment %s of %s: %d models, %ld seed%s each, %ld runs", experiment->name,
+           experiment->base, models_of(experiment), experiment->seeds,
+           experiment->seeds == 1 ? "" : "s", plan_runs(plan));
+    if (experiment->seconds > 0)
+        printf(", %g s each\n\n", experiment->seconds);
+    else
+        printf("; %.4g tokens, %.3g FLOP\n\n", tokens, flops);
+    printf("  %-32s %12s %12s %12s\n", "variant", "parameters", "active",
+           experiment->seconds > 0 ? "FLOP/token" : "FLOP");
     for (int i = 0; i < experiment->count; i++)
-        print_variant(&experiment->variants[i], experiment->seeds);
+        print_variant(&experiment->variants[i], experiment->seeds, experiment->seconds > 0);
     printf("\n");
     fflush(stdout);
 }
@@ -91,6 +102,21 @@ char *plan_folder(const Plan *plan, const MoecVariant *variant, long seed) {
 
 static json_t *text_or_null(const char *text) {
     return text ? json_string(text) : json_null();
+}
+
+/* What an experiment need not say is there only when it does. */
+static void add_rules(const MoecExperiment *experiment, json_t *root) {
+    json_t *shares = json_array();
+    for (int i = 0; i < experiment->halving_count; i++)
+        json_array_append_new(shares, json_real(experiment->halvings[i]));
+    if (experiment->halving_count) json_object_set(root, "halve_at", shares);
+    if (experiment->metric) json_object_set_new(root, "metric", json_string(experiment->metric));
+    if (experiment->higher) json_object_set_new(root, "better", json_string("high"));
+    if (experiment->seconds > 0)
+        json_object_set_new(root, "seconds", json_real(experiment->seconds));
+    if (experiment->limit > 0)
+        json_object_set_new(root, "diverged_above", json_real(experiment->limit));
+    json_decref(shares);
 }
 
 static json_t *plan_json(const Plan *plan) {
@@ -106,29 +132,34 @@ static json_t *plan_json(const Plan *plan) {
                             json_pack("{s:s, s:o}", "model", print, "sets", sets));
         free(print);
     }
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
-                     experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
-                     text_or_null(plan->data), "val", text_or_null(plan->validation), "tokenizer",
-                     text_or_null(plan->tokenizer), "variants", variants);
+    json_t *root =
+        json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "experiment", experiment->name, "base",
+                  experiment->base, "seeds", (json_int_t)experiment->seeds, "data",
+                  text_or_null(plan->data), "val", text_or_null(plan->validation), "tokenizer",
+                  text_or_null(plan->tokenizer), "variants", variants);
+    add_rules(experiment, root);
+    return root;
+}
+
+/* A key of one that the other has otherwise, or has not; NULL when there is none. */
+static const char *other_key(json_t *one, json_t *other) {
+    void *at = json_object_iter(one);
+    for (; at; at = json_object_iter_next(one, at)) {
+        const char *key = json_object_iter_key(at);
+        if (!json_equal(json_object_iter_value(at), json_object_get(other, key))) return key;
+    }
+    return NULL;
 }
 
 /* What differs, as a new string: "seeds" or "variant gate_at_v"; NULL when nothing does. */
 static char *difference(json_t *before, json_t *now) {
-    const char *key;
-    json_t *value;
     json_t *variants = json_object_get(before, "variants"), *own = json_object_get(now, "variants");
-    json_object_foreach(
-        own, key,
-        value) if (!json_equal(value,
-                               json_object_get(variants, key))) return memory_format("variant %s",
-                                                                                     key);
-    json_object_foreach(variants, key, value) if (!json_object_get(own, key)) return memory_format(
-        "variant %s", key);
-    json_object_foreach(
-        now, key,
-        value) if (!json_equal(value, json_object_get(before, key))) return memory_format("%s",
-                                                                                          key);
-    return NULL;
+    const char *key = other_key(own, variants);
+    if (!key) key = other_key(variants, own);
+    if (key) return memory_format("variant %s", key);
+    key = other_key(now, before);
+    if (!key) key = other_key(before, now);
+    return key ? memory_format("%s", key) : NULL;
 }
 
 static bool is_same(const Plan *plan, const char *path, json_t *now) {

@@ -6,12 +6,14 @@
 
 typedef struct RunResult {
     bool diverged;
+    bool stopped;    /* before its end, because others were better */
     long step;       /* its last one */
     double loss;     /* NaN of one that diverged */
-    char metric[24]; /* what the loss is: "val_bits_per_byte"; "" when there is none */
+    char metric[96]; /* what the loss is: "val_bits_per_byte"; "" when there is none */
 } RunResult;
 
-/* The last measure of held-out data, or else the mean loss of the last tenth of the steps. */
-RunResult result_of(const History *history);
+/* The last number called `metric`; NULL: the last measure of held-out data, or else the mean loss
+ * of the last tenth of the steps. */
+RunResult result_of(const History *history, const char *metric);
 
 #endif

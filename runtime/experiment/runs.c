@@ -1,5 +1,10 @@
 #include "experiment/runs.h"
 
+#include "experiment/halving.h"
+#include "experiment/outcome.h"
+#include "experiment/pace.h"
+#include "experiment/process.h"
+
 #include "base/message.h"
 #include "base/files.h"
 #include "base/interrupt.h"
@@ -17,18 +22,13 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#ifdef __linux__
-#include <sys/prctl.h>
-#endif
 
-enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1, PATIENCE = 1500 };
+enum { EXIT_FAILED = 1, PATIENCE = 1500 };
 
 /* A process of a run; 0: none. */
 typedef struct Worker {
     pid_t process;
-    const MoecVariant *variant;
-    long seed;
-    const char *device;
+    RunOrder order;
 } Worker;
 
 typedef struct Sweep {
@@ -37,6 +37,9 @@ typedef struct Sweep {
     long running, ended, failed;
     int variant; /* the next run to begin */
     long seed;
+    double share;  /* of each run that is made now; 1: all of it */
+    long *steps;   /* by variant */
+    bool *stopped; /* the same */
 } Sweep;
 
 static void pause_briefly(void) {
@@ -88,117 +91,9 @@ void runs_unlock(int lock) {
     close(lock);
 }
 
-/* ---- what a run came to ---- */
-
-static RunResult read_log(const char *folder) {
-    History history;
-    RunResult result = {.loss = NAN};
-    if (!history_open(&history, folder)) return result;
-    result = result_of(&history);
-    history_free(&history);
-    return result;
-}
-
-bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result) {
-    char *folder = plan_folder(plan, variant, seed), *path = path_join(folder, "result.json");
-    json_t *object = file_exists(path) ? json_load_file(path, 0, NULL) : NULL;
-    json_t *loss = json_object_get(object, "loss");
-    const char *metric = json_string_value(json_object_get(object, "metric"));
-    *result = (RunResult){.diverged = json_is_true(json_object_get(object, "diverged"))};
-    result->step = (long)json_integer_value(json_object_get(object, "step"));
-    result->loss = json_is_number(loss) ? json_number_value(loss) : NAN;
-    snprintf(result->metric, sizeof result->metric, "%s", metric ? metric : "");
-    json_decref(object);
-    free(path);
-    free(folder);
-    return metric != NULL;
-}
-
-static bool keep_result(const char *folder, const RunResult *result) {
-    json_t *object = json_pack("{s:b, s:I, s:s, s:o}", "diverged", result->diverged, "step",
-                               (json_int_t)result->step, "metric", result->metric, "loss",
-                               json_number(result->loss));
-    char *path = path_join(folder, "result.json"), *text = json_dumps(object, JSON_INDENT(2));
-    bool good = file_write(path, text, strlen(text));
-    free(text);
-    free(path);
-    json_decref(object);
-    return good;
-}
-
-/* ---- processes ---- */
-
-static int add_option(char **arguments, int count, const char *name, const char *value) {
-    if (!value) return count;
-    arguments[count++] = memory_format("%s", name);
-    arguments[count++] = memory_format("%s", value);
-    return count;
-}
-
-/* The command of a run, as its user would type it. */
-static char **command_of(const Plan *plan, const Worker *worker, const char *folder) {
-    int room = MAX_ARGUMENTS + 2 * worker->variant->set_count, count = 0;
-    char **arguments = memory_new((size_t)room * sizeof *arguments);
-    char *seed = memory_format("%ld", worker->seed);
-    arguments[count++] = memory_format("moec");
-    arguments[count++] = memory_format("train");
-    arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->model);
-    arguments[count++] = memory_format("--resume");
-    count = add_option(arguments, count, "--data", plan->data);
-    count = add_option(arguments, count, "--val", plan->validation);
-    count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
-    count = add_option(arguments, count, "--device", worker->device);
-    count = add_option(arguments, count, "--out", folder);
-    count = add_option(arguments, count, "--seed", seed);
-    for (int i = 0; i < plan->set_count; i++)
-        count = add_option(arguments, count, "--set", plan->sets[i]);
-    for (int i = 0; i < worker->variant->set_count; i++)
-        count = add_option(arguments, count, "--set", worker->variant->sets[i]);
-    free(seed);
-    return arguments;
-}
-
-/* In the process of the run: it ends when the sweep does, and what it says goes to a file. */
-_Noreturn static void become(const Plan *plan, char **arguments, const char *output, pid_t sweep) {
-    int file = open(output, O_WRONLY | O_CREAT | O_APPEND, 0666);
-#ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-#endif
-    if (file < 0 || getppid() != sweep) _exit(EXIT_FAILED);
-    dup2(file, 1);
-    dup2(file, 2);
-    close(file);
-    long processors = sysconf(_SC_NPROCESSORS_ONLN), share = processors / plan->jobs;
-    char threads[24];
-    snprintf(threads, sizeof threads, "%ld", share > 1 ? share : 1);
-    if (plan->jobs > 1) setenv("OMP_NUM_THREADS", threads, 0);
-    execv("/proc/self/exe", arguments);
-    execvp(arguments[0], arguments);
-    _exit(EXIT_FAILED);
-}
-
-static bool begin(const Plan *plan, Worker *worker) {
-    char *folder = plan_folder(plan, worker->variant, worker->seed);
-    char *output = path_join(folder, "output.txt");
-    bool good = folder_make(folder);
-    char **arguments = command_of(plan, worker, folder);
-    pid_t sweep = getpid();
-    fflush(NULL);
-    worker->process = good ? fork() : -1;
-    if (worker->process == 0) become(plan, arguments, output, sweep);
-    if (good && worker->process < 0) error_message(NULL, "cannot start a run: %s", strerror(errno));
-    if (worker->process < 0) good = false;
-    if (!good) worker->process = 0;
-    for (int i = 0; arguments[i]; i++) free(arguments[i]);
-    free(arguments);
-    free(output);
-    free(folder);
-    return good;
-}
-
 static void tell(const Sweep *sweep, const Worker *worker, const RunResult *result) {
     progress_clear();
-    printf("%s seed %ld: ", worker->variant->name, worker->seed);
+    printf("%s seed %ld: ", worker->order.variant->name, worker->order.seed);
     if (result->diverged)
         printf("diverged at step %ld", result->step);
     else
@@ -207,52 +102,75 @@ static void tell(const Sweep *sweep, const Worker *worker, const RunResult *resu
     fflush(stdout);
 }
 
-static void tell_failed(const Worker *worker, const char *folder, int status) {
+static void tell_failed(const Plan *plan, const Worker *worker, int status) {
+    char *folder = order_folder(plan, &worker->order);
     progress_clear();
-    if (WIFSIGNALED(status))
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        error_message("metric takes a number of log.jsonl: moec log DIR --csv lists them",
+                      "the log of %s seed %ld has no number '%s'", worker->order.variant->name,
+                      worker->order.seed,
+                      plan->experiment->metric ? plan->experiment->metric : "loss");
+    else if (WIFSIGNALED(status))
         error_message("the same command goes on with it", "%s seed %ld was killed by signal %d",
-                      worker->variant->name, worker->seed, WTERMSIG(status));
+                      worker->order.variant->name, worker->order.seed, WTERMSIG(status));
     else
         error_message("what it said stands in its output.txt; the same command goes on with it",
-                      "%s seed %ld has failed, in %s", worker->variant->name, worker->seed, folder);
+                      "%s seed %ld has failed, in %s", worker->order.variant->name,
+                      worker->order.seed, folder);
+    free(folder);
 }
 
-/* A process has ended: finished, diverged, or neither. */
+/* It stands still at a share of its steps; false when that is not so. */
+static bool note_pause(Sweep *sweep, const Worker *worker, const RunResult *result) {
+    const RunOrder *order = &worker->order;
+    if (!order->until || result->step != order->until || order->until >= order->steps) return false;
+    return run_keep_at(sweep->plan, order->variant, order->seed, order->until, result);
+}
+
+/* A process has ended: finished, diverged, at a pause, or none of these. */
 static void end(Sweep *sweep, Worker *worker, int status) {
-    char *folder = plan_folder(sweep->plan, worker->variant, worker->seed);
-    RunResult result = read_log(folder);
+    const RunOrder *order = &worker->order;
+    RunResult result = run_reading(sweep->plan, order->variant, order->seed);
     bool finished = WIFEXITED(status) && WEXITSTATUS(status) == 0 && *result.metric;
     bool diverged = WIFEXITED(status) && WEXITSTATUS(status) == EXIT_FAILED && result.diverged;
     if (diverged && !*result.metric) strcpy(result.metric, "loss");
     result.diverged = diverged;
     sweep->running--;
-    if ((finished || diverged) && keep_result(folder, &result)) {
+    worker->process = 0;
+    if (finished && note_pause(sweep, worker, &result)) return;
+    if ((finished || diverged) && run_keep(sweep->plan, order->variant, order->seed, &result)) {
         sweep->ended++;
         tell(sweep, worker, &result);
     } else if (!interrupt_signal()) {
         sweep->failed++;
-        tell_failed(worker, folder, status);
+        tell_failed(sweep->plan, worker, status);
     }
-    worker->process = 0;
-    free(folder);
+}
+
+/* Whether there is something left to do for a run now. */
+static bool is_open(const Sweep *sweep, const RunOrder *order) {
+    RunResult result;
+    if (run_result(sweep->plan, order->variant, order->seed, &result)) return false;
+    return !order->until ||
+           !run_result_at(sweep->plan, order->variant, order->seed, order->until, &result);
 }
 
 /* The next run that is not finished; false when there is none. */
 static bool next(Sweep *sweep, Worker *worker) {
     const MoecExperiment *experiment = sweep->plan->experiment;
-    RunResult result;
     while (sweep->seed <= experiment->seeds) {
-        const MoecVariant *variant = &experiment->variants[sweep->variant];
-        worker->process = 0;
-        worker->variant = variant;
-        worker->seed = sweep->seed;
+        int at = sweep->variant;
+        RunOrder *order = &worker->order;
+        order->variant = &experiment->variants[at];
+        order->seed = sweep->seed;
+        order->steps = sweep->steps[at];
+        order->until = sweep->share < 1 ? halving_step(order->steps, sweep->share) : 0;
         if (++sweep->variant == experiment->count) {
             sweep->variant = 0;
             sweep->seed++;
         }
-        if (variant->same) continue;
-        if (!run_result(sweep->plan, variant, worker->seed, &result)) return true;
-        sweep->ended++;
+        if (order->variant->same) continue;
+        if (is_open(sweep, order) && !sweep->stopped[at]) return true;
     }
     return false;
 }
@@ -275,10 +193,11 @@ static void fill(Sweep *sweep) {
     for (long i = 0; i < sweep->plan->jobs && !interrupt_signal(); i++) {
         Worker *worker = &sweep->workers[i];
         if (worker->process || !next(sweep, worker)) continue;
-        if (begin(sweep->plan, worker))
+        worker->process = process_begin(sweep->plan, &worker->order);
+        if (worker->process > 0)
             sweep->running++;
         else
-            sweep->failed++;
+            sweep->failed++, worker->process = 0;
     }
 }
 
@@ -306,16 +225,16 @@ static bool last_step(const char *folder, long *step, double *loss) {
 }
 
 static char *worker_line(const Sweep *sweep, const Worker *worker) {
-    char *folder = plan_folder(sweep->plan, worker->variant, worker->seed), *line;
+    char *folder = plan_folder(sweep->plan, worker->order.variant, worker->order.seed), *line;
     long step = 0;
     double loss = NAN;
     if (last_step(folder, &step, &loss))
-        line =
-            memory_format("  %-32s seed %-3ld %-8s step %ld/%.0f  loss %.4f", worker->variant->name,
-                          worker->seed, worker->device, step, worker->variant->steps, loss);
+        line = memory_format("  %-32s seed %-3ld %-8s step %ld/%ld  loss %.4f",
+                             worker->order.variant->name, worker->order.seed, worker->order.device,
+                             step, worker->order.steps, loss);
     else
-        line = memory_format("  %-32s seed %-3ld %-8s begins", worker->variant->name, worker->seed,
-                             worker->device);
+        line = memory_format("  %-32s seed %-3ld %-8s begins", worker->order.variant->name,
+                             worker->order.seed, worker->order.device);
     free(folder);
     return line;
 }
@@ -333,27 +252,76 @@ static void show(const Sweep *sweep) {
     free(lines);
 }
 
-int runs_make(const Plan *plan) {
-    Sweep sweep = {.plan = plan, .seed = 1};
-    sweep.workers = memory_new((size_t)plan->jobs * sizeof *sweep.workers);
-    for (long i = 0; i < plan->jobs; i++)
-        sweep.workers[i].device = plan->devices[i % plan->device_count];
+static long count_ended(const Plan *plan) {
+    RunResult result;
+    long count = 0;
+    for (int i = 0; i < plan->experiment->count; i++) {
+        const MoecVariant *variant = &plan->experiment->variants[i];
+        for (long seed = 1; seed <= plan->experiment->seeds && !variant->same; seed++)
+            count += run_result(plan, variant, seed, &result);
+    }
+    return count;
+}
+
+/* All runs that go on, up to sweep->share of their steps. */
+static void make_share(Sweep *sweep) {
     bool told = false;
-    interrupt_watch();
-    for (fill(&sweep); sweep.running; fill(&sweep)) {
-        collect(&sweep);
+    sweep->variant = 0;
+    sweep->seed = 1;
+    sweep->ended = count_ended(sweep->plan);
+    for (fill(sweep); sweep->running; fill(sweep)) {
+        collect(sweep);
         if (interrupt_signal() && !told) {
-            stop_all(&sweep);
+            stop_all(sweep);
             told = true;
         }
-        if (sweep.running) pause_briefly();
-        if (progress_is_live() && progress_due()) show(&sweep);
+        if (sweep->running) pause_briefly();
+        if (progress_is_live() && progress_due()) show(sweep);
     }
     progress_clear();
+}
+
+/* The steps of each variant: what it says, or what it makes in the time that there is. */
+static bool find_steps(Sweep *sweep) {
+    const MoecExperiment *experiment = sweep->plan->experiment;
+    for (int i = 0; i < experiment->count; i++) {
+        const MoecVariant *variant = &experiment->variants[i];
+        sweep->stopped[i] = variant->same != NULL;
+        sweep->steps[i] = (long)variant->steps;
+        if (variant->same || experiment->seconds == 0) continue;
+        sweep->steps[i] = pace_steps(sweep->plan, variant);
+        if (!sweep->steps[i]) return false;
+    }
+    return true;
+}
+
+static void make_all(Sweep *sweep) {
+    const MoecExperiment *experiment = sweep->plan->experiment;
+    for (int i = 0; i <= experiment->halving_count; i++) {
+        sweep->share = i < experiment->halving_count ? experiment->halvings[i] : 1;
+        make_share(sweep);
+        if (sweep->failed || interrupt_signal()) return;
+        if (sweep->share < 1) halving_stop(sweep->plan, sweep->share, sweep->steps, sweep->stopped);
+    }
+}
+
+int runs_make(const Plan *plan) {
+    size_t count = (size_t)plan->experiment->count;
+    Sweep sweep = {.plan = plan, .seed = 1, .share = 1};
+    sweep.workers = memory_new((size_t)plan->jobs * sizeof *sweep.workers);
+    sweep.steps = memory_new(count * sizeof *sweep.steps);
+    sweep.stopped = memory_new(count * sizeof *sweep.stopped);
+    for (long i = 0; i < plan->jobs; i++)
+        sweep.workers[i].order.device = plan->devices[i % plan->device_count];
+    interrupt_watch();
+    bool good = find_steps(&sweep);
+    if (good) make_all(&sweep);
     free(sweep.workers);
+    free(sweep.steps);
+    free(sweep.stopped);
     if (interrupt_signal()) {
         printf("stopped; the same command goes on\n");
         return 128 + interrupt_signal();
     }
-    return sweep.failed ? EXIT_FAILED : 0;
+    return sweep.failed || !good ? EXIT_FAILED : 0;
 }

@@ -4,7 +4,6 @@
 #define RUNS_H
 
 #include "experiment/plan.h"
-#include "experiment/result.h"
 
 /* Makes the folder and keeps other sweeps out of it until runs_unlock or the end of the process and
  * of its runs. -1 after a message. */
@@ -12,7 +11,5 @@ int runs_lock(const char *out);
 void runs_unlock(int lock);
 /* Makes all runs that are not finished; the exit code. */
 int runs_make(const Plan *plan);
-/* What a run came to; false when it is not finished. */
-bool run_result(const Plan *plan, const MoecVariant *variant, long seed, RunResult *result);
 
 #endif

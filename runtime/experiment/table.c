@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "base/json_number.h"
 #include "base/memory.h"
-#include "experiment/runs.h"
+#include "experiment/outcome.h"
 #include "experiment/statistics.h"
 
 #include <stdio.h>
@@ -15,6 +15,7 @@
 typedef struct Row {
     const MoecVariant *variant;
     int diverged;
+    long stopped; /* the step at which it stopped because others were better; 0: it did not */
     Sample loss, difference;
     double margin; /* of the difference, 95 %; NaN: too few seeds */
     char metric[24];
@@ -30,6 +31,10 @@ static void read_losses(const Plan *plan, const MoecVariant *variant, double *lo
         RunResult result;
         losses[seed - 1] = NAN;
         if (!run_result(plan, variant, seed, &result)) continue;
+        if (result.stopped) {
+            row->stopped = result.step;
+            continue;
+        }
         if (result.diverged || !isfinite(result.loss)) {
             row->diverged++;
             continue;
@@ -98,6 +103,7 @@ static void print_row(const Plan *plan, const Row *row) {
     if (*text) printf("  %s", text);
     if (row->diverged)
         printf("  diverged: %d of %d", row->diverged, row->diverged + row->loss.count);
+    if (row->stopped) printf("  stopped at step %ld, others were better", row->stopped);
     printf("\n");
     print_tuned(row);
 }
@@ -108,6 +114,7 @@ static json_t *row_json(const Plan *plan, const Row *row) {
                   "parameters", row->variant->parameters, "active", row->variant->active,
                   "finished", row->loss.count, "diverged", row->diverged, "loss",
                   json_number(row->loss.mean), "spread", json_number(row->loss.spread));
+    if (row->stopped) json_object_set_new(object, "stopped", json_integer(row->stopped));
     if (row->variant->tuned) {
         json_object_set_new(object, "structure", json_string(row->variant->structure));
         json_object_set_new(object, "tuned", json_string(row->variant->tuned));

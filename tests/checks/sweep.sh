@@ -13,6 +13,11 @@ model small = decoder {
 }
 experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
 experiment rates { base = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, clip = 0 } }
+experiment halves { base = small, vary train.lr = [1e-4, 1e-3, 1e-5], seeds = 2, train = { steps = 40 }, keep = { halve_at = [0.25, 0.5] } }
+experiment limit { base = small, vary train.lr = [3], train = { steps = 40, clip = 0 }, keep = { diverged_above = 7 } }
+experiment named { base = small, vary layers = [2], train = { steps = 20 }, metric = { name = grad_norm, better = high } }
+experiment missing { base = small, train = { steps = 4 }, metric = accuracy }
+experiment timed { base = small, budget = { seconds = 0.05 } }
 experiment diverging { base = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, clip = 0 } }
 SPEC
 cat stdlib/*.moe > "$work/text"
@@ -92,3 +97,26 @@ grep -q '"tuned": "train.lr = 1e30"' tuned/table.json || wrong "the table leaves
 sweep diverging apart > apart.log 2>&1 || wrong "a sweep in which runs diverge fails: $(cat apart.log)"
 grep -q 'diverged: 2 of 2' apart.log || wrong "runs that diverged are not told: $(cat apart.log)"
 grep -q '"diverged"' apart/lr_1e30/seed_1/log.jsonl || wrong "the log does not say that the run diverged"
+
+# Halving: of four the two best go on at a quarter, the best at half, and the base; what has stopped is told and not compared.
+sweep halves halved > halved.log || wrong "halving fails: $(cat halved.log)"
+[ "$(grep -c 'stops at step 10$' halved.log)" = 2 ] || wrong "not half of them stop: $(cat halved.log)"
+[ "$(grep -c 'stopped at step' halved.log)" = 3 ] || wrong "not one alone is left: $(cat halved.log)"
+[ "$(grep -c 'val_bits_per_byte [0-9]' halved.log)" = 2 ] || wrong "not two runs to the end: $(cat halved.log)"
+cp halved/table.json before.json
+rm halved/base/seed_2/result.json
+sweep halves halved > /dev/null || wrong "halving does not go on"
+cmp before.json halved/table.json || wrong "another table when halving goes on"
+
+sweep limit limited > limited.log 2>&1 || wrong "a sweep with a limit fails: $(cat limited.log)"
+grep -q 'lr_3 seed 1: diverged' limited.log || wrong "a loss above the limit is not told: $(cat limited.log)"
+grep -q 'the loss is .*, more than 7' limited/lr_3/seed_1/output.txt || wrong "the run does not say why it stopped"
+
+sweep named named > named.log || wrong "a metric of the log fails: $(cat named.log)"
+grep -q 'loss: grad_norm' named.log || wrong "the metric is not told: $(cat named.log)"
+sweep missing missing > missing.log 2>&1 && wrong "a metric that is not in the log passes"
+grep -q "has no number 'accuracy'" missing.log || wrong "a metric that is not there: $(cat missing.log)"
+
+sweep timed timed > timed.log || wrong "a budget of seconds fails: $(cat timed.log)"
+steps=$(sed -n 's/.*"steps": \([0-9]*\).*/\1/p' timed/base/pace.json)
+grep -q "\"step\":$steps,\"val_loss" timed/base/seed_1/log.jsonl || wrong "not the steps that were measured: $(cat timed.log)"

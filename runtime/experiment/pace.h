@@ -1,0 +1,10 @@
+/* pace: how many steps a variant makes in the time that an experiment gives each run. */
+#ifndef PACE_H
+#define PACE_H
+
+#include "experiment/plan.h"
+
+/* Measured once, alone, over a few steps, and kept in DIR/VARIANT/pace.json. 0 after a message. */
+long pace_steps(const Plan *plan, const MoecVariant *variant);
+
+#endif

@@ -1,0 +1,105 @@
+#include "experiment/process.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
+enum { MAX_ARGUMENTS = 160, EXIT_FAILED = 1 };
+
+static int add_option(char **arguments, int count, const char *name, const char *value) {
+    if (!value) return count;
+    arguments[count++] = memory_format("%s", name);
+    arguments[count++] = memory_format("%s", value);
+    return count;
+}
+
+static int add_number(char **arguments, int count, const char *name, long number) {
+    char *text = number ? memory_format("%ld", number) : NULL;
+    count = add_option(arguments, count, name, text);
+    free(text);
+    return count;
+}
+
+char *order_folder(const Plan *plan, const RunOrder *order) {
+    if (order->trial) return memory_format("%s/%s/pace", plan->out, order->variant->name);
+    return plan_folder(plan, order->variant, order->seed);
+}
+
+char **order_command(const Plan *plan, const RunOrder *order) {
+    const MoecVariant *variant = order->variant;
+    int room = MAX_ARGUMENTS + 2 * variant->set_count, count = 0;
+    char **arguments = memory_new((size_t)room * sizeof *arguments);
+    char *folder = order_folder(plan, order), *limit = NULL;
+    if (plan->experiment->limit > 0) limit = memory_format("%g", plan->experiment->limit);
+    arguments[count++] = memory_format("moec");
+    arguments[count++] = memory_format("train");
+    arguments[count++] = memory_format("%s:%s", plan->file, plan->experiment->model);
+    arguments[count++] = memory_format("--resume");
+    count = add_option(arguments, count, "--data", plan->data);
+    count = add_option(arguments, count, "--val", plan->validation);
+    count = add_option(arguments, count, "--tokenizer", plan->tokenizer);
+    count = add_option(arguments, count, "--device", order->device);
+    count = add_option(arguments, count, "--out", folder);
+    count = add_number(arguments, count, "--seed", order->seed);
+    if (order->trial || plan->experiment->seconds > 0)
+        count = add_number(arguments, count, "--steps", order->steps);
+    count = add_number(arguments, count, "--until", order->until);
+    count = add_option(arguments, count, "--diverged-above", limit);
+    for (int i = 0; i < plan->set_count; i++)
+        count = add_option(arguments, count, "--set", plan->sets[i]);
+    for (int i = 0; i < variant->set_count; i++)
+        count = add_option(arguments, count, "--set", variant->sets[i]);
+    free(folder);
+    free(limit);
+    return arguments;
+}
+
+void command_free(char **command) {
+    for (int i = 0; command[i]; i++) free(command[i]);
+    free(command);
+}
+
+/* In the process of the run: it ends when the sweep does, and what it says goes to a file. */
+_Noreturn static void become(const Plan *plan, char **arguments, const char *output, pid_t sweep) {
+    int file = open(output, O_WRONLY | O_CREAT | O_APPEND, 0666);
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (file < 0 || getppid() != sweep) _exit(EXIT_FAILED);
+    dup2(file, 1);
+    dup2(file, 2);
+    close(file);
+    long processors = sysconf(_SC_NPROCESSORS_ONLN), share = processors / plan->jobs;
+    char threads[24];
+    snprintf(threads, sizeof threads, "%ld", share > 1 ? share : 1);
+    if (plan->jobs > 1) setenv("OMP_NUM_THREADS", threads, 0);
+    execv("/proc/self/exe", arguments);
+    execvp(arguments[0], arguments);
+    _exit(EXIT_FAILED);
+}
+
+pid_t process_begin(const Plan *plan, const RunOrder *order) {
+    char *folder = order_folder(plan, order), *output = path_join(folder, "output.txt");
+    bool good = folder_make(folder);
+    char **arguments = order_command(plan, order);
+    pid_t sweep = getpid();
+    fflush(NULL);
+    pid_t process = good ? fork() : -1;
+    if (process == 0) become(plan, arguments, output, sweep);
+    if (good && process < 0) error_message(NULL, "cannot start a run: %s", strerror(errno));
+    command_free(arguments);
+    free(output);
+    free(folder);
+    return process;
+}
