@@ -63,3 +63,21 @@ within "100 times 100 turns" moec check nested.moe
     echo "model m = decoder { dim = 64, layers = 1, ffn = unrolled, train = { batch = 4, context = 131072 } }"
 } >unrolled.moe
 within "120 turns over 131,072 places" moec dump unrolled.moe --after plan
+
+# 3,000 layers declared, each of them applied; 3,000 equations that say the same in every turn of a repeat.
+awk 'BEGIN {
+    print "use decoder"
+    for (i = 1; i <= 3000; i++) print "layer l" i "(x[s, d]) -> y[s, d] { y = tanh(x) }"
+    print "layer all(x[s, d]) -> y[s, d] {\n  y0 = x"
+    for (i = 1; i <= 3000; i++) print "  y" i " = l" i "(y" i - 1 ")"
+    print "  y = y3000\n}"
+}' >many.moe
+model all >>many.moe
+within "3,000 layers declared" moec check many.moe
+awk 'BEGIN {
+    print "use decoder\nlayer fixed(x[s, d]) -> y[s, d] {\n  y = x\n  repeat turn[i < 3] {\n    z0[s] = s * 0.5"
+    for (i = 1; i <= 3000; i++) print "    z" i "[s] = sin(z" i - 1 "[s] + " i ")"
+    print "    y = y[s, d] * z3000[s]\n  }\n}"
+}' >fixed.moe
+model fixed >>fixed.moe
+within "3,000 equations alike in every turn" moec check fixed.moe

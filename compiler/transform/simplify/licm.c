@@ -6,8 +6,6 @@
  */
 #include "transform/simplify/simplify.h"
 
-#include <string.h>
-
 typedef struct Invariance {
     const DefUse *def_use;
     const Statement *repeat;
@@ -46,32 +44,40 @@ static bool is_invariant(const DefUse *def_use, const Statement *repeat,
     return !invariance.varies;
 }
 
-static void move(Arena *arena, List *from, int index, List *to, int place) {
-    Statement *statement = from->items[index];
-    memmove(&from->items[index], &from->items[index + 1],
-            (size_t)(from->count - index - 1) * sizeof *from->items);
-    from->count--;
-    list_push(arena, to, NULL);
-    memmove(&to->items[place + 1], &to->items[place],
-            (size_t)(to->count - 1 - place) * sizeof *to->items);
-    to->items[place] = statement;
+/* A statement that has been moved is outside of the repeat for those behind it. */
+static void note_move(DefUse *def_use, const Statement *statement) {
+    const List *outputs = &statement->outputs;
+    for (int i = statement->kind == STATEMENT_LOOP ? -1 : 0; i < outputs->count; i++) {
+        const Expr *target = i < 0 ? statement->target : outputs->items[i];
+        const Write *write = def_use->facts[target->tensor->id].writes.items[0];
+        def_use->places[write->position].repeat = NULL;
+    }
+}
+
+/* Moves what is invariant in a repeat to the end of `outer`. */
+static bool move_invariants(Arena *arena, DefUse *def_use, Statement *repeat, List *outer) {
+    List *body = &repeat->body.statements, kept = {0};
+    for (int i = 0; i < body->count; i++) {
+        Statement *statement = body->items[i];
+        bool moves = is_invariant(def_use, repeat, statement);
+        list_push(arena, moves ? outer : &kept, statement);
+        if (moves) note_move(def_use, statement);
+    }
+    bool changed = kept.count < body->count;
+    *body = kept;
+    return changed;
 }
 
 bool licm(Program *program) {
-    const DefUse *def_use = def_use_new(program);
-    List *outer = &program->body.statements;
+    DefUse *def_use = def_use_new(program);
+    List outer = {0};
     bool changed = false;
-    for (int i = 0; i < outer->count; i++) {
-        Statement *repeat = outer->items[i];
-        for (int j = 0; repeat->kind == STATEMENT_REPEAT && j < repeat->body.statements.count;) {
-            if (!is_invariant(def_use, repeat, repeat->body.statements.items[j])) {
-                j++;
-                continue;
-            }
-            move(program->arena, &repeat->body.statements, j, outer, i++);
-            def_use = def_use_new(program);
-            changed = true;
-        }
+    for (int i = 0; i < program->body.statements.count; i++) {
+        Statement *statement = program->body.statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT)
+            changed |= move_invariants(program->arena, def_use, statement, &outer);
+        list_push(program->arena, &outer, statement);
     }
+    program->body.statements = outer;
     return changed;
 }
