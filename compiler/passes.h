@@ -17,7 +17,8 @@ typedef struct Unit {
     List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
     List layers;  /* Node * NODE_LAYER, and so on */
     List optimizers, schedules, parametrizations, models, experiments;
-    List overrides; /* Node * NODE_ENTRY, from --set */
+    Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
+    List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
     List own; /* const char *: options of the optimizer that some parameter has for itself */

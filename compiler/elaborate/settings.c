@@ -107,19 +107,13 @@ Record *record_evaluate(Elaborator *e, const Node *node) {
     return record;
 }
 
-static const Node *find_named(const List *list, const char *name) {
-    for (int i = 0; i < list->count; i++) {
-        const Node *node = list->items[i];
+const Node *find_layer(Elaborator *e, const char *name) {
+    const List *found = table_find(&e->unit->layers_by_name, hash_text(HASH_START, name));
+    for (int i = 0; i < found->count; i++) {
+        const Node *node = found->items[i];
         if (!strcmp(node->name, name)) return node;
     }
     return NULL;
-}
-
-const Node *find_layer(Elaborator *e, const char *name) {
-    const Node *node = find_named(&e->unit->layers, name);
-    if (!node) node = find_named(&e->unit->optimizers, name);
-    if (!node) node = find_named(&e->unit->schedules, name);
-    return node;
 }
 
 const Node *layer_body(const Node *layer) {

@@ -62,15 +62,32 @@ static bool is_for_commands(const Node *layer, const Node *node) {
            !strcmp(node->name, "train");
 }
 
-static void look_at(Reports *reports, const Node *layer, const Node *node) {
+/* The names that are said below. */
+static void add_names(Arena *arena, Table *names, Node *node) {
+    if (!node) return;
+    if (is_reference(node)) table_add(arena, names, hash_text(HASH_START, node->name), node);
+    for (int i = 0; i < node->count; i++) add_names(arena, names, node->kids[i]);
+}
+
+static bool is_said(const Table *names, const char *name) {
+    size_t length = strcspn(name, ".");
+    const List *found = table_find(names, hash_bytes(HASH_START, name, length));
+    for (int i = 0; i < found->count; i++) {
+        const char *said = ((const Node *)found->items[i])->name;
+        if (!strncmp(said, name, length) && !said[length]) return true;
+    }
+    return false;
+}
+
+static void look_at(Reports *reports, const Table *names, const Node *layer, const Node *node) {
     const char *kind = node ? declared_kind(node) : NULL;
     if (kind && !is_result(layer, node->name) && !is_for_commands(layer, node) &&
-        !reads(layer, node->name, strcspn(node->name, ".")))
+        !is_said(names, node->name))
         report_warning(reports, node->name_span, "%s '%s' is read by nothing", kind, node->name);
     bool block =
         node && (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
                  node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT);
-    for (int i = 0; block && i < node->count; i++) look_at(reports, layer, node->kids[i]);
+    for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
 
 /* A layer of options alone groups them: others read them. */
@@ -82,8 +99,12 @@ static bool is_group(const Node *body) {
 
 static void look_at_all(Reports *reports, const List *list) {
     for (int i = 0; i < list->count; i++) {
-        const Node *layer = list->items[i], *body = layer_body(layer);
-        if (is_written(layer->span) && !is_group(body)) look_at(reports, layer, body);
+        Node *layer = list->items[i];
+        const Node *body = layer_body(layer);
+        Table names = {0};
+        if (!is_written(layer->span) || is_group(body)) continue;
+        add_names(reports->arena, &names, layer);
+        look_at(reports, &names, layer, body);
     }
 }
 

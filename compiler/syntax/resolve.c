@@ -266,6 +266,15 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
     }
 }
 
+static void index_names(Unit *unit) {
+    const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (int j = 0; j < lists[i]->count; j++) {
+            Node *node = lists[i]->items[j];
+            table_add(unit->arena, &unit->layers_by_name, hash_text(HASH_START, node->name), node);
+        }
+}
+
 /* Reads all sources, those that they use, and the overrides; the list of sources grows on the way.
  */
 static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_count) {
@@ -275,6 +284,7 @@ static Unit *resolve_all(Resolver *resolver, const char *const *sets, int set_co
         const Node *file = parse(unit->arena, unit->reports, source);
         for (int k = 0; file && k < file->count; k++) resolve_item(resolver, source, file->kids[k]);
     }
+    index_names(unit);
     for (int i = 0; i < set_count; i++) {
         const Source *source = add_source(unit, "--set", sets[i], strlen(sets[i]));
         Node *entry = parse_entry(unit->arena, unit->reports, source);
