@@ -287,6 +287,7 @@ typedef struct Layout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by place in tensors */
     size_t bytes;
+    Table places; /* int *: places in tensors, by path */
 } Layout;
 
 size_t layout_offset(const Layout *layout, const Tensor *tensor);

@@ -4,17 +4,27 @@
 
 #include <string.h>
 
-size_t layout_offset(const Layout *layout, const Tensor *tensor) {
-    for (int i = 0; i < layout->tensors.count; i++)
-        if (strcmp(((Tensor *)layout->tensors.items[i])->path, tensor->path) == 0)
-            return layout->offsets[i];
-    return 0;
+/* The place of a path in a layout, or -1. */
+static int place_of(const Layout *layout, const char *path) {
+    const List *found = table_find(&layout->places, hash_text(HASH_START, path));
+    for (int i = 0; i < found->count; i++) {
+        int place = *(int *)found->items[i];
+        if (strcmp(((Tensor *)layout->tensors.items[place])->path, path) == 0) return place;
+    }
+    return -1;
 }
 
-static bool has_path(const Layout *layout, const char *path) {
-    for (int i = 0; i < layout->tensors.count; i++)
-        if (strcmp(((Tensor *)layout->tensors.items[i])->path, path) == 0) return true;
-    return false;
+size_t layout_offset(const Layout *layout, const Tensor *tensor) {
+    int place = place_of(layout, tensor->path);
+    return place < 0 ? 0 : layout->offsets[place];
+}
+
+static void add_tensor(Arena *arena, Layout *layout, Tensor *tensor) {
+    if (place_of(layout, tensor->path) >= 0) return;
+    int *place = arena_alloc(arena, sizeof *place);
+    *place = layout->tensors.count;
+    table_add(arena, &layout->places, hash_text(HASH_START, tensor->path), place);
+    list_push(arena, &layout->tensors, tensor);
 }
 
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
@@ -23,8 +33,7 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
-            if (tensor->role == role && !has_path(&layout, tensor->path))
-                list_push(arena, &layout.tensors, tensor);
+            if (tensor->role == role) add_tensor(arena, &layout, tensor);
         }
     }
     layout.offsets =
