@@ -101,7 +101,7 @@ typedef struct MoecTensorInfo {
     size_t offset;           /* weights and states; else the slot */
     int rank;
     const long *shape;
-    bool is_int, matrix;
+    bool is_int, matrix, frozen;
     int init; /* parameters and states */
     double a, b;
     int input; /* inputs */

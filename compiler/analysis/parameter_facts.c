@@ -434,7 +434,11 @@ void parameter_facts(Program *program) {
     block_walk(&program->body, find_in_statement, &finder);
 }
 
+bool is_trained(const Tensor *parameter) {
+    return !parameter->frozen && (!parameter->facts || parameter->facts->trained);
+}
+
 bool is_matrix(const Tensor *parameter) {
     const ParameterFacts *facts = parameter->facts;
-    return facts && facts->trained && !parameter->frozen && (facts->product || facts->lookup);
+    return facts && is_trained(parameter) && (facts->product || facts->lookup);
 }

@@ -42,6 +42,9 @@ typedef struct ParameterFacts {
  */
 void parameter_facts(Program *program);
 
+/* Does an optimizer move it? Not what is frozen, nor what no gradient reaches. */
+bool is_trained(const Tensor *parameter);
+
 /* A matrix in the sense of an optimizer: what weight decay is meant for. */
 bool is_matrix(const Tensor *parameter);
 

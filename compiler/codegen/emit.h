@@ -282,11 +282,12 @@ typedef struct Emitted {
     double flops, product_flops;
 } Emitted;
 
-/* The layout of the weights and states blocks: each parameter of any program once, by path. */
+/* The layout of the weights and states blocks: each parameter of any program once, by path. What is
+ * frozen lies at the end of the block. */
 typedef struct Layout {
     List tensors;    /* Tensor * */
     size_t *offsets; /* by place in tensors */
-    size_t bytes;
+    size_t bytes, frozen_bytes;
     Table places; /* int *: places in tensors, by path */
 } Layout;
 

@@ -27,6 +27,17 @@ static void add_tensor(Arena *arena, Layout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
+/* Offsets of the tensors that are frozen, or of those that are not. */
+static void place(Layout *layout, bool frozen) {
+    for (int i = 0; i < layout->tensors.count; i++) {
+        const Tensor *tensor = layout->tensors.items[i];
+        size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
+        if (tensor->frozen != frozen) continue;
+        layout->offsets[i] = layout->bytes;
+        layout->bytes += (bytes + 63) / 64 * 64;
+    }
+}
+
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     Layout layout = {.bytes = 0};
     for (int i = 0; i < count; i++) {
@@ -38,12 +49,10 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    for (int i = 0; i < layout.tensors.count; i++) {
-        layout.offsets[i] = layout.bytes;
-        const Tensor *tensor = layout.tensors.items[i];
-        size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
-        layout.bytes += (bytes + 63) / 64 * 64;
-    }
+    place(&layout, false);
+    size_t trained = layout.bytes;
+    place(&layout, true);
+    layout.frozen_bytes = layout.bytes - trained;
     return layout;
 }
 

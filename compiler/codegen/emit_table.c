@@ -42,6 +42,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
     if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
         text_add(text, ", .init = MOEC_INIT_%s, .a = %.17g, .b = %.17g, .matrix = %d",
                  init_kinds[info.init], info.a, info.b, info.matrix);
+    if (info.frozen) text_add(text, ", .frozen = 1");
     if (group) text_add(text, ", .group = %d", group);
     if (tensor->role == ROLE_INPUT)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
@@ -146,6 +147,7 @@ void emit_table(Module *module, Text *text, const char *model) {
     if (states->tensors.count)
         text_add(text, "    .states = states, .state_count = %d,\n", states->tensors.count);
     text_add(text, "    .weight_bytes = %zu, .state_bytes = %zu,\n", weights->bytes, states->bytes);
+    if (weights->frozen_bytes) text_add(text, "    .frozen_bytes = %zu,\n", weights->frozen_bytes);
     if (emitted->count)
         text_add(text, "    .graphs = graphs, .graph_count = %d,\n", emitted->count);
     if (module->update) text_add(text, "    .update = &update,\n");

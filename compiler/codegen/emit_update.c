@@ -3,6 +3,7 @@
  *
  * Both are single kernels; the program's arrays are what the caller hands over.
  */
+#include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -158,7 +159,7 @@ static void add_statements(Arena *arena, Text *text, const List *statements) {
 /* ---- what parameters have for themselves ---- */
 
 static double own_number(const Module *module, const Tensor *parameter, const Tensor *scalar) {
-    if (parameter->frozen && !strcmp(scalar->name, "lr")) return 0;
+    if (!is_trained(parameter) && !strcmp(scalar->name, "lr")) return 0;
     for (int i = 0; i < parameter->own.count; i++) {
         const OwnNumber *own = parameter->own.items[i];
         if (!strcmp(own->name, scalar->name)) return own->value;

@@ -28,6 +28,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
         .shape = shape,
         .is_int = tensor->type == TYPE_INT,
         .matrix = is_matrix(tensor),
+        .frozen = tensor->role == ROLE_PARAMETER && !is_trained(tensor),
         .init = (int)tensor->init.kind,
         .a = tensor->init.a,
         .b = tensor->init.b,

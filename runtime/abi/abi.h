@@ -28,7 +28,7 @@ enum { MOEC_ABI = 10, MOEC_MAX_RANK = 10 };
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
     MOEC_WEIGHTS,   /* parameters, shared by all graphs of a table */
-    MOEC_GRADIENTS, /* same layout as MOEC_WEIGHTS */
+    MOEC_GRADIENTS, /* same layout as MOEC_WEIGHTS, without what is frozen */
     MOEC_STATES,    /* states of layers, shared by all graphs */
     MOEC_INPUTS,    /* slot number, not an offset: run->inputs[slot] */
     MOEC_OUTPUTS,   /* slot number: run->outputs[slot] */
@@ -57,6 +57,7 @@ typedef struct MoecTensor {
     MoecInput input;
     long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
     int matrix;            /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay applies) */
+    int frozen;            /* parameters: not trained, the optimizer leaves it alone */
     int group;             /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
 } MoecTensor;
 
@@ -194,7 +195,9 @@ typedef struct MoecTable {
     const char *model;
     const MoecTensor *parameters, *states;
     int parameter_count, state_count;
-    size_t weight_bytes, state_bytes; /* the gradients block is as large as the weights block */
+    size_t weight_bytes, state_bytes;
+    size_t frozen_bytes; /* the end of the weights block, which holds what is declared frozen: blocks of gradients and of
+                            the optimizer's states are by so much shorter */
     const MoecGraphEntry *graphs;
     int graph_count;
     const MoecUpdate *update; /* NULL when not compiled in */

@@ -1,4 +1,4 @@
-/* count: the size of a tensor of a table. */
+/* count: sizes that a table tells. */
 #ifndef COUNT_H
 #define COUNT_H
 
@@ -9,6 +9,11 @@ static inline size_t tensor_count(const MoecTensor *tensor) {
     size_t count = 1;
     for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
+}
+
+/* Of a block of gradients, or of a state of the optimizer. */
+static inline size_t trained_bytes(const MoecTable *table) {
+    return table->weight_bytes - table->frozen_bytes;
 }
 
 #endif

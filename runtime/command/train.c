@@ -211,8 +211,9 @@ static bool start(Training *training) {
 
 static void print_plan(const Training *training, size_t program) {
     const Model *model = training->model;
-    double weights = (double)model->table->weight_bytes,
-           moments = weights * model->table->update->state_count;
+    double trained = (double)trained_bytes(model->table),
+           weights = (double)model->table->weight_bytes + trained,
+           moments = trained * model->table->update->state_count;
     double lent = (double)(training->train->bytes + training->measure->bytes), parameters = 0;
     for (int i = 0; i < model->parameter_count; i++)
         parameters += (double)model->parameters[i].count;
@@ -225,7 +226,7 @@ static void print_plan(const Training *training, size_t program) {
     printf("memory: %s = weights and gradients %s, optimizer %s, temporaries %s, inputs and "
            "outputs %s, program %s\n",
            memory_text(text[0], (double)model_bytes(model) + lent + (double)program),
-           memory_text(text[1], 2 * weights), memory_text(text[2], moments),
+           memory_text(text[1], weights), memory_text(text[2], moments),
            memory_text(text[3], (double)model->arena_bytes), memory_text(text[4], lent),
            memory_text(text[5], (double)program));
     if (*model->engine->startup) printf("%s\n", model->engine->startup);

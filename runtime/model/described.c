@@ -22,6 +22,7 @@ static MoecTensor tensor_of(const MoecTensorInfo *info, MoecBlock block) {
         .input = (MoecInput)info->input,
         .vocabulary = info->vocabulary,
         .matrix = info->matrix,
+        .frozen = info->frozen,
     };
     memcpy(tensor.shape, info->shape, sizeof tensor.shape[0] * (size_t)info->rank);
     return tensor;
@@ -35,8 +36,8 @@ static const MoecTensor *tensors_of(MoecCompiler *compiler, const MoecProgram *p
     MoecTensor *tensors = memory_new(sizeof *tensors * (size_t)(*count + 1));
     for (int i = 0; i < *count; i++) {
         tensors[i] = tensor_of(&infos[i], block);
-        if (bytes)
-            *bytes = tensors[i].offset + (tensor_count(&tensors[i]) * sizeof(float) + 63) / 64 * 64;
+        size_t end = tensors[i].offset + (tensor_count(&tensors[i]) * sizeof(float) + 63) / 64 * 64;
+        if (bytes && end > *bytes) *bytes = end;
     }
     return tensors;
 }

@@ -34,7 +34,8 @@ static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
 }
 
-/* The host's blocks; on a device apart they take room only once something is copied there. */
+/* The host's blocks. What is never touched takes no room: on a device apart what is not copied here,
+ * of gradients and moments what is frozen. */
 static bool take_here(Model *model) {
     const MoecTable *table = model->table;
     model->weights = memory_map(table->weight_bytes);
@@ -65,6 +66,7 @@ static bool take_there(Model *model) {
     ModelMemory *there = &model->there;
     int moments = moment_count(model);
     size_t weights = rounded(table->weight_bytes), states = rounded(table->state_bytes);
+    size_t trained = rounded(trained_bytes(table));
     there->moments = memory_new(sizeof(float *) * (size_t)(moments + 1));
     if (!model->device->apart) {
         there->weights = model->weights;
@@ -76,17 +78,17 @@ static bool take_there(Model *model) {
         return there->arena && (there->rounded || !table->round);
     }
     size_t halves = table->round ? rounded(table->weight_bytes / 2) : 0;
-    there->bytes =
-        weights * (size_t)(1 + model->trains + moments) + states + halves + model->arena_bytes;
+    there->bytes = weights + trained * (size_t)(model->trains + moments) + states + halves +
+                   model->arena_bytes;
     there->block = model->device->kind->allocate(model->device, there->bytes);
     if (!there->block) return false;
     unsigned char *at = there->block;
     there->weights = (float *)(void *)at;
     there->layer_states = (float *)(void *)(at += weights);
     at += states;
-    for (int i = 0; i < moments; i++, at += weights) there->moments[i] = (float *)(void *)at;
+    for (int i = 0; i < moments; i++, at += trained) there->moments[i] = (float *)(void *)at;
     there->gradients = model->trains ? (float *)(void *)at : NULL;
-    at += model->trains ? weights : 0;
+    at += model->trains ? trained : 0;
     there->rounded = halves ? at : NULL;
     there->arena = at + halves;
     return true;
@@ -171,7 +173,7 @@ bool model_put(const Model *model) {
     bool good = put(model->device, there->weights, model->weights, table->weight_bytes) &&
                 put(model->device, there->layer_states, model->layer_states, table->state_bytes);
     for (int i = 0; good && i < moment_count(model); i++)
-        good = put(model->device, there->moments[i], model->moments[i], table->weight_bytes);
+        good = put(model->device, there->moments[i], model->moments[i], trained_bytes(table));
     return good && (!there->rounded ||
                     model->device->kind->round(model->engine, there->weights, there->rounded));
 }
@@ -183,23 +185,24 @@ bool model_get(const Model *model, bool optimizer) {
     bool good = get(model->device, model->weights, there->weights, table->weight_bytes) &&
                 get(model->device, model->layer_states, there->layer_states, table->state_bytes);
     for (int i = 0; good && optimizer && i < moment_count(model); i++)
-        good = get(model->device, model->moments[i], there->moments[i], table->weight_bytes);
+        good = get(model->device, model->moments[i], there->moments[i], trained_bytes(table));
     return good;
 }
 
 bool model_get_gradients(const Model *model) {
     return model->device->kind->get(model->device, model->gradients, model->there.gradients,
-                                    model->table->weight_bytes);
+                                    trained_bytes(model->table));
 }
 
 bool model_finite(const Model *model, bool *finite) {
     const ModelMemory *there = &model->there;
-    size_t count = model->table->weight_bytes / sizeof(float);
+    size_t weights = model->table->weight_bytes, moments = trained_bytes(model->table);
     *finite = true;
     for (int i = -1; i < moment_count(model); i++) {
         double squares;
-        if (!model->device->kind->square_sum(
-                model->engine, i < 0 ? there->weights : there->moments[i], count, &squares))
+        if (!model->device->kind->square_sum(model->engine,
+                                             i < 0 ? there->weights : there->moments[i],
+                                             (i < 0 ? weights : moments) / sizeof(float), &squares))
             return false;
         *finite = *finite && isfinite(squares);
     }
@@ -233,10 +236,11 @@ const MoecGraphEntry *model_graph(const Model *model, MoecGraphKind kind) {
 
 size_t model_bytes(const Model *model) {
     const MoecTable *table = model->table;
-    size_t copies =
-        model->trains ? 2 + (size_t)(table->update ? table->update->state_count : 0) : 1;
+    size_t trained =
+        model->trains ? 1 + (size_t)(table->update ? table->update->state_count : 0) : 0;
     size_t halves = table->round ? table->weight_bytes / 2 : 0;
-    return copies * table->weight_bytes + halves + table->state_bytes + model->arena_bytes;
+    return table->weight_bytes + trained * trained_bytes(table) + halves + table->state_bytes +
+           model->arena_bytes;
 }
 
 static double initial_value(const MoecTensor *tensor, uint64_t seed, uint64_t place) {
@@ -330,7 +334,7 @@ static bool read_moments(Model *model, const Safetensors *file, const PublicTens
                          bool *used) {
     const MoecUpdate *update = model->table->update;
     bool good = true;
-    for (int j = 0; good && update && j < update->state_count; j++) {
+    for (int j = 0; good && update && !one->tensor->frozen && j < update->state_count; j++) {
         char *name = memory_format("optimizer.%s:%s", update->state_names[j], one->name);
         good = read_tensor(file, name, one, model->moments[j], true, used);
         free(name);
@@ -387,10 +391,11 @@ Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *cou
     }
     for (int j = 0; j < copies - 1; j++)
         for (int i = 0; i < model->parameter_count; i++)
-            add_entry(
-                entries, count,
-                memory_format("optimizer.%s:%s", update->state_names[j], model->parameters[i].name),
-                &model->parameters[i], model->moments[j]);
+            if (!model->parameters[i].tensor->frozen)
+                add_entry(entries, count,
+                          memory_format("optimizer.%s:%s", update->state_names[j],
+                                        model->parameters[i].name),
+                          &model->parameters[i], model->moments[j]);
     return entries;
 }
 

@@ -39,11 +39,16 @@ typedef struct Trainer {
     Wishes wishes;
 } Trainer;
 
+/* Of a block of gradients, or of a state of the optimizer. */
+static size_t trained_bytes(const MoecTable *table) {
+    return table->weight_bytes - table->frozen_bytes;
+}
+
 static const char *take_memory(Trainer *trainer) {
     const MoecGraphEntry *graph = trainer->graph;
     trainer->weights = block_new(moec_table.weight_bytes);
     trainer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
-    trainer->gradients = block_new(moec_table.weight_bytes);
+    trainer->gradients = block_new(trained_bytes(&moec_table));
     trainer->states = block_new(moec_table.state_bytes);
     trainer->arena = block_new(graph->arena_bytes);
     trainer->inputs = slots_new(graph->inputs, graph->input_count);
@@ -52,7 +57,7 @@ static const char *take_memory(Trainer *trainer) {
     int good = trainer->weights && trainer->rounded && trainer->gradients && trainer->states &&
                trainer->arena && trainer->inputs && trainer->outputs && trainer->moments;
     for (int i = 0; good && i < trainer->update->state_count; i++) {
-        trainer->moments[i] = block_new(moec_table.weight_bytes);
+        trainer->moments[i] = block_new(trained_bytes(&moec_table));
         good = trainer->moments[i] != NULL;
     }
     return good ? NULL : "not enough memory";
@@ -128,7 +133,7 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
 static const char *run_step(Trainer *trainer, long step, double *loss) {
     const MoecGraphEntry *graph = trainer->graph;
     long parts = SETTING_ACCUMULATE;
-    block_zero(trainer->gradients, moec_table.weight_bytes);
+    block_zero(trainer->gradients, trained_bytes(&moec_table));
     set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
     set_scalar(trainer, "step", (double)step);
     set_scalar(trainer, "steps", (double)trainer->wishes.steps);
@@ -153,7 +158,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
     }
-    double norm = sqrt(block_squares(trainer->gradients, moec_table.weight_bytes / sizeof(float)));
+    double norm = sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
     double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->wishes.steps);

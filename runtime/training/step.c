@@ -80,7 +80,7 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     const Settings *settings = &stepper->settings;
     long parts = settings->accumulate;
     const DeviceKind *kind = model->device->kind;
-    if (!kind->zero(model->device, model->there.gradients, model->table->weight_bytes))
+    if (!kind->zero(model->device, model->there.gradients, trained_bytes(model->table)))
         return false;
     memset(stepper->outputs, 0, sizeof(double) * (size_t)graph->output_count);
     call_set_scalar(call, "loss_scale", 1.0 / (double)parts);
@@ -97,7 +97,7 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     result->loss = loss >= 0 ? stepper->outputs[loss] : NAN;
     double squares; /* padding between tensors stays zero: the block is summed whole */
     if (!kind->square_sum(model->engine, model->there.gradients,
-                          model->table->weight_bytes / sizeof(float), &squares))
+                          trained_bytes(model->table) / sizeof(float), &squares))
         return false;
     result->norm = mean * sqrt(squares);
     result->rate =

@@ -91,3 +91,6 @@ done
 paste "$work/cpu.numbers" "$work/cuda.numbers" | awk '
     { gap = $1 - $2; if (gap < 0) gap = -gap; if (NF != 2 || gap > 1e-5 * (1 + ($1 < 0 ? -$1 : $1))) bad = 1 }
     END { exit bad || NR != 2 * 65 }' || wrong "draw differs between the devices"
+
+# What is not trained stays there, too.
+MOEC_DEVICE=cuda "$BUILD/tests/unit/test_frozen" >"$work/frozen" 2>&1 || { cat "$work/frozen"; wrong "frozen parameters"; }

@@ -385,7 +385,7 @@ static int compare_update(Trial *trial, MoecEval *eval, const PublicTensor *para
     double squares = 0, norm = 0;
     for (size_t i = first; i < first + parameter->count; i++) {
         Element element = {.weight = (double)before[i]};
-        for (long step = 1; step <= steps; step++)
+        for (long step = 1; step <= steps && !parameter->tensor->frozen; step++)
             update_element(eval, update, parameter, step, (double)model->gradients[i], &element);
         double off = (double)model->weights[i] - element.weight;
         squares += off * off;

@@ -366,7 +366,7 @@ static int32_t *make_examples(const Call *call) {
 
 static void compiled_once(const Row *row, Call *call, const int32_t *windows) {
     Model *model = call->model;
-    model->device->kind->zero(model->device, model->there.gradients, model->table->weight_bytes);
+    model->device->kind->zero(model->device, model->there.gradients, trained_bytes(model->table));
     call_set_scalar(call, "loss_scale", 1);
     int32_t *examples = reads_images(row) ? make_examples(call) : NULL;
     call_set_windows(call, examples ? examples : windows);

@@ -1,24 +1,28 @@
 /* emit_cuda_update: the optimizer's step as a kernel over all parameters. */
+#include "analysis/parameter_facts.h"
 #include "codegen/emit.h"
 
 /* Elements that one block of a device takes. */
 enum { SHARE = 8192 };
 
-/* Where each parameter begins, as the table of the kernel; returns how many blocks there are. each:
- * elements of a block, 0: a parameter is not divided. */
-static long add_shares(Module *module, long each) {
+/* Where each parameter that is trained begins, as the table of the kernel; returns how many blocks
+ * there are. each: elements of a block, 0: a parameter is not divided. *shares: rows of the table. */
+static long add_shares(Module *module, long each, int *shares) {
     const Layout *weights = &module->weights;
     Text *text = &module->device;
     long blocks = 0;
+    *shares = 0;
     text_add(text, "static __device__ const MoecShare update_shares[] = {\n");
     for (int i = 0; i < weights->tensors.count; i++) {
         const Tensor *tensor = weights->tensors.items[i];
         long count = tensor_elements(tensor);
+        if (!is_trained(tensor)) continue;
+        ++*shares;
         text_add(text, "    {%ld, %zu, %ld, %d}, /* %s */\n", blocks, weights->offsets[i] / 4,
                  count, module->groups[i], tensor->name);
         blocks += each ? (count + each - 1) / each : 1;
     }
-    if (!weights->tensors.count) text_add(text, "    {0, 0, 0, 0},\n");
+    if (!*shares) text_add(text, "    {0, 0, 0, 0},\n");
     text_add(text, "};\n\n");
     return blocks ? blocks : 1;
 }
@@ -60,14 +64,14 @@ void emit_cuda_update(Module *module, const Update *update) {
     const Launch launch = update->launch;
     Text list = {.arena = module->arena}, given = {.arena = module->arena};
     long each = launch.grid ? 0 : SHARE; /* a grid of its own: one block does it all */
-    int shares = module->weights.tensors.count > 0 ? module->weights.tensors.count : 1;
+    int shares;
     text_add(&list, "%s", "");
     text_add(&given, "%s", "");
     for (int i = 0; i < update->states.count; i++) {
         text_add(&list, ", float *__restrict__ moec_state_%d", i);
         text_add(&given, ", &states[%d]", i);
     }
-    long blocks = add_shares(module, each);
+    long blocks = add_shares(module, each, &shares);
     list_push(module->arena, &module->device_kernels, "update_step");
     text_add(
         &module->device,
