@@ -2,8 +2,10 @@
  *
  * Needs:   a program as it was elaborated, forward only, with parameter_facts.
  * Leaves:  what a parameter's product ends in (parameter_flow), and what a repeat hands on, as
- *          outputs; those inside a repeat with the iteration as first axis. Results of single
- *          instances (chosen or not) are left out.
+ *          outputs; those inside a repeat with the iteration as first axis, those that join what
+ *          they were made from (a residual branch) with a + behind their name. Results of single
+ *          instances (chosen or not) are left out. They come before the outputs that the model
+ *          declares, in the order in which they are computed.
  */
 #include "analysis/parameter_flow.h"
 #include "passes.h"
@@ -109,11 +111,15 @@ static void observe_block(Program *program, Block *block, const List *wanted, In
 }
 
 void observe(Program *program) {
-    List flows = parameter_flow(program), wanted = {0};
+    List flows = parameter_flow(program), wanted = {0}, declared = program->outputs;
     for (int i = 0; i < flows.count; i++) {
         const ParameterFlow *flow = flows.items[i];
         if (flow->sum && is_whole(program, flow))
-            add(program->arena, &wanted, flow->end, flow->tensor->path);
+            add(program->arena, &wanted, flow->end,
+                arena_format(program->arena, "%s%s", flow->tensor->path, flow->joins ? "+" : ""));
     }
+    program->outputs = (List){0};
     observe_block(program, &program->body, &wanted, NULL);
+    for (int i = 0; i < declared.count; i++)
+        list_push(program->arena, &program->outputs, declared.items[i]);
 }

@@ -31,7 +31,13 @@ typedef struct Sized {
     float **before;
 } Sized;
 
-/* Windows of random tokens or examples; what is learned does not matter. */
+/* A token or a class, as uneven as words are: the k-th of them 1/k as often as the first. */
+static int32_t random_word(uint64_t place, long range) {
+    double word = exp(random_uniform(5, place) * log((double)range + 1)) - 1;
+    return word < (double)range ? (int32_t)word : (int32_t)range - 1;
+}
+
+/* Windows of random tokens or examples. */
 static Data *random_data(const Call *call) {
     Data *data = memory_new(sizeof *data);
     long record = examples_words(call), context = call_context(call), at = 0;
@@ -49,7 +55,7 @@ static Data *random_data(const Call *call) {
             uint64_t place = (uint64_t)(j + 1);
             float value = (float)random_normal(5, place);
             int32_t *word = data->words + (record ? j / each * record + at + j % each : j);
-            *word = (int32_t)(random_bits(5, place) % (uint64_t)range);
+            *word = random_word(place, range);
             if (real) memcpy(word, &value, sizeof *word);
         }
         at += record ? each : 0;
@@ -69,7 +75,7 @@ static bool set_windows(Sized *sized) {
     return call_run(sized->forward, 1, false);
 }
 
-static bool sized_open(MoecCompiler *compiler, Sized *sized, uint64_t seed) {
+static bool sized_open(MoecCompiler *compiler, Sized *sized) {
     const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_FORWARD}, {.graph = MOEC_UPDATE}};
     moec_observe(compiler);
     *sized = (Sized){.model = model_open(compiler, wishes, 3, true)};
@@ -85,8 +91,18 @@ static bool sized_open(MoecCompiler *compiler, Sized *sized, uint64_t seed) {
                   .settings = settings_of(compiler),
                   .seed = 1};
     step_prepare(&sized->stepper);
-    model_initialise(sized->model, seed);
-    return model_put(sized->model);
+    sized->before =
+        memory_new(sizeof *sized->before * (size_t)(sized->forward->graph->output_count + 1));
+    return true;
+}
+
+/* New weights, an optimizer that has seen nothing. */
+static bool draw_weights(Model *model, uint64_t seed) {
+    const MoecUpdate *update = model->table->update;
+    for (int i = 0; update && i < update->state_count; i++)
+        memset(model->moments[i], 0, trained_bytes(model->table));
+    model_initialise(model, seed);
+    return model_put(model);
 }
 
 static void sized_close(Sized *sized) {
@@ -102,13 +118,12 @@ static void sized_close(Sized *sized) {
     model_close(sized->model);
 }
 
-static bool sized_run(Sized *sized, long steps) {
+static bool sized_run(Sized *sized, long steps, uint64_t seed) {
     const MoecGraphEntry *graph = sized->forward->graph;
-    if (!set_windows(sized)) return false;
-    sized->before = memory_new(sizeof *sized->before * (size_t)(graph->output_count + 1));
+    if (!draw_weights(sized->model, seed) || !set_windows(sized)) return false;
     for (int i = 0; i < graph->output_count; i++) {
         size_t count = tensor_count(&graph->outputs[i]);
-        sized->before[i] = memory_new(sizeof(float) * (count + 1));
+        if (!sized->before[i]) sized->before[i] = memory_new(sizeof(float) * (count + 1));
         memcpy(sized->before[i], call_get(sized->forward, i), sizeof(float) * count);
     }
     for (long step = 0; step < steps; step++) {
@@ -166,59 +181,101 @@ static const MoecTensor *output_called(const Sized *sized, const char *name, int
     return NULL;
 }
 
-/* Iteration `point` of `points` in a model that has `turns`: the same share of the way. */
-static long turn_of(long point, long points, long turns) {
-    return points > 1 ? (point * (turns - 1) + (points - 1) / 2) / (points - 1) : turns - 1;
+/* What a layer adds to what it reads: "block.{i}.ffn.down+". */
+static bool is_branch(const MoecTensor *tensor) {
+    return is_stacked(tensor) && tensor->name[strlen(tensor->name) - 1] == '+';
 }
 
-static void measure_at(Sized *all, CoordinateCheck *check, const char *name, long point,
-                       long points, Coordinate *coordinate) {
+/* Where in its layer an activation stands: the share of the layer's branches that lie before it. */
+static double share_before(const MoecGraphEntry *graph, int output) {
+    int before = 0, all = 0;
+    for (int i = 0; i < graph->output_count; i++) {
+        bool branch = is_branch(&graph->outputs[i]);
+        all += branch;
+        before += branch && i < output;
+    }
+    return all ? (double)before / all : 0;
+}
+
+/* Of `points` parts that a model of `turns` layers is cut in, the layer in part `point` that as
+ * many branches lie before as before this activation in each part: the same share of the way. */
+static long turn_of(long point, long points, long turns, double share) {
+    return (long)(((double)point + share) * (double)turns / (double)points);
+}
+
+/* The next one; after the first draw it is there already. */
+static Coordinate *coordinate_next(CoordinateCheck *check, const MoecTensor *tensor, long point) {
+    if (check->drawn) return &check->all[check->count++];
+    if (check->count % 64 == 0)
+        check->all = memory_grow(check->all, sizeof *check->all * (size_t)(check->count + 64));
+    Coordinate *coordinate = &check->all[check->count++];
+    *coordinate = (Coordinate){.name = name_at(tensor, point)};
+    return coordinate;
+}
+
+/* A branch counts as often as there are layers: what all of them add is to stay. */
+static void measure_at(Sized *all, CoordinateCheck *check, int output, long point, long points) {
+    const MoecGraphEntry *graph = all[0].forward->graph;
+    Coordinate *coordinate = coordinate_next(check, &graph->outputs[output], point);
+    double share = share_before(graph, output), part = 1.0 / (double)check->draws;
     for (int i = 0; i < check->sizes; i++) {
         int slot;
-        const MoecTensor *tensor = output_called(&all[i], name, &slot);
+        const MoecTensor *tensor = output_called(&all[i], graph->outputs[output].name, &slot);
         long turns = is_stacked(tensor) ? tensor->shape[0] : 1;
+        double times = part * (is_branch(tensor) ? (double)turns : 1);
         size_t count = tensor_count(tensor) / (size_t)turns;
-        size_t first = (size_t)turn_of(point, points, turns) * count;
+        size_t first = (size_t)turn_of(point, points, turns, turns > 1 ? share : 0) * count;
         const float *after = call_get(all[i].forward, slot) + first;
-        coordinate->size[i] = root_mean_square(after, NULL, count);
-        coordinate->change[i] = root_mean_square(after, all[i].before[slot] + first, count);
+        coordinate->size[i] += times * root_mean_square(after, NULL, count);
+        coordinate->change[i] +=
+            times * root_mean_square(after, all[i].before[slot] + first, count);
     }
 }
 
-/* Activations that all sizes have, in as many layers as the one that has least. */
+/* In how many layers all sizes have this activation; 0: not all of them have it. */
+static long points_of(const Sized *all, int sizes, const MoecTensor *tensor) {
+    long points = is_stacked(tensor) ? tensor->shape[0] : 1;
+    if (!is_activation(tensor)) return 0;
+    for (int i = 1; i < sizes; i++) {
+        int slot;
+        const MoecTensor *other = output_called(&all[i], tensor->name, &slot);
+        if (!other || is_stacked(other) != is_stacked(tensor)) return 0;
+        if (is_stacked(other) && other->shape[0] < points) points = other->shape[0];
+    }
+    return points;
+}
+
+/* Activations that all sizes have, in as many layers as the one that has least, in the order in
+ * which they are computed: of neighbours that stand in layers, first all of the first layer. */
 static void collect(Sized *all, CoordinateCheck *check) {
     const MoecGraphEntry *graph = all[0].forward->graph;
-    int room = 0;
-    for (int o = 0; o < graph->output_count; o++) {
-        const MoecTensor *tensor = &graph->outputs[o];
-        long points = is_stacked(tensor) ? tensor->shape[0] : 1;
-        bool everywhere = is_activation(tensor);
-        for (int i = 1; i < check->sizes && everywhere; i++) {
-            int slot;
-            const MoecTensor *other = output_called(&all[i], tensor->name, &slot);
-            everywhere = other && is_stacked(other) == is_stacked(tensor);
-            if (everywhere && is_stacked(other) && other->shape[0] < points)
-                points = other->shape[0];
+    check->count = 0;
+    for (int from = 0, to; from < graph->output_count; from = to) {
+        long most = 1;
+        for (to = from; to < graph->output_count; to++) {
+            if (to > from && is_stacked(&graph->outputs[to]) != is_stacked(&graph->outputs[from]))
+                break;
+            long points = points_of(all, check->sizes, &graph->outputs[to]);
+            if (points > most) most = points;
         }
-        for (long point = 0; point < points && everywhere; point++) {
-            if (check->count == room) {
-                room = room ? 2 * room : 64;
-                check->all = memory_grow(check->all, sizeof *check->all * (size_t)room);
+        for (long point = 0; point < most; point++) {
+            for (int o = from; o < to; o++) {
+                long points = points_of(all, check->sizes, &graph->outputs[o]);
+                if (point < points) measure_at(all, check, o, point, points);
             }
-            Coordinate *coordinate = &check->all[check->count++];
-            *coordinate = (Coordinate){.name = name_at(tensor, point)};
-            measure_at(all, check, tensor->name, point, points, coordinate);
         }
     }
 }
 
 /* ---- telling ---- */
 
+/* The first whose size is at fault; where none is, the first whose change is: what lies behind it
+ * may only suffer from it. */
 static const Coordinate *fault_of(const CoordinateCheck *check, bool *change) {
-    for (int i = 0; i < check->count; i++) {
-        const Coordinate *one = &check->all[i];
-        for (int k = 0; k < 2; k++) {
-            *change = k;
+    for (int k = 0; k < 2; k++) {
+        *change = k;
+        for (int i = 0; i < check->count; i++) {
+            const Coordinate *one = &check->all[i];
             if (spread_of(k ? one->change : one->size, check->sizes) > check->within) return one;
         }
     }
@@ -298,14 +355,23 @@ static int split_over(const char *over, TextList *sets) {
     return count;
 }
 
-static bool run_sizes(const char *operand, const TextList *sets, Sized *all, CoordinateCheck *check,
-                      uint64_t seed) {
+static bool open_sizes(const char *operand, const TextList *sets, Sized *all,
+                       CoordinateCheck *check) {
     for (int i = 0; i < check->sizes; i++) {
         MoecCompiler *compiler = spec_open(operand, &sets[i]);
-        bool good = compiler && reports_good(compiler) && sized_open(compiler, &all[i], seed);
+        bool good = compiler && reports_good(compiler) && sized_open(compiler, &all[i]);
         if (good && i == 0) check->model = memory_format("%s", moec_model(compiler));
         moec_close(compiler);
-        if (!good || !sized_run(&all[i], check->steps)) return false;
+        if (!good) return false;
+    }
+    return true;
+}
+
+static bool run_sizes(Sized *all, CoordinateCheck *check, uint64_t seed) {
+    for (; check->drawn < check->draws; check->drawn++) {
+        for (int i = 0; i < check->sizes; i++)
+            if (!sized_run(&all[i], check->steps, seed + (uint64_t)check->drawn)) return false;
+        collect(all, check);
     }
     return true;
 }
@@ -324,7 +390,7 @@ static bool write_picture(const CoordinateCheck *check, const char *path) {
 int command_coordcheck(int argc, char **argv) {
     const Command *command = command_row("coordcheck");
     const char *operand, *picture = NULL;
-    CoordinateCheck check = {.steps = 5, .within = 1.5};
+    CoordinateCheck check = {.steps = 5, .draws = 1, .within = 1.5};
     TextList over = {0}, given = {0}, *sets = memory_new(sizeof *sets * CHECK_SIZES);
     bool json = false;
     long seed = 1;
@@ -334,6 +400,7 @@ int command_coordcheck(int argc, char **argv) {
         {OPTION_COUNT, "--steps", "N", &check.steps, "optimizer steps (5)"},
         {OPTION_NUMBER, "--within", "X", &check.within, "largest ratio that is no fault (1.5)"},
         {OPTION_COUNT, "--seed", "N", &seed, "of the weights (1)"},
+        {OPTION_COUNT, "--draws", "N", &check.draws, "weights that are drawn; means are told (1)"},
         {OPTION_TEXT, "--svg", "FILE", &picture, "a picture"},
         {OPTION_LIST, "--set", "KEY=VALUE", &given, "an option of the model, as in the file"},
         {OPTION_FLAG, "--json", NULL, &json, "as JSON"},
@@ -360,8 +427,8 @@ int command_coordcheck(int argc, char **argv) {
     for (int i = 0; i < check.sizes; i++)
         check.labels[i] = strchr(sets[i].items[given.count + 1], '=') + 1;
     Sized all[CHECK_SIZES] = {{0}};
-    bool good = run_sizes(operand, sets, all, &check, (uint64_t)seed), change;
-    if (good) collect(all, &check);
+    bool good = open_sizes(operand, sets, all, &check) && run_sizes(all, &check, (uint64_t)seed);
+    bool change;
     if (good && json) print_json(&check);
     if (good && !json) print_table(&check);
     if (good && !json) print_verdict(&check);

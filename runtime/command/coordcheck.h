@@ -7,7 +7,7 @@
 enum { CHECK_SIZES = 16 };
 
 /* One activation in one layer, at every size of the model: root mean squares after the last step,
- * and of what the steps changed. */
+ * and of what the steps changed; the mean over the draws. */
 typedef struct Coordinate {
     char *name; /* "block.3.ffn.down" */
     double size[CHECK_SIZES], change[CHECK_SIZES];
@@ -17,7 +17,7 @@ typedef struct CoordinateCheck {
     const char *model, *over; /* "dim=64,128" */
     const char *labels[CHECK_SIZES];
     int sizes, count;
-    long steps;
+    long steps, draws, drawn;
     double within; /* the largest ratio that is no fault */
     Coordinate *all;
 } CoordinateCheck;

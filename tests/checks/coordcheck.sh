@@ -1,0 +1,35 @@
+#!/bin/sh
+# Coordinate checks: activations and their changes over widths, depths and numbers of experts, under rules that keep them and
+# under none. With `all`: at full size, width 64 to 1024, 4 to 32 layers, 64 experts (minutes); SHOW=1 shows the tables.
+. "$(dirname "$0")/../begin.sh"
+
+wide="--over dim=64,128,256 --over attention.heads.q=2,4,8 --over ffn.hidden=64,128,256 --set layers=2"
+deep="--over layers=4,8,16"
+experts="--over ffn.experts=2,8,16 --over ffn.top=1,4,8 --over ffn.expert.hidden=256,64,32 --set layers=2"
+if [ "${1:-}" = all ]; then
+    wide="--over dim=64,128,256,512,1024 --over attention.heads.q=2,4,8,16,32
+          --over ffn.hidden=64,128,256,512,1024 --set layers=2"
+    deep="--over layers=4,8,16,32"
+    experts="--over ffn.experts=2,4,8,16,32,64 --over ffn.top=1,2,4,8,16,32
+             --over ffn.expert.hidden=256,128,64,32,16,8 --set layers=2"
+fi
+
+# verdict MODEL EXPECTED OPTIONS...: what the last line says, without its numbers
+verdict() {
+    model=$1 expected=$2
+    shift 2
+    moec coordcheck "tests/transfer.moe:coordinates_$model" --draws 4 "$@" >"$work/table" 2>&1 || true
+    found=$(tail -n 1 "$work/table" | sed 's/, whose \([a-z]*\) .*/, \1/')
+    [ -z "${SHOW:-}" ] || cat "$work/table"
+    [ "$found" = "$expected" ] || { cat "$work/table"; wrong "$model: '$found', not '$expected'"; }
+}
+
+keeps="stays within a factor 1.5"
+verdict mue "$keeps" $wide
+verdict completep "$keeps" $wide
+verdict both "at fault: logits, size" $wide
+verdict standard "at fault: block.0.attention.query, size" $wide
+verdict mue "$keeps" $deep
+verdict standard "at fault: block.0.attention.output+, size" $deep
+verdict experts "$keeps" $experts
+verdict experts_standard "at fault: block.0.ffn.expert.down+, size" $experts
