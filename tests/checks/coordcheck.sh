@@ -1,6 +1,17 @@
 #!/bin/sh
 # Coordinate checks: activations and their changes over widths, depths and numbers of experts, under rules that keep them and
-# under none. With `all`: at full size, width 64 to 1024, 4 to 32 layers, 64 experts (minutes); SHOW=1 shows the tables.
+# under none. With `all`: at full size (minutes); SHOW=1 shows the tables. Largest factor of size and change at full size:
+#
+#                                        size    change   at fault
+#   width 64 to 1024   complete_mue      1.12      1.13            head = multiplier
+#                      completep         1.12      1.13
+#                      complete_mue     17.1      17.1    logits   head = both: as published, smaller and slower with width
+#                      standard        105       196      block.0.attention.query
+#   4 to 32 layers     complete_mue      1.33      1.36
+#                      standard         10.1      17.1    block.0.attention.output
+#   2 to 64 experts,   complete_mue      1.20      1.29
+#   half of them       standard         32.1      43.7    block.0.ffn.expert.down
+#   active, as fine
 . "$(dirname "$0")/../begin.sh"
 
 wide="--over dim=64,128,256 --over attention.heads.q=2,4,8 --over ffn.hidden=64,128,256 --set layers=2"
