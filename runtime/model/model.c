@@ -34,8 +34,8 @@ static int moment_count(const Model *model) {
     return model->trains && model->table->update ? model->table->update->state_count : 0;
 }
 
-/* The host's blocks. What is never touched takes no room: on a device apart what is not copied here,
- * of gradients and moments what is frozen. */
+/* The host's blocks. What is never touched takes no room: on a device apart what is not copied
+ * here, of gradients and moments what is frozen. */
 static bool take_here(Model *model) {
     const MoecTable *table = model->table;
     model->weights = memory_map(table->weight_bytes);

@@ -6,7 +6,8 @@
 enum { SHARE = 8192 };
 
 /* Where each parameter that is trained begins, as the table of the kernel; returns how many blocks
- * there are. each: elements of a block, 0: a parameter is not divided. *shares: rows of the table. */
+ * there are. each: elements of a block, 0: a parameter is not divided. *shares: rows of the table.
+ */
 static long add_shares(Module *module, long each, int *shares) {
     const Layout *weights = &module->weights;
     Text *text = &module->device;
