@@ -26,7 +26,7 @@ typedef struct Options {
     long steps, seed; /* -1: as the spec says */
     long until;       /* 0: to the last step */
     double limit;     /* of the loss; 0: none */
-    bool resume, no_cache;
+    bool resume, no_cache, tensorboard;
     char **command;
     TextList sets;
 } Options;
@@ -204,6 +204,8 @@ static bool start(Training *training) {
         model_initialise(training->model, training->place.seed);
     good =
         good && record_open(&training->record, log, training->place.step) && give_account(training);
+    if (good && options->tensorboard)
+        good = record_events(&training->record, options->out, training->place.step);
     free(last);
     free(log);
     return good;
@@ -463,6 +465,8 @@ int command_train(int argc, char **argv) {
          "of weights, data order and random numbers (train.seed)"},
         {OPTION_FLAG, "--resume", NULL, &options.resume,
          "go on from DIR/last.safetensors; start when there is none"},
+        {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
+         "write the log for TensorBoard as well, beside log.jsonl"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,

@@ -107,7 +107,12 @@ bool record_open(Record *record, const char *path, long step) {
     return good;
 }
 
+bool record_events(Record *record, const char *folder, long step) {
+    return events_open(&record->events, folder, step);
+}
+
 bool record_write(Record *record, json_t *object) {
+    bool events = !record->events.file || events_write(&record->events, object);
     char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(object);
     bool good = text && fprintf(record->file, "%s\n", text) > 0 && fflush(record->file) == 0;
@@ -117,10 +122,11 @@ bool record_write(Record *record, json_t *object) {
         error_message("free some space on the disk and go on with --resume", "cannot write %s: %s",
                       record->path, strerror(errno));
     free(text);
-    return good;
+    return good && events;
 }
 
 void record_close(Record *record) {
+    events_close(&record->events);
     if (record->file) fclose(record->file);
     record->file = NULL;
     free(record->path);
