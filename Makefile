@@ -51,12 +51,13 @@ RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone
 STDLIB := $(sort $(wildcard stdlib/*.moe))
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
+PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))
 
 COMPILER_OBJECTS := $(COMPILER:%.c=$(BUILD)/%.o) $(BUILD)/parser.o $(BUILD)/lexer.o $(BUILD)/stdlib_text.o
-RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o
+RUNTIME_OBJECTS := $(RUNTIME:%.c=$(BUILD)/%.o) $(BUILD)/runtime_text.o $(BUILD)/report_text.o
 COMMIT := $(shell git describe --always --dirty --exclude='*' --abbrev=10 2>/dev/null || echo unknown)
 # `make test` and `make quickstart` use every processor unless told otherwise.
 JOBS := $(if $(findstring j,$(firstword -$(MAKEFLAGS))),,-j$(shell nproc 2>/dev/null || echo 2))
@@ -129,8 +130,11 @@ $(BUILD)/stdlib_text.c: $(BUILD)/embed $(STDLIB) $(BUILD)/stdlib.list
 $(BUILD)/runtime_text.c: $(BUILD)/embed $(CARRIED) $(BUILD)/carried.list
 	$(BUILD)/embed embedded_file runtime $(CARRIED:runtime/%=%) > $@
 
+$(BUILD)/report_text.c: $(BUILD)/embed $(PAGE)
+	$(BUILD)/embed report_file runtime/report/page $(notdir $(PAGE)) > $@
+
 $(BUILD)/stdlib_text.o $(BUILD)/parser.o $(BUILD)/lexer.o: GENERATED += -Icompiler -Icompiler/base
-$(BUILD)/runtime_text.o: GENERATED += -Iruntime/base
+$(BUILD)/runtime_text.o $(BUILD)/report_text.o: GENERATED += -Iruntime/base
 
 # Unit tests are linked with everything but the command's main.
 $(BUILD)/libruntime.a: $(filter-out $(BUILD)/runtime/command/main.o,$(RUNTIME_OBJECTS))

@@ -24,6 +24,7 @@ int command_generate(int argc, char **argv);
 int command_draw(int argc, char **argv);
 int command_emit(int argc, char **argv);
 int command_compare(int argc, char **argv);
+int command_report(int argc, char **argv);
 int command_log(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);

@@ -61,6 +61,8 @@ static const Command commands[] = {
      "Holds runs beside each other: loss, cost, speed, probes, and what differs beyond the "
      "noise.\n"
      "      Of a spec in place of folders it says what moec verify says."},
+    {"report", command_report, "DIR... [--out FILE] [--base NAME] [--open]",
+     "Writes the same with curves, costs and specs as one HTML file to pass on."},
     {"log", command_log, "DIR --csv", "Writes the log of a run as a table."},
     {"eval", command_eval, "DIR --data PATH [--json]",
      "Measures the loss of a trained model on data."},

@@ -1,0 +1,62 @@
+/* report: moec report: runs beside each other as one HTML file. */
+#include "report/report.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "command/commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the environment names as its browser, else the desktop's way to open a file. */
+static bool open_page(const char *path) {
+    const char *browser = getenv("BROWSER");
+    char *absolute = realpath(path, NULL);
+    fflush(NULL);
+    pid_t process = absolute ? fork() : -1;
+    if (process == 0) {
+        execlp(browser && *browser ? browser : "xdg-open", "open", absolute, (char *)NULL);
+        _exit(127);
+    }
+    int status = 0;
+    bool good = process > 0 && waitpid(process, &status, 0) == process && status == 0;
+    free(absolute);
+    return good || error_message("open it in a browser yourself, or name one in BROWSER",
+                                 "nothing here opens %s", path);
+}
+
+static bool report(const TextList *folders, const char *base, const char *out, bool opens) {
+    Gathering gathering;
+    char *path = out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
+    bool good = gather(&gathering, folders->items, folders->count);
+    int number = good && base ? gathering_find(&gathering, base) : 0;
+    if (good && number >= 0) {
+        json_t *data = report_json(&gathering, number);
+        good = report_write(path, data);
+        json_decref(data);
+        if (good) printf("%s is written\n", path);
+        if (good && opens) good = open_page(path);
+    }
+    gathering_free(&gathering);
+    free(path);
+    return good && number >= 0;
+}
+
+int command_report(int argc, char **argv) {
+    const Command *command = command_row("report");
+    const char *base = NULL, *out = NULL;
+    bool opens = false;
+    TextList folders = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--out", "FILE", &out, "the page (report.html in the first folder)"},
+        {OPTION_TEXT, "--base", "NAME", &base, "what differences are from (the first one)"},
+        {OPTION_FLAG, "--open", NULL, &opens, "show it in a browser"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read_all(command, table, argc, argv, &folders);
+    if (code >= 0) return code;
+    return report(&folders, base, out, opens) ? 0 : EXIT_INPUT;
+}

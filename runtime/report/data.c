@@ -1,0 +1,81 @@
+/* data: what the page shows, as JSON. */
+#include "report/report.h"
+
+#include "base/commit.h"
+#include "base/json_number.h"
+#include "base/version.h"
+#include "experiment/comparison.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_POINTS = 1000 }; /* of a series */
+
+static void add_point(json_t *series, double step, double value) {
+    json_array_append_new(series, json_pack("[o, o]", json_number(step), json_number(value)));
+}
+
+/* Each point is the mean of `stride` neighbours, at the last of their steps. */
+static json_t *series_json(const History *history, int column) {
+    const double *steps = history->values[0], *values = history->values[column];
+    json_t *series = json_array();
+    long count = 0, held = 0;
+    double sum = 0, last = 0;
+    for (long row = 0; row < history->rows; row++) count += !isnan(values[row]);
+    long stride = (count + MAX_POINTS - 1) / MAX_POINTS;
+    for (long row = 0; row < history->rows; row++) {
+        if (isnan(values[row])) continue;
+        sum += values[row];
+        last = steps[row];
+        if (++held < stride) continue;
+        add_point(series, last, sum / (double)held);
+        sum = 0;
+        held = 0;
+    }
+    if (held) add_point(series, last, sum / (double)held);
+    return series;
+}
+
+static json_t *clock_json(const History *history) {
+    int column = history_column(history, "seconds");
+    json_t *clock = json_array();
+    double passed = 0;
+    long stride = (history->rows + MAX_POINTS - 1) / MAX_POINTS;
+    for (long row = 0; column >= 0 && row < history->rows; row++) {
+        double seconds = history->values[column][row];
+        if (isfinite(seconds)) passed += seconds;
+        if (row % stride == 0 || row == history->rows - 1)
+            add_point(clock, history->values[0][row], passed);
+    }
+    return clock;
+}
+
+static json_t *run_json(const Run *run) {
+    json_t *all = json_object();
+    for (int i = 1; i < run->history.columns; i++)
+        json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
+    json_t *starts = json_object_get(run->account, "starts");
+    return json_pack("{s:I, s:s, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
+                     "folder", run->folder, "diverged", run->result.diverged, "nonsense",
+                     run->history.diverged, "starts", starts, "clock", clock_json(&run->history),
+                     "series", all);
+}
+
+static json_t *model_json(const Group *group) {
+    json_t *runs = json_array();
+    for (int i = 0; i < group->count; i++) json_array_append_new(runs, run_json(&group->runs[i]));
+    json_t *flops = json_object_get(json_object_get(group->cost, "flops_per_token"), "train");
+    json_t *tokens = json_object_get(group->runs[0].account, "tokens_per_step");
+    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o}", "name", group->name, "sets",
+                     group->sets, "options", group->options, "layers",
+                     json_object_get(group->cost, "layers"), "flops", flops, "tokens_per_step",
+                     tokens, "runs", runs);
+}
+
+json_t *report_json(const Gathering *gathering, int base) {
+    json_t *models = json_array();
+    for (int i = 0; i < gathering->count; i++)
+        json_array_append_new(models, model_json(&gathering->groups[i]));
+    return json_pack("{s:o, s:s, s:s, s:o}", "comparison", comparison_json(gathering, base, false),
+                     "version", MOEC_VERSION, "commit", build_commit, "models", models);
+}

@@ -1,0 +1,43 @@
+#!/bin/sh
+# A report without a browser: one file with its library and nothing to fetch, its numbers those of moec compare; texts of a spec
+# end no script; a report in the way of a folder, a folder without runs. tests/report_browser.sh opens one in Chromium.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
+cat stdlib/*.moe >"$work/text"
+moec sweep tests/report.moe:diverging --data "$work/text" --out "$work/sweep" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+cd "$work"
+moec report sweep >out || wrong "no report"
+grep -qx 'sweep/report.html is written' out || wrong "$(cat out)"
+page=sweep/report.html
+for part in '<title>' 'Chart.js v' 'id="comparison"' 'id="curves"' 'id="optimum"' 'id="costs"' 'id="probes"' 'id="specs"' 'id="runs"' \
+    "default-src 'none'"; do
+    grep -qF -- "$part" $page || wrong "no $part in the page"
+done
+grep -q '{{' $page && wrong "a mark was left in the page"
+# Nothing that a browser would fetch: no attribute, no import, no address in the style.
+grep -nE '(src|href|action|data)="[^"#]' $page | grep -v 'href="data:,"' && wrong "the page asks for something"
+grep -nE '@import|url\(' $page && wrong "the style asks for something"
+[ "$(grep -c '</script>' $page)" = 3 ] || wrong "not three scripts"
+
+# The data: one line of JSON, in it what moec compare says.
+sed -n 's|^<script type="application/json" id="data">\(.*\)</script>$|\1|p' $page >data.json
+[ "$(wc -l <data.json)" = 1 ] || wrong "no line of data"
+moec compare sweep --json | tr -d ' \n' >comparison.json
+tr -d ' ' <data.json | grep -qF "{\"comparison\":$(cat comparison.json)," || wrong "the numbers are not those of moec compare"
+grep -q '"diverged":true' data.json || wrong "a run that diverged is not told"
+grep -q '"layers":\[{"path":"embedding"' data.json || wrong "no cost by layer"
+grep -q '"command":\["train",' data.json || wrong "no command"
+
+# A name that would end the script is data.
+mkdir -p 'odd/a</script><b>' && echo '{"step":1,"loss":2}' >'odd/a</script><b>/log.jsonl'
+mkdir two && moec report 'odd/a</script><b>' --out two/page.html >out || wrong "no report of an odd name"
+[ "$(grep -c '</script>' two/page.html)" = 3 ] || wrong "a name has ended the script"
+grep -qF 'a\u003c/script>\u003cb>' two/page.html || wrong "the odd name is lost"
+
+mkdir odd/report.html && moec report odd >out 2>&1 && wrong "a folder was replaced"
+grep -q 'cannot write odd/report.html' out || wrong "$(cat out)"
+moec report two >out 2>&1 && wrong "a report of nothing"
+grep -q 'two holds no run' out || wrong "$(cat out)"
+BROWSER=true moec report sweep --open >out || wrong "not opened: $(cat out)"
+BROWSER=false moec report sweep --open >out 2>&1 && wrong "opened by nothing"
+grep -q 'nothing here opens' out || wrong "$(cat out)"
