@@ -148,9 +148,20 @@ Expr *earlier_only(Expr *value, const Index *summed) {
     return places ? value : NULL;
 }
 
+/* The place of a scan over the sequence that the statement stands in, or NULL. */
+static const Index *scanned_place(const Statement *statement, const Axis *sequence) {
+    for (int i = 0; i < statement->target->count; i++) {
+        const Expr *sub = statement->target->args[i];
+        if (sub->kind == EXPR_INDEX && sub->index->turn && sub->index->axis == sequence)
+            return sub->index;
+    }
+    return NULL;
+}
+
 static void check_loop(Check *check) {
     const Statement *statement = check->statement;
     const Axis *sequence = check->program->sequence;
+    check->place = scanned_place(statement, sequence);
     Index *summed = summed_places(statement, sequence);
     if (summed && statement->reduction == REDUCE_SUM && earlier_only(statement->value, summed))
         check->summed = summed;
@@ -174,8 +185,13 @@ static void check_loop(Check *check) {
 
 static void check_call(Check *check) {
     const Statement *call = check->statement;
-    const Expr *first = call->inputs.items[0];
     const Axis *sequence = check->program->sequence;
+    if (call->call == CALL_SCAN) {
+        if (call->reverse && call->index->axis == sequence)
+            error_message(check, "runs from the last place of the sequence to the first");
+        return;
+    }
+    const Expr *first = call->inputs.items[0];
     if (call->call == CALL_TOP) {
         int dimension = 0;
         for (int i = 0; i < first->count; i++) {

@@ -252,12 +252,23 @@ static void add_statement(Costing *costing, Statement *statement) {
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
 }
 
+/* Every place does what the body says. */
+static void add_scan(Costing *costing, const Statement *scan) {
+    double tokens = costing->tokens;
+    costing->tokens /= (double)scan->index->axis->size;
+    for (int i = 0; i < scan->body.statements.count; i++)
+        add_statement(costing, scan->body.statements.items[i]);
+    costing->tokens = tokens;
+}
+
 static void add_block(Costing *costing, const Block *block, const Statement *repeat) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         costing->repeat = repeat;
         if (statement->kind == STATEMENT_REPEAT)
             add_block(costing, &statement->body, statement);
+        else if (statement_is_scan(statement))
+            add_scan(costing, statement);
         else
             add_statement(costing, statement);
     }

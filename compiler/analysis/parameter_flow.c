@@ -28,7 +28,7 @@ typedef struct Flow {
 
 static void collect(Statement *statement, void *data) {
     Flow *flow = data;
-    if (statement->kind != STATEMENT_REPEAT)
+    if (statement->kind != STATEMENT_REPEAT && !statement_is_scan(statement))
         list_push(flow->program->arena, &flow->statements, statement);
 }
 

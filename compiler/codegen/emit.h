@@ -212,6 +212,10 @@ void emit_grouped(Emitter *emitter, const Contraction *contraction, Kernel *epil
 /* No other tensor that the kernel uses lies in the same memory. */
 bool lies_alone(const Emitter *emitter, const Tensor *tensor);
 void begin_kernel(Emitter *emitter, Kernel *kernel);
+/* The value of a statement; what occurs in it more than once gets a name. */
+const Term *value_of(Emitter *emitter, const Statement *statement);
+/* Into the target, in memory. */
+FormNode *emit_write(Emitter *emitter, const Statement *statement, bool adds, const Term *value);
 void emit_nests(Emitter *emitter, Nest *root);
 void emit_member(Emitter *emitter, Member *member);
 /* Names what the largest is so far, for the sum that fades when it grows. */
@@ -249,6 +253,31 @@ Launch emit_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_hoisted(Emitter *emitter, const Nest *nest, int level);
 void emit_body(Emitter *emitter, Nest *nest, int level);
 void emit_loop(Emitter *emitter, Nest *nest, int level);
+
+/* ---- emit_scan.c ---- */
+
+/* Loops that every statement of a scan has, over what none reads of another place: parts of the
+ * scan that know nothing of each other. */
+typedef struct ScanCells {
+    int count;
+    const Axis *axes[MAX_RANK];
+    Index **loops[MAX_RANK]; /* of each, by statement */
+    bool all;                /* no statement has other loops */
+    long turns;              /* how many cells */
+} ScanCells;
+ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan);
+/* The scan as one kernel, for what looks at one. */
+Kernel *scan_kernel(Emitter *emitter, const Statement *scan);
+/* Names the loops of the cells, in every statement, from the number of the cell. */
+void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const char *cell);
+/* The loop over places, opened; its index is no parameter of the kernel. */
+void open_places(Emitter *emitter, const Statement *scan);
+void close_places(Emitter *emitter, const Statement *scan);
+/* The loops of a statement that are not bound: those of the target, then the reduced ones. */
+int free_loops(const Emitter *emitter, const Statement *statement, Index **loops, int *kept);
+/* What is reduced over such loops, stored. */
+void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops, int count);
+void emit_scan(Emitter *emitter, const Statement *scan);
 
 /* ---- emit_calls.c, emit_units.c ---- */
 
@@ -375,6 +404,9 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store);
 void end_stores(Emitter *emitter, int bindings, Text *parameters, Text *arguments);
 /* The equations of a store as a comment above the kernel that is written next. */
 void emit_equations_above(Emitter *emitter, const Kernel *epilogue);
+/* Closes a kernel whose parameters are known, and launches it. */
+void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, Launch launch);
+void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);

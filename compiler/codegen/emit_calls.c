@@ -217,6 +217,10 @@ static void emit_pack(Emitter *emitter, const Statement *statement, const char *
 /* A processor has no epilogues. */
 void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
     (void)epilogue;
+    if (statement->call == CALL_SCAN) {
+        emit_scan(emitter, statement);
+        return;
+    }
     emit_equation(emitter, statement);
     const char *name =
         arena_format(emitter->arena, "moec_options_%s_%d", emitter->prefix, emitter->kernels);
@@ -246,6 +250,8 @@ void emit_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
         break;
     case CALL_PACK:
         emit_pack(emitter, statement, name);
+        break;
+    case CALL_SCAN:
         break;
     }
 }

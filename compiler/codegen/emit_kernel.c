@@ -45,8 +45,8 @@ bool is_touched_again(const Emitter *emitter, const Tensor *tensor) {
 
 /* Where several threads have the value at hand, one stores it; the others may have read what was
  * there, and may read it again. */
-static void emit_write(Emitter *emitter, const Member *member, bool adds, const Term *value) {
-    const Expr *target = member->statement->target;
+FormNode *emit_write(Emitter *emitter, const Statement *statement, bool adds, const Term *value) {
+    const Expr *target = statement->target;
     FormNode *store;
     const Term *inside = NULL, *element = lane_term(emitter, target, adds, true);
     bool lane = element != NULL;
@@ -61,10 +61,15 @@ static void emit_write(Emitter *emitter, const Member *member, bool adds, const 
         store = lower_do(emitter, term(emitter->arena, "moec_store(&$0, $1)", element, value));
     else
         store = lower_join(emitter, element, adds ? REDUCE_SUM : REDUCE_NONE, value);
-    store->scatters = member->statement->reduction == REDUCE_NONE && member->kept < member->depth &&
-                      !member->column;
     if (seen && !emitter->owner) store->seen = SEEN_LATER;
     if (inside) lower_end(emitter);
+    return store;
+}
+
+static void write_member(Emitter *emitter, const Member *member, bool adds, const Term *value) {
+    FormNode *store = emit_write(emitter, member->statement, adds, value);
+    store->scatters = member->statement->reduction == REDUCE_NONE && member->kept < member->depth &&
+                      !member->column;
 }
 
 /* What stands in memory, even when a variable holds the value as well. */
@@ -88,7 +93,7 @@ static void store_scalar(Emitter *emitter, Member *member, const Local *local, c
         lower_let(emitter, type_name(local->tensor), name, value);
     }
     *known = false; /* while it is written to its memory */
-    if (local->stored) emit_write(emitter, member, false, named(emitter, name));
+    if (local->stored) write_member(emitter, member, false, named(emitter, name));
     *known = true;
 }
 
@@ -98,7 +103,7 @@ void emit_store(Emitter *emitter, Member *member, const Term *value) {
     if (name)
         store_scalar(emitter, member, local, name, value);
     else
-        emit_write(emitter, member, member->statement->accumulate, value);
+        write_member(emitter, member, member->statement->accumulate, value);
 }
 
 /* Shorter than this is not worth a name. */
@@ -118,7 +123,7 @@ static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
     lower_let(emitter, "const float", name, part);
 }
 
-static const Term *value_of(Emitter *emitter, const Statement *statement) {
+const Term *value_of(Emitter *emitter, const Statement *statement) {
     if (statement->target->tensor->type == TYPE_INT)
         return term(emitter->arena, "(int32_t)$0", integer_term(emitter, statement->value));
     int first = emitter->binding_count;

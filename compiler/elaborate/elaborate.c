@@ -123,7 +123,7 @@ static bool contracts(const Expr *expr) {
 static bool fans_in(const Stored *stored, Block *block, double *in, double *out) {
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT && fans_in(stored, &statement->body, in, out))
+        if (statement->body.statements.count && fans_in(stored, &statement->body, in, out))
             return true;
         Expr *read = NULL;
         if (statement->kind != STATEMENT_LOOP || statement->reduction != REDUCE_SUM) continue;

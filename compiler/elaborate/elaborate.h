@@ -6,6 +6,7 @@
  *     layer.c      one layer applied to its arguments
  *     statement.c  the statements of its body
  *     repeat.c     a body repeated over depth
+ *     scan.c       a recurrence along an axis
  *     equation.c   indices of one equation, tensors it defines
  *     express.c    expressions to values
  *     value.c      values as text, compared; scopes
@@ -163,6 +164,7 @@ typedef struct Elaborator {
     Frame *frame;
     Region *region;
     Equation *equation;
+    Index *scanned; /* the place of the scan whose body is being read, or NULL */
     Index *batch;
     List metrics; /* Metric *, of the whole program */
     List once;    /* Statement *: updates of states, run last */
@@ -255,6 +257,7 @@ Value *read_value(Elaborator *e, Value *value,
 /* The dimensions of an operand among those of a result, in order, each once. */
 void add_dims(Elaborator *e, Value *into, const Value *from);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
+bool learns_next(const Elaborator *e); /* it is to tell the token after each place */
 
 /* ---- call.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);
@@ -267,6 +270,9 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis,
                       Span span); /* the index of that name over that axis */
 Index *equation_canonical(Elaborator *e, Axis *axis,
                           Span span); /* the index that stands for an axis */
+/* The place that the scan at hand stands at; a report that it is no index. */
+bool names_place(const Elaborator *e, const Binding *binding);
+void report_place(Elaborator *e, const char *name, Span span);
 /* The axes of a list that stands where subscripts do. NULL when the name is none; `fine` becomes
  * false, after a report, when the list holds anything but axes. */
 const List *axis_list(Elaborator *e, const Node *sub, bool *fine);
@@ -275,6 +281,8 @@ bool fits_rank(Elaborator *e, const char *name, int rank, Span span);
 int free_indices(Elaborator *e, Expr *expr,
                  Index **indices); /* those that are neither ambient nor of the repeat, in order */
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);
+/* What a tensor of the layer at hand is called. */
+const char *temporary_name(Elaborator *e, const char *name);
 /* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value. */
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
               Index *const *reduced, int reduced_count, Expr *value, Span span);
@@ -314,6 +322,8 @@ void report_asked(Elaborator *e, Span span, const char *format, ...)
 /* Is it a size that an axis can have? Reports when it is none. */
 bool axis_can_have(Elaborator *e, const char *name, double size, Span span);
 void block_statements(Elaborator *e, const Node *block);
+/* The dimensions of a declared tensor: names of axes, and axis lists. */
+bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank);
 bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fan_out, Init *init);
 /* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
  * after a report. */
@@ -331,6 +341,11 @@ void watch_read(const Value *value);
 void warn_idle(Elaborator *e);
 /* Warns of a size that is rounded where it does not divide: head_dim = floor(64 / 5). */
 void warn_rounded(Elaborator *e, const Node *given);
+
+/* ---- scan.c ---- */
+void scan_statement(Elaborator *e, const Node *node);
+/* Reports what cannot. */
+bool may_stand_in_scan(Elaborator *e, const Node *node);
 
 /* ---- repeat.c ---- */
 void repeat_statement(Elaborator *e, const Node *node);

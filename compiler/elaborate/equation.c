@@ -58,6 +58,16 @@ static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {
     return NULL;
 }
 
+void report_place(Elaborator *e, const char *name, Span span) {
+    report_error(e->reports, span, "the scan stands at one place of '%s'", name);
+    report_help(e->reports, "an index over all places has another name, 't' say");
+}
+
+bool names_place(const Elaborator *e, const Binding *binding) {
+    return binding && e->scanned && binding->value->kind == KIND_TENSOR &&
+           binding->value->expr->kind == EXPR_INDEX && binding->value->expr->index == e->scanned;
+}
+
 /* The index called `name`, over `axis` when that is not NULL. */
 Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     EquationIndex *entry = equation_find(e, name);
@@ -65,6 +75,10 @@ Index *equation_index(Elaborator *e, const char *name, Axis *axis, Span span) {
     if (!entry && !strcmp(name, "batch") && !binding) return batch_index(e, axis, span);
     if (!entry) {
         Axis *own = binding && binding->value->kind == KIND_AXIS ? binding->value->axis : NULL;
+        if (!axis && names_place(e, binding)) {
+            report_place(e, name, span);
+            return NULL;
+        }
         if (binding && !own && binding->value->kind != KIND_ERROR && !axis) {
             report_error(e->reports, span, "'%s' is %s, not an index", name,
                          value_kind_text(binding->value));
@@ -100,6 +114,7 @@ static const char *name_here(const Elaborator *e, const Axis *axis) {
 }
 
 Index *equation_canonical(Elaborator *e, Axis *axis, Span span) {
+    if (e->scanned && axes_match(e, e->scanned->axis, axis)) return e->scanned;
     for (int pass = 0; pass < 3; pass++)
         for (int i = e->equation->indices.count - 1; i >= 0; i--) {
             EquationIndex *entry = e->equation->indices.items[i];
@@ -187,7 +202,7 @@ int ambient_used(Elaborator *e, Expr *expr, Index **indices) {
     return count;
 }
 
-static const char *temporary_name(Elaborator *e, const char *name) {
+const char *temporary_name(Elaborator *e, const char *name) {
     const char *path = e->frame->path, *dot = strrchr(path, '.');
     const char *last = dot ? dot + 1 : path;
     if (!*last || *last == '{' || (*last >= '0' && *last <= '9')) return name;
@@ -284,6 +299,12 @@ static bool left_indices(Elaborator *e, const Node *node) {
                          "a subscript on the left must be the name of an index");
             return false;
         }
+        if (names_place(e, scope_find(e->scope, sub->name))) {
+            report_error(e->reports, sub->span,
+                         "the scan stands at one place of '%s': it is left out on the left",
+                         sub->name);
+            return false;
+        }
         if (equation_find(e, sub->name)) {
             report_error(e->reports, sub->span, "index '%s' stands twice on the left", sub->name);
             report_help(e->reports,
@@ -335,7 +356,9 @@ static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const 
     if (count != tensor->rank) return NULL;
     Index *reduced[MAX_LOOPS];
     int reduced_count = 0;
-    for (int i = count; i < last->loop_count; i++) reduced[reduced_count++] = last->loops[i];
+    for (int i = 0; i < last->loop_count; i++)
+        if (!expr_uses_index(last->target, last->loops[i]))
+            reduced[reduced_count++] = last->loops[i];
     Expr *right = last->value;
     Reduction reduction = last->reduction;
     e->block->statements.count--;

@@ -84,6 +84,7 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
     if (!e->equation) return value;
     Expr *to[MAX_RANK] = {NULL};
     Index *dims[MAX_RANK];
+    int rank = 0;
     for (int i = 0; i < value->rank; i++) {
         for (int j = 0; j < i; j++)
             if (axes_match(e, value->dims[j]->axis, value->dims[i]->axis)) {
@@ -92,12 +93,13 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
                              value->dims[i]->axis->name);
                 return value_error(e, span);
             }
-        dims[i] = equation_canonical(e, value->dims[i]->axis, span);
-        to[i] = expr_index(e->program, dims[i]);
+        Index *index = equation_canonical(e, value->dims[i]->axis, span);
+        to[i] = expr_index(e->program, index);
+        if (index != e->scanned) dims[rank++] = index; /* a scan stands at one place */
     }
     Value *read =
         value_tensor(e, expr_substitute(e->program, value->expr, value->dims, to, value->rank),
-                     dims, value->rank, span);
+                     dims, rank, span);
     read->lse = value->lse;
     return read;
 }
@@ -333,6 +335,10 @@ static bool binders(Elaborator *e, const Node *node, Index **indices, int *count
         }
         if (list) continue;
         if (value && value->kind == KIND_ERROR) return false;
+        if (names_place(e, binding)) {
+            report_place(e, binder->name, binder->span);
+            return false;
+        }
         if (value && value->kind != KIND_AXIS) {
             report_error(e->reports, binder->span, "'%s' is %s, not an index", binder->name,
                          value_kind_text(value));

@@ -93,9 +93,7 @@ static void axis_statement(Elaborator *e, const Node *node) {
     scope_bind(e, e->scope, node->name, value, node->name_span);
 }
 
-/* The dimensions of a declared tensor: names of axes, and axis lists. */
-static bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims,
-                          int *rank) {
+bool declared_dims(Elaborator *e, const char *name, const Node *subs, Index **dims, int *rank) {
     for (int i = 0; subs && i < subs->count; i++) {
         const Node *sub = subs->kids[i];
         Binding *binding = sub->kind == NODE_NAME ? scope_find(e->scope, sub->name) : NULL;
@@ -172,7 +170,8 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
     if (!declared_dims(e, node->name, node->kids[0], own, &rank)) return value_error(e, node->span);
     if (e->region && e->region->index) all[count++] = e->region->index;
     for (int i = 0; i < e->frame->ambient_count; i++)
-        if (e->frame->ambient[i] != e->batch && e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
+        if (e->frame->ambient[i] != e->batch && e->frame->ambient[i] != e->scanned &&
+            e->frame->ambient[i]->axis->kind != AXIS_SEQUENCE)
             all[count++] = e->frame->ambient[i];
     int lead = count;
     for (int i = 0; i < rank; i++) all[count++] = own[i];
@@ -589,6 +588,7 @@ void count_step(Elaborator *e, Span span) {
 
 static void statement(Elaborator *e, const Node *node) {
     count_step(e, node->span);
+    if (e->scanned && !may_stand_in_scan(e, node)) return;
     switch (node->kind) {
     case NODE_OPTION:
         option_statement(e, node);
@@ -625,6 +625,9 @@ static void statement(Elaborator *e, const Node *node) {
         break;
     case NODE_REPEAT:
         repeat_statement(e, node);
+        break;
+    case NODE_SCAN:
+        scan_statement(e, node);
         break;
     case NODE_IF:
         if_statement(e, node);

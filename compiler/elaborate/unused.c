@@ -86,7 +86,8 @@ static void look_at(Reports *reports, const Table *names, const Node *layer, con
         report_warning(reports, node->name_span, "%s '%s' is read by nothing", kind, node->name);
     bool block =
         node && (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
-                 node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT);
+                 node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT ||
+                 node->kind == NODE_SCAN);
     for (int i = 0; block && i < node->count; i++) look_at(reports, names, layer, node->kids[i]);
 }
 

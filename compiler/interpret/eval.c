@@ -42,7 +42,7 @@ static Step *prepare_block(Eval *eval, const Block *block) {
         *link = step;
         link = &step->next;
         if (statement->kind == STATEMENT_LOOP) prepare_loop(eval, step, statement);
-        if (statement->kind != STATEMENT_REPEAT) continue;
+        if (statement->kind != STATEMENT_REPEAT && !statement_is_scan(statement)) continue;
         step->first_slot = eval->slot_count;
         eval->slots[eval->slot_count++] = statement->index;
         step->body = prepare_block(eval, &statement->body);
@@ -175,8 +175,10 @@ static void run_steps(Eval *eval, Step *step) {
     for (; step && !eval->message; step = step->next) {
         if (step->statement->once && !eval->last_micro_batch) continue;
         if (step->statement->kind == STATEMENT_LOOP) run_loop(eval, step);
-        if (step->statement->kind == STATEMENT_CALL) run_call(eval, step->statement);
-        if (step->statement->kind == STATEMENT_REPEAT) run_repeat(eval, step);
+        if (step->body)
+            run_repeat(eval, step);
+        else if (step->statement->kind == STATEMENT_CALL)
+            run_call(eval, step->statement);
     }
 }
 

@@ -368,6 +368,8 @@ void eval_call(Eval *eval, const Statement *statement) {
     case CALL_PACK:
         eval_pack(eval, statement);
         break;
+    case CALL_SCAN: /* its body is run like that of a repeat */
+        break;
     }
     if (eval->noise != 0) eval_disturb_results(eval, statement);
 }

@@ -463,14 +463,14 @@ void block_walk(Block *block, void (*visit)(Statement *statement, void *data), v
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         visit(statement, data);
-        if (statement->kind == STATEMENT_REPEAT) block_walk(&statement->body, visit, data);
+        block_walk(&statement->body, visit, data);
     }
 }
 
 void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data) {
     for (int i = block->statements.count - 1; i >= 0; i--) {
         Statement *statement = block->statements.items[i];
-        if (statement->kind == STATEMENT_REPEAT) block_walk_back(&statement->body, visit, data);
+        block_walk_back(&statement->body, visit, data);
         visit(statement, data);
     }
 }

@@ -9,7 +9,9 @@
  * largest, packing of chosen rows). A repeat statement runs its body `count` times with an index at
  * hand; what differs from turn to turn (weights, residual stream, saved activations) is a tensor
  * with one axis more, subscripted by that index. So the size of a program does not depend on depth,
- * and there is no special kind of tensor for it.
+ * and there is no special kind of tensor for it. A scan does the same along any axis, place after
+ * place, and is one call: to whoever does not look into it a statement that reads and writes
+ * tensors.
  *
  * Everything is allocated in program->arena and owned by it. Expressions are immutable trees and
  * may be shared; statements and tensors may be changed in place by passes.
@@ -237,7 +239,15 @@ typedef enum CallKind {
      *   pack.key marks the key dimensions. |rows| is static: no row beyond the last true entry
      *   exists, because the count of true entries is the same in every run (a top with static k).
      */
-    CALL_PACK
+    CALL_PACK,
+    /* scan: a recurrence. The body, loop statements alone, runs for every place of index->axis in
+     * their order (downwards when `reverse`); the index is a turn there. What a place hands to the
+     * next one is read a place further back, S[b,s-1,h] where S[b,s,h] is written; outside the axis
+     * that is 0.
+     *   in:  every tensor that the body reads and does not define, those it adds to besides
+     *   out: every tensor that the body writes
+     * all of them whole but for turns around the scan (see scan_operands). */
+    CALL_SCAN
 } CallKind;
 
 typedef enum MaskKind { MASK_CAUSAL, MASK_NONE, MASK_WINDOW } MaskKind;
@@ -294,7 +304,7 @@ struct Statement {
         bool key[MAX_RANK];
     } pack;
 
-    /* STATEMENT_REPEAT: for index = 0 .. axis->size-1, or downwards when reverse */
+    /* STATEMENT_REPEAT, CALL_SCAN: for index = 0 .. axis->size-1, or downwards when reverse */
     Index *index;
     bool reverse;
     Block body;
@@ -425,14 +435,26 @@ bool statement_is_scatter(const Statement *statement);
  * + index` where `first` is made of turns and numbers and the sum never leaves the axis. NULL for
  * any other subscript. */
 Index *sub_loop(const Expr *sub, const Axis *axis);
-/* All statements, repeats before their bodies. */
+/* All statements, repeats and scans before their bodies. */
 void block_walk(Block *block, void (*visit)(Statement *statement, void *data), void *data);
-/* The same from the last to the first, repeats after their bodies. */
+/* The same from the last to the first, bodies before what they belong to. */
 void block_walk_back(Block *block, void (*visit)(Statement *statement, void *data), void *data);
 /* How many operands of an attention come before the position, or before o, lse and do. */
 int attend_operands(const AttendOptions *options);
 /* The place of the numbers of documents among the inputs of an attention that has them. */
 int attend_document(const AttendOptions *options);
+
+/* ---- scan.c ---- */
+
+bool statement_is_scan(const Statement *statement);
+/* A scan without a body yet. */
+Statement *statement_scan(Program *program, Block *block, Index *index, bool reverse, Span span);
+/* Fills inputs and outputs of a scan from what its body reads and writes. */
+void scan_operands(Program *program, Statement *scan);
+/* Another statement, no repeat, with indices from[i] replaced by to[i] in operands and body; not in
+ * any block. */
+Statement *statement_copy(Program *program, const Statement *statement, Index *const *from,
+                          Expr *const *to, int count);
 
 /* print: the program as text, one statement a line; what `moec dump` shows and tests compare. */
 char *print_program(Arena *arena, const Program *program);

@@ -121,12 +121,15 @@ static void add_pack(Text *text, const Statement *statement) {
 }
 
 static void add_call(Text *text, const Statement *statement) {
-    static const char *const names[] = {"attend", "attend_grad", "top", "pack"};
+    static const char *const names[] = {"attend", "attend_grad", "top", "pack", "scan"};
     add_list(text, (Expr *const *)statement->outputs.items, statement->outputs.count, ", ");
     text_add(text, " = %s(", names[statement->call]);
     add_list(text, (Expr *const *)statement->inputs.items, statement->inputs.count, ", ");
     if (statement->call == CALL_ATTEND || statement->call == CALL_ATTEND_GRAD)
         add_attention(text, &statement->attention);
+    else if (statement->call == CALL_SCAN)
+        text_add(text, "; %s < %ld%s", statement->index->name, statement->index->axis->size,
+                 statement->reverse ? " downwards" : "");
     else if (statement->call == CALL_TOP)
         text_add(text, "; k = %ld, dimension = %d", statement->top.k, statement->top.dimension);
     else
@@ -144,6 +147,10 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
         break;
     case STATEMENT_CALL:
         add_call(text, statement);
+        if (statement->call != CALL_SCAN) break;
+        text_add(text, " {\n");
+        add_block(text, &statement->body, depth + 1);
+        text_add(text, "%*s}", 2 * depth, "");
         break;
     case STATEMENT_REPEAT:
         text_add(text, "repeat %s < %ld%s {\n", statement->index->name,

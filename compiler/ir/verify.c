@@ -455,6 +455,44 @@ static void check_pack(Verify *verify, const Statement *statement) {
             error_message(verify, "output %d of pack is not of integers", i);
 }
 
+static bool lists(const List *list, const Tensor *tensor) {
+    for (int i = 0; i < list->count; i++)
+        if (operand(list, i)->tensor == tensor) return true;
+    return false;
+}
+
+/* What others know of the body are its operands. */
+static void check_listed(Verify *verify, const Statement *scan, const Expr *expr) {
+    if (expr->kind == EXPR_READ && !lists(&scan->inputs, expr->tensor) &&
+        !lists(&scan->outputs, expr->tensor))
+        error_message(verify, "%s is no operand of its scan", expr->tensor->name);
+    for (int i = 0; i < expr->count; i++) check_listed(verify, scan, expr->args[i]);
+}
+
+/* A tensor that the body defines may be read before, at another place. */
+static void check_scan(Verify *verify, const Statement *scan) {
+    const List *body = &scan->body.statements;
+    if (!scan->index->turn || is_open_turn(verify, scan->index))
+        error_message(verify, "index %s of a scan is not its own", scan->index->name);
+    for (int i = 0; i < scan->inputs.count && !verify->message; i++)
+        check_is_set(verify, operand(&scan->inputs, i));
+    for (int i = 0; i < body->count; i++) {
+        const Statement *inner = body->items[i];
+        if (!inner->accumulate) check_may_be_set(verify, inner->target->tensor);
+    }
+    list_push(verify->arena, &verify->turns, scan->index);
+    for (int i = 0; i < body->count && !verify->message; i++) {
+        verify->statement = body->items[i];
+        if (verify->statement->kind != STATEMENT_LOOP) error_message(verify, "in a scan");
+        if (verify->message) break;
+        check_loop(verify, verify->statement);
+        check_listed(verify, scan, verify->statement->target);
+        check_listed(verify, scan, verify->statement->value);
+    }
+    verify->turns.count--;
+    verify->statement = scan;
+}
+
 /* Numbers of operands; pack takes any number. */
 static bool counts_are_right(const Statement *statement) {
     int sink = statement->attention.sink, position = statement->attention.position,
@@ -469,6 +507,8 @@ static bool counts_are_right(const Statement *statement) {
         return in == 1 && out == 1;
     case CALL_PACK:
         return in >= 1;
+    case CALL_SCAN:
+        return out >= 1;
     }
     return false;
 }
@@ -491,6 +531,9 @@ static void check_call(Verify *verify, const Statement *statement) {
         break;
     case CALL_PACK:
         check_pack(verify, statement);
+        break;
+    case CALL_SCAN:
+        check_scan(verify, statement);
         break;
     }
     for (int i = 0; i < statement->inputs.count && !verify->message; i++)

@@ -169,6 +169,7 @@ static bool is_divisible(const Node *value) {
 static int head_end(const Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
+    case NODE_SCAN:
         return node->kids[2]->span.start;
     case NODE_IF:
     case NODE_FOR:
@@ -408,6 +409,25 @@ static void format_match(Format *format, const Node *node) {
     close_block(format, "}", span);
 }
 
+static void format_scan(Format *format, const Node *node) {
+    const Node *states = node->kids[0];
+    add(format, "scan ");
+    for (int i = 0; i < states->count; i++) {
+        const Node *state = states->kids[i];
+        if (i > 0) add(format, ", ");
+        add(format, state->name);
+        line_subs(&format->line, state->kids[0]);
+        if (!state->kids[1]) continue;
+        add(format, " from ");
+        line_expr(&format->line, state->kids[1]);
+    }
+    add(format, " over ");
+    add(format, node->name);
+    if (node->kids[1]) add(format, " reversed");
+    add(format, " ");
+    format_block(format, node->kids[2]);
+}
+
 static void statement(Format *format, const Node *node) {
     switch (node->kind) {
     case NODE_REPEAT:
@@ -419,6 +439,9 @@ static void statement(Format *format, const Node *node) {
         line_expr(&format->line, node->kids[1]);
         add(format, "] ");
         format_block(format, node->kids[2]);
+        break;
+    case NODE_SCAN:
+        format_scan(format, node);
         break;
     case NODE_FOR:
         add(format, "for ");
@@ -470,8 +493,8 @@ static int parameters(Format *format, const Node *block, int i) {
 }
 
 static bool is_simple(const Node *node) {
-    return node->kind != NODE_REPEAT && node->kind != NODE_IF && node->kind != NODE_FOR &&
-           node->kind != NODE_MATCH && node->kind != NODE_KIND;
+    return node->kind != NODE_REPEAT && node->kind != NODE_SCAN && node->kind != NODE_IF &&
+           node->kind != NODE_FOR && node->kind != NODE_MATCH && node->kind != NODE_KIND;
 }
 
 /* `{ y = x }`: one simple statement that stands on one line and fits there. */

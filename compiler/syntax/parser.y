@@ -39,7 +39,8 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token <token> TRANSFER "transfer" FROM "from" VARY "vary" TUNE "tune" BY "by" OPTION "option" AXIS "axis"
 %token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
-%token <token> CACHE "cache" REPEAT "repeat" IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
+%token <token> CACHE "cache" REPEAT "repeat" SCAN "scan" OVER "over" REVERSED "reversed"
+%token <token> IF "if" ELSE "else" MATCH "match" FOR "for" IN "in" REQUIRE "require"
 %token <token> SUM "sum" MEAN "mean" MAX "max" MIN "min" LOGSUMEXP "logsumexp" AND "and" OR "or" NOT "not"
 %token <token> NONE "none" TRUE "true" FALSE "false"
 %token <token> EQUAL "==" NOT_EQUAL "!=" AT_MOST "<=" AT_LEAST ">=" '<' '>' '+' '-' '*' '/' '%' '^' ELLIPSIS "..."
@@ -50,7 +51,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %type <node> item formals formal_list formal result path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
-%type <node> own attributes attribute
+%type <node> own attributes attribute scanned scanned_states scanned_state begin
 %type <node> if_statement otherwise cases case patterns pattern range
 %type <node> expr disjunction conjunction negation compared sum_expr term open_term open_unary product unary power exponent
 %type <node> postfix primary binders names arguments expr_list options call_entries call_entry optional_subs subs sub
@@ -99,7 +100,8 @@ result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 
 /* Every keyword but these may also be a name: the position decides. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
-    | PROBE | OUTPUT | CACHE | REPEAT | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT | PARAMETRIZATION | KIND;
+    | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
+    | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -210,6 +212,9 @@ statement:
     | REPEAT name '[' name '<' expr ']' block
         { $$ = with(parser, titled(parser, NODE_REPEAT, @$, $2), titled(parser, NODE_NAME, @4, $4));
           with(parser, with(parser, $$, $expr), $block); }
+    | SCAN scanned_states OVER name scanned block
+        { $$ = with(parser, titled(parser, NODE_SCAN, @$, $4), $2);
+          with(parser, with(parser, $$, $scanned), $block); }
     | KIND name block
         { $$ = with(parser, with(parser, titled(parser, NODE_KIND, @$, $2), NULL), $3); }
     | KIND name IF expr block
@@ -226,7 +231,7 @@ statement:
 
 /* What an equation may define: the keywords that begin an item are left out, so that a missing '}' is found there. */
 target: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | AUX | PROBE
-      | OUTPUT | CACHE | REPEAT | KIND;
+      | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | KIND;
 
 type: word                                              { $$ = titled(parser, NODE_TYPE, @$, $1); };
 limits: %empty                                          { $$ = NULL; }
@@ -264,6 +269,15 @@ attribute: error RESYNC                                 { $$ = NULL; yyerrok; }
         { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), NULL); }
          | word '=' expr
         { $$ = with(parser, titled(parser, NODE_ENTRY, @$, $1), $3); };
+
+/* The states of a scan, and where each begins. */
+scanned_states: scanned_state
+        { $$ = with(parser, make(parser, NODE_LIST, @$), $1); }
+              | scanned_states ',' scanned_state        { $$ = with(parser, $1, $3); };
+scanned_state: name optional_subs begin
+        { $$ = with(parser, with(parser, titled(parser, NODE_STATE, @$, $1), $2), $3); };
+begin: %empty { $$ = NULL; } | FROM expr                { $$ = $2; };
+scanned: %empty { $$ = NULL; } | REVERSED               { $$ = titled(parser, NODE_NAME, @$, $1); };
 
 if_statement: IF expr block
         { $$ = with(parser, with(parser, with(parser, make(parser, NODE_IF, @$), $2), $3), NULL); }

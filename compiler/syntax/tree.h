@@ -44,8 +44,10 @@ typedef enum NodeKind {
     NODE_OUTPUT,   /* output NAME              name */
     NODE_CACHE,    /* cache NAME               name */
     NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */
-    NODE_IF,       /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
-    NODE_MATCH,    /* match expr { (case)* }   kids: expr, (CASE)* */
+    NODE_SCAN, /* scan (NAME[subs] from expr)* over NAME reversed { }   name (the axis); kids: LIST of STATE (kids: SUBS or
+                      NULL, expr or NULL), NAME (reversed) or NULL, BLOCK */
+    NODE_IF,   /* if expr { } else { }     kids: expr, BLOCK, BLOCK or NODE_IF or NULL */
+    NODE_MATCH, /* match expr { (case)* }   kids: expr, (CASE)* */
     NODE_CASE, /* word, word => { }        kids: LIST of NAME/NUMBER (empty list for `else`), BLOCK */
     NODE_FOR, /* for NAME in expr { }     name; kids: expr (a list, or RANGE 0..n, end exclusive), BLOCK */
     NODE_REQUIRE, /* require expr "text"      kids: expr, STRING */

@@ -126,6 +126,10 @@ static void emit_pack(Emitter *emitter, const Statement *statement) {
 }
 
 void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilogue) {
+    if (statement->call == CALL_SCAN) {
+        emit_cuda_scan(emitter, statement);
+        return;
+    }
     emit_equation(emitter, statement);
     switch (statement->call) {
     case CALL_ATTEND:
@@ -137,6 +141,8 @@ void emit_cuda_call(Emitter *emitter, const Statement *statement, Kernel *epilog
         break;
     case CALL_PACK:
         emit_pack(emitter, statement);
+        break;
+    case CALL_SCAN:
         break;
     }
 }

@@ -58,9 +58,17 @@ static Launch emit_nest(Emitter *emitter, Part part, Nest *nest) {
     return emit_cuda_block(emitter, nest);
 }
 
+void finish_device_kernel(Emitter *emitter, KernelText *text, const Nest *nest, Launch launch) {
+    Text begin = {.arena = emitter->arena};
+    const char *name = device_kernel(emitter, kernel_name(emitter, emitter->kernel, nest));
+    text_add(&begin, "    moec_begin();\n");
+    if (emitter->uses_seed) text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
+    close_kernel(emitter, text, nest, name, begin.text);
+    emit_launch(emitter, name, launch, text->arguments.text);
+}
+
 static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
     KernelText text;
-    Text begin = {.arena = emitter->arena};
     open_kernel(emitter, kernel, &text);
     Launch launch = emit_nest(emitter, part, nest);
     add_parameters(emitter, &text.parameters, &text.arguments);
@@ -69,11 +77,7 @@ static void emit_part(Emitter *emitter, Kernel *kernel, Part part, Nest *nest) {
         text_add(&text.arguments, "%sMOEC_POINTER(run->arena + %zu)",
                  text.arguments.length ? ", " : "", emitter->schedule->arena_bytes);
     }
-    const char *name = device_kernel(emitter, kernel_name(emitter, kernel, nest));
-    text_add(&begin, "    moec_begin();\n");
-    if (emitter->uses_seed) text_add(&begin, "    const uint64_t moec_seed = *moec_seed_at;\n");
-    close_kernel(emitter, &text, nest, name, begin.text);
-    emit_launch(emitter, name, launch, text.arguments.text);
+    finish_device_kernel(emitter, &text, nest, launch);
 }
 
 /* The first part of a nest. */

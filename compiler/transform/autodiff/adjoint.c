@@ -332,7 +332,8 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
     Slot *slot = slot_of(backward, adjoint, contribution.subs);
     bool gradient = read->tensor->role == ROLE_PARAMETER;
     if (gradient) slot->started = true;
-    bool here = !gradient && (adjoint->sliced || adjoint->home == backward->repeat);
+    bool scanning = backward->scanned && backward->recurring;
+    bool here = !gradient && !scanning && (adjoint->sliced || adjoint->home == backward->repeat);
     if (!is_plain(&contribution, read->tensor)) {
         Block later = {0};
         write_scatter(backward, here ? &later : backward->block, &contribution, adjoint->tensor);

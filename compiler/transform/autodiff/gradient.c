@@ -135,7 +135,7 @@ static bool is_carried(const Tensor *tensor, const List *uses) {
 
 /* ---- statements in reverse ---- */
 
-static Expr *in_turn(const Backward *backward, Expr *expr) {
+Expr *in_turn(const Backward *backward, Expr *expr) {
     if (!backward->repeat) return expr;
     Expr *turn = expr_index(backward->program, backward->turn);
     return expr_substitute(backward->program, expr, &backward->repeat->index, &turn, 1);
@@ -239,7 +239,7 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
     return expr_apply(program, OP_EQ, number, first, NULL);
 }
 
-static void reverse_loop(Backward *backward, const Statement *statement) {
+void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
     if (statement->once || !is_needed(backward, statement->target)) return;
     Expr *target = in_turn(backward, statement->target);
@@ -257,6 +257,8 @@ static void reverse_loop(Backward *backward, const Statement *statement) {
     join_paths(program, &paths, common);
     for (int i = 0; i < paths.count; i++) {
         Path *path = paths.items[i];
+        if (backward->scanned && backward->scanned[path->read->tensor->id] != backward->recurring)
+            continue;
         adjoint_add(backward, path->read, statement->loops, statement->loop_count, &path->factors,
                     statement->span);
     }
@@ -417,6 +419,8 @@ static void reverse_block(Backward *backward, const Block *block, int count) {
             reverse_loop(backward, statement);
         else if (statement->kind == STATEMENT_CALL && statement->call == CALL_ATTEND)
             reverse_attend(backward, statement);
+        else if (statement_is_scan(statement))
+            reverse_scan(backward, statement);
     }
 }
 

@@ -4,6 +4,7 @@
  *     derive.c     the derivative of one operation, from its row in op.def
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
  *     product.c    a sum over a product as clean contractions
+ *     recurrence.c a scan by a scan the other way
  *     rematerialize.c       what the backward turn of a repeat needs of the forward one
  */
 #ifndef GRADIENT_H
@@ -49,7 +50,18 @@ typedef struct Backward {
     Block *block;      /* where statements go */
     Statement *repeat; /* the forward repeat that is being reversed, or NULL */
     Index *turn;       /* index of its reverse */
+    /* by tensor id: what the scan that is being reversed defines, or NULL. `recurring`: of the
+     * reads of a statement these alone are followed; else all but these. */
+    const bool *scanned;
+    bool recurring;
 } Backward;
+
+/* gradient.c: what one statement passes back; any statement as it is in the reverse repeat. */
+void reverse_loop(Backward *backward, const Statement *statement);
+Expr *in_turn(const Backward *backward, Expr *expr);
+
+/* recurrence: see there. */
+void reverse_scan(Backward *backward, const Statement *scan);
 
 /* adjoint: adds the product of `factors`, summed over the loops that `read` does not use, to the
  * adjoint of `read`. */

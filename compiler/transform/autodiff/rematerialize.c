@@ -129,29 +129,12 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
 
 /* ---- doing ---- */
 
-static Expr *copy_expr(const Saving *saving, Expr *expr) {
-    Expr *turn = expr_index(saving->program, saving->reverse->index);
-    return expr_substitute(saving->program, expr, &saving->forward->index, &turn, 1);
-}
-
-static List copy_list(const Saving *saving, const List *list) {
-    List copy = {0};
-    for (int i = 0; i < list->count; i++)
-        list_push(saving->program->arena, &copy, copy_expr(saving, list->items[i]));
-    return copy;
-}
-
 /* Puts a copy of a forward statement into the backward turn, before statement `position`. */
 static void insert_copy(Saving *saving, const Statement *statement, int position) {
     List *statements = &saving->reverse->body.statements;
-    Statement *copy = arena_alloc(saving->program->arena, sizeof *copy);
-    *copy = *statement;
-    if (statement->kind == STATEMENT_LOOP) {
-        copy->target = copy_expr(saving, statement->target);
-        copy->value = copy_expr(saving, statement->value);
-    }
-    copy->inputs = copy_list(saving, &statement->inputs);
-    copy->outputs = copy_list(saving, &statement->outputs);
+    Index *forward = saving->forward->index;
+    Expr *turn = expr_index(saving->program, saving->reverse->index);
+    Statement *copy = statement_copy(saving->program, statement, &forward, &turn, 1);
     list_push(saving->program->arena, statements, NULL);
     memmove(&statements->items[position + 1], &statements->items[position],
             (size_t)(statements->count - 1 - position) * sizeof *statements->items);

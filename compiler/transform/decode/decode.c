@@ -24,6 +24,8 @@ static void move_index(Expr *expr, void *data) {
 
 static void move_indices(Statement *statement, void *data) {
     const Decode *decode = data;
+    if (statement_is_scan(statement) && statement->index->axis == decode->past)
+        statement->index->axis = decode->step;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i]->axis == decode->past) statement->loops[i]->axis = decode->step;
     if (statement->kind == STATEMENT_LOOP) {
@@ -77,6 +79,7 @@ static Expr *rewrite_expr(Decode *decode, Expr *expr, const Region *region) {
     if (expr->kind == EXPR_APPLY) return expr_apply(program, expr->op, args[0], args[1], args[2]);
     Expr *read = expr_read(program, expr->tensor, args);
     if (!elsewhere) return read;
+    if (is_scanned(region->scan, read->tensor)) return state_read(decode, read, region);
     return history_read(decode, read, cache(decode, expr->tensor),
                         args[dimension_of(expr->tensor, decode->step)], region->repeat);
 }
@@ -127,6 +130,13 @@ static void sum_over_past(Decode *decode, Statement *statement) {
 }
 
 static void visit_loop(Decode *decode, Statement *statement, const Region *region) {
+    if (statement_is_scan(statement)) {
+        bool moves = statement->index->axis == decode->step;
+        Region inside = {region->block, region->repeat, moves ? statement : NULL};
+        for (int i = 0; i < statement->body.statements.count; i++)
+            visit_loop(decode, statement->body.statements.items[i], &inside);
+        scan_operands(decode->program, statement);
+    }
     if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
     sum_over_past(decode, statement);
     statement->value = rewrite_expr(decode, statement->value, region);
@@ -150,7 +160,9 @@ long cache_bytes_per_token(const Program *program) {
     long bytes = 0, sequences = program->batch ? program->batch->size : 1;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_CACHE)
+        bool grows = false; /* a state is as large for any length */
+        for (int j = 0; j < tensor->rank; j++) grows |= tensor->axes[j]->kind == AXIS_SEQUENCE;
+        if (tensor->role == ROLE_CACHE && grows)
             bytes += type_bytes(tensor->type) * tensor_elements(tensor) / program->context;
     }
     return bytes / sequences;

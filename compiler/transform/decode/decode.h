@@ -1,5 +1,5 @@
 /* decode: what the files of the pass share. kv_cache.c keeps what earlier places
- * left behind. */
+ * left behind, recurrent_state.c what the last one did. */
 #ifndef DECODE_H
 #define DECODE_H
 
@@ -22,6 +22,7 @@ typedef struct Decode {
 typedef struct Region {
     Block *block;
     Statement *repeat;
+    Statement *scan; /* over the sequence, whose body is being rewritten, or NULL */
 } Region;
 
 /* kv_cache.c */
@@ -34,5 +35,11 @@ Tensor *cache(Decode *decode, Tensor *tensor);
 /* A read of `tensor` made into one of its history, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);
+
+/* recurrent_state.c */
+/* A read of what an earlier place of a scan defined. */
+Expr *state_read(Decode *decode, Expr *read, const Region *region);
+/* Whether the scan defines the tensor. */
+bool is_scanned(const Statement *scan, const Tensor *tensor);
 
 #endif

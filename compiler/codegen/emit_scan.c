@@ -1,0 +1,309 @@
+/* emit_scan: a recurrence as one kernel: a loop over places, and inside it the statements of the
+ * body, one after the other. What knows nothing of each other, sequences of a batch, heads, columns
+ * of a state, is shared out among threads around it.
+ *
+ *     for turn in parallel 0 .. 32                              b = turn / 4, h = turn % 4
+ *         for s in 0 .. 1024
+ *             S[b,s,h,e,c] = decay[b,s,h] * S[b,s-1,h,e,c] + ...
+ */
+#include "codegen/emit.h"
+
+enum { MAX_COLUMNS = 512 }; /* sums that are kept side by side */
+
+/* ---- cells ---- */
+
+/* The dimension of each tensor of a scan that is the one of a cell, by tensor id; -1: none known.
+ * */
+typedef struct Class {
+    const Statement *scan;
+    int *dimension;
+    bool *written;
+    bool good, changed;
+} Class;
+
+static Statement *body_at(const Statement *scan, int at) {
+    return scan->body.statements.items[at];
+}
+
+static int place_of(const Expr *access, const Index *index) {
+    int found = -1;
+    for (int i = 0; i < access->count; i++) {
+        if (!expr_uses_index(access->args[i], index)) continue;
+        if (found >= 0 || access->args[i]->kind != EXPR_INDEX) return -1;
+        found = i;
+    }
+    return found;
+}
+
+static void set_dimension(Class *class, const Tensor *tensor, int dimension) {
+    int *known = &class->dimension[tensor->id];
+    if (dimension < 0 || (*known >= 0 && *known != dimension)) class->good = false;
+    if (*known < 0) class->changed = true;
+    *known = dimension;
+}
+
+/* Both name the same element of the cells, or neither is known to. */
+static void agree(Class *class, const Expr *target, const Expr *read) {
+    int at = class->dimension[target->tensor->id], there = class->dimension[read->tensor->id];
+    if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
+    const Expr *sub = at >= 0 ? target->args[at] : there >= 0 ? read->args[there] : NULL;
+    if (!sub) return;
+    if (sub->kind != EXPR_INDEX || sub->index->turn) {
+        class->good = false;
+        return;
+    }
+    set_dimension(class, target->tensor, place_of(target, sub->index));
+    set_dimension(class, read->tensor, place_of(read, sub->index));
+}
+
+static void agree_all(Class *class, const Expr *target, const Expr *expr) {
+    if (expr->kind == EXPR_READ) agree(class, target, expr);
+    for (int i = 0; i < expr->count; i++) agree_all(class, target, expr->args[i]);
+}
+
+/* The cells along a dimension of what the first statement makes; false when there are none. */
+static bool find_class(Arena *arena, const Program *program, const Statement *scan, int dimension,
+                       Class *class) {
+    const List *body = &scan->body.statements;
+    size_t tensors = (size_t)program->tensors.count;
+    *class = (Class){.scan = scan, .good = true, .changed = true};
+    class->dimension = arena_alloc(arena, tensors * sizeof *class->dimension);
+    class->written = arena_alloc(arena, tensors * sizeof *class->written);
+    for (size_t i = 0; i < tensors; i++) class->dimension[i] = -1;
+    for (int i = 0; i < body->count; i++)
+        class->written[body_at(scan, i)->target->tensor->id] = true;
+    const Expr *first = body_at(scan, 0)->target;
+    const Expr *sub = first->args[dimension];
+    if (sub->kind != EXPR_INDEX || sub->index->turn) return false;
+    class->dimension[first->tensor->id] = dimension;
+    while (class->good && class->changed) {
+        class->changed = false;
+        for (int i = 0; i < body->count && class->good; i++) {
+            const Statement *statement = body_at(scan, i);
+            agree_all(class, statement->target, statement->target);
+            agree_all(class, statement->target, statement->value);
+        }
+    }
+    const Axis *axis = first->tensor->axes[dimension];
+    for (int i = 0; i < body->count && class->good; i++) {
+        const Tensor *tensor = body_at(scan, i)->target->tensor;
+        int at = class->dimension[tensor->id];
+        class->good = at >= 0 && tensor->axes[at]->size == axis->size;
+    }
+    return class->good;
+}
+
+/* Neighbours in memory stay in one cell: they go into vectors, or to neighbouring threads. */
+static bool is_innermost_of(const Class *class, int tensors) {
+    for (int i = 0; i < class->scan->body.statements.count; i++) {
+        const Tensor *tensor = body_at(class->scan, i)->target->tensor;
+        if (tensor->id < tensors && class->dimension[tensor->id] == tensor->rank - 1) return true;
+    }
+    return false;
+}
+
+static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
+    const List *body = &class->scan->body.statements;
+    Index **loops = arena_alloc(arena, (size_t)body->count * sizeof *loops);
+    for (int i = 0; i < body->count; i++) {
+        const Expr *target = body_at(class->scan, i)->target;
+        loops[i] = target->args[class->dimension[target->tensor->id]]->index;
+    }
+    cells->axes[cells->count] = loops[0]->axis;
+    cells->loops[cells->count++] = loops;
+    cells->turns *= loops[0]->axis->size;
+}
+
+ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan) {
+    ScanCells cells = {.turns = 1, .all = true};
+    const Expr *first = body_at(scan, 0)->target;
+    Class inner;
+    bool left = false;
+    int classes = 0;
+    for (int i = 0; i < first->count; i++) {
+        Class class;
+        if (!find_class(arena, program, scan, i, &class)) continue;
+        classes++;
+        if (is_innermost_of(&class, program->tensors.count)) {
+            inner = class;
+            left = true;
+        } else {
+            add_class(arena, &cells, &class);
+        }
+    }
+    for (int i = 0; i < scan->body.statements.count; i++)
+        cells.all &= body_at(scan, i)->loop_count == classes;
+    if (left && cells.all) add_class(arena, &cells, &inner);
+    return cells;
+}
+
+/* ---- what both targets write ---- */
+
+Kernel *scan_kernel(Emitter *emitter, const Statement *scan) {
+    Kernel *kernel = arena_alloc(emitter->arena, sizeof *kernel);
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        Member *member = arena_alloc(emitter->arena, sizeof *member);
+        member->statement = body_at(scan, i);
+        list_push(emitter->arena, &kernel->members, member);
+    }
+    return kernel;
+}
+
+void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const char *cell) {
+    long inner = cells->turns;
+    for (int i = 0; i < cells->count; i++) {
+        const Axis *axis = cells->axes[i];
+        const char *name = bind_name(emitter, cells->loops[i][0], NULL, cells->loops[i][0]->name);
+        const Term *place = named(emitter, cell);
+        inner /= axis->size;
+        if (inner > 1) place = term(emitter->arena, "$0 / $1", place, whole(emitter, inner));
+        if (i > 0) place = term(emitter->arena, "$0 % $1", place, whole(emitter, axis->size));
+        lower_place(emitter, name, place);
+        for (int j = 1; j < scan->body.statements.count; j++)
+            bind_alias(emitter, cells->loops[i][j], name);
+    }
+}
+
+void open_places(Emitter *emitter, const Statement *scan) {
+    long size = scan->index->axis->size;
+    const char *name = bind_name(emitter, scan->index, NULL, scan->index->name);
+    if (!scan->reverse) {
+        lower_count(emitter, "long", name, size, IN_BRACES);
+        return;
+    }
+    const char *back =
+        bind_name(emitter, NULL, NULL, arena_format(emitter->arena, "%s_back", name));
+    lower_count(emitter, "long", back, size, IN_BRACES);
+    lower_place(emitter, name,
+                term(emitter->arena, "$0 - $1", whole(emitter, size - 1), named(emitter, back)));
+}
+
+void close_places(Emitter *emitter, const Statement *scan) {
+    List turns = {0};
+    lower_end(emitter);
+    for (int i = 0; i < emitter->turns_used.count; i++)
+        if (emitter->turns_used.items[i] != scan->index)
+            list_push(emitter->arena, &turns, emitter->turns_used.items[i]);
+    emitter->turns_used = turns;
+}
+
+int free_loops(const Emitter *emitter, const Statement *statement, Index **loops, int *kept) {
+    int count = 0;
+    for (int reduced = 0; reduced < 2; reduced++) {
+        for (int i = 0; i < statement->loop_count; i++) {
+            Index *index = statement->loops[i];
+            bool inner =
+                statement->reduction != REDUCE_NONE && !expr_uses_index(statement->target, index);
+            if (inner == (reduced > 0) && !bound_index(emitter, index)) loops[count++] = index;
+        }
+        if (!reduced) *kept = count;
+    }
+    return count;
+}
+
+static void open_loop(Emitter *emitter, Index *index) {
+    const char *name = bind_name(emitter, index, NULL, index->name);
+    lower_count(emitter, "long", name, index->axis->size, IN_BRACES)->iterations =
+        index->axis->size;
+}
+
+void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops, int count) {
+    if (statement->reduction == REDUCE_NONE) {
+        const Term *value = value_of(emitter, statement);
+        emit_write(emitter, statement, statement->accumulate, value)->scatters =
+            statement_is_scatter(statement);
+        return;
+    }
+    const char *wanted = arena_format(emitter->arena, "%s_sum", statement->target->tensor->name);
+    const char *sum = bind_name(emitter, NULL, NULL, wanted);
+    const char *start = statement->reduction == REDUCE_SUM   ? "0.0f"
+                        : statement->reduction == REDUCE_MAX ? "-INFINITY"
+                                                             : "INFINITY";
+    lower_let(emitter, "float", sum, term_number(emitter->arena, start));
+    int bindings = emitter->binding_count;
+    for (int i = 0; i < count; i++) open_loop(emitter, loops[i]);
+    lower_join(emitter, named(emitter, sum), statement->reduction, value_of(emitter, statement));
+    for (int i = 0; i < count; i++) lower_end(emitter);
+    emitter->binding_count = bindings;
+    emit_write(emitter, statement, statement->accumulate, named(emitter, sum));
+}
+
+/* ---- processors ---- */
+
+/* How many reads have neighbours in memory along the loop. */
+static int neighbours(const Expr *expr, const Index *index) {
+    int count = 0;
+    if (expr->kind == EXPR_READ && expr->count) {
+        const Expr *last = expr->args[expr->count - 1];
+        count += last->kind == EXPR_INDEX && last->index == index;
+    }
+    for (int i = 0; i < expr->count; i++) count += neighbours(expr->args[i], index);
+    return count;
+}
+
+/* The sums for all turns of the target's last loop side by side, since that is how what they sum
+ * lies in memory. */
+static bool sums_by_column(const Statement *statement, Index **loops, int kept, int count) {
+    if (statement->reduction != REDUCE_SUM || !kept || count == kept) return false;
+    if (loops[kept - 1]->axis->size > MAX_COLUMNS) return false;
+    return neighbours(statement->value, loops[kept - 1]) >=
+           neighbours(statement->value, loops[count - 1]);
+}
+
+static void lower_columns(Emitter *emitter, const Statement *statement, Index **loops, int kept,
+                          int count) {
+    Index *column = loops[kept - 1];
+    Arena *arena = emitter->arena;
+    const char *wanted = arena_format(arena, "%s_sum", statement->target->tensor->name);
+    const char *sum = bind_name(emitter, NULL, NULL, wanted);
+    lower_array(emitter, "float", sum, column->axis->size, "{0.0f}");
+    int bindings = emitter->binding_count;
+    for (int i = kept; i < count; i++) open_loop(emitter, loops[i]);
+    open_loop(emitter, column);
+    const Term *place = named(emitter, bound_index(emitter, column));
+    const Term *element = term(arena, "$0[$1]", named(emitter, sum), place);
+    lower_join(emitter, element, REDUCE_SUM, value_of(emitter, statement));
+    for (int i = kept; i <= count; i++) lower_end(emitter);
+    emitter->binding_count = bindings;
+    open_loop(emitter, column);
+    place = named(emitter, bound_index(emitter, column));
+    emit_write(emitter, statement, statement->accumulate,
+               term(arena, "$0[$1]", named(emitter, sum), place));
+    lower_end(emitter);
+}
+
+static void lower_statement(Emitter *emitter, const Statement *statement) {
+    Index *loops[MAX_LOOPS];
+    int kept, bindings = emitter->binding_count;
+    int count = free_loops(emitter, statement, loops, &kept);
+    bool columns = sums_by_column(statement, loops, kept, count);
+    int outer = kept - columns;
+    for (int i = 0; i < outer; i++) open_loop(emitter, loops[i]);
+    if (!outer) lower_scope(emitter, FORM_SCOPE);
+    if (columns)
+        lower_columns(emitter, statement, loops, kept, count);
+    else
+        lower_reduction(emitter, statement, loops + kept, count - kept);
+    if (!outer) lower_end(emitter);
+    for (int i = 0; i < outer; i++) lower_end(emitter);
+    emitter->binding_count = bindings;
+}
+
+void emit_scan(Emitter *emitter, const Statement *scan) {
+    KernelText text;
+    Kernel *kernel = scan_kernel(emitter, scan);
+    ScanCells cells = scan_cells(emitter->arena, emitter->program, scan);
+    open_kernel(emitter, kernel, &text);
+    const char *cell = bind_name(emitter, NULL, NULL, "cell");
+    lower_count(emitter, "long", cell, cells.turns, IN_BRACES)->run = RUN_PARALLEL;
+    bind_cells(emitter, scan, &cells, cell);
+    open_places(emitter, scan);
+    for (int i = 0; i < scan->body.statements.count; i++)
+        lower_statement(emitter, body_at(scan, i));
+    close_places(emitter, scan);
+    lower_end(emitter);
+    add_parameters(emitter, &text.parameters, &text.arguments);
+    const char *name = kernel_name(emitter, kernel, NULL);
+    close_kernel(emitter, &text, NULL, name, "");
+    emit_line(emitter, "%s(%s);", name, text.arguments.text);
+}

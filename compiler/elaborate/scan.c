@@ -1,0 +1,439 @@
+/* scan: a recurrence: what a place of an axis hands to the next one.
+ *
+ *     scan S[h,e,c] from 0 over s {
+ *       S[h,e,c] = decay[h] * S[h,e,c] + k[s,h,e] * v[s,h,c]
+ *     }
+ *
+ * becomes one scan statement. A state is a tensor that has the axis besides, S[b,s,h,e,c], written
+ * at s and read at s - 1; the equations of the body are read as those of a layer that is applied
+ * under s. What no state takes part in does not wait for the place before: it stands before the
+ * scan, for all places at once. Behind the scan the state is a tensor like any other.
+ */
+#include "elaborate/elaborate.h"
+#include "ir/rewrite.h"
+
+#include <string.h>
+
+enum { MAX_STATES = 8 };
+
+typedef struct State {
+    const Node *node;
+    Tensor *tensor;
+    Index *dims[MAX_RANK];
+    int rank;
+    Binding *binding; /* in the body */
+    Value *before;
+} State;
+
+typedef struct Scan {
+    const Node *node;
+    Axis *axis;
+    Index *place;
+    State states[MAX_STATES];
+    int state_count;
+    Block body;
+    int errors; /* before it */
+} Scan;
+
+/* ---- what may stand there ---- */
+
+static bool begins_scan(Elaborator *e, Scan *scan) {
+    const Node *node = scan->node;
+    const Binding *axis = scope_find(e->scope, node->name);
+    if (axis && axis->value->kind == KIND_ERROR) return false;
+    if (!axis || axis->value->kind != KIND_AXIS) {
+        report_error(e->reports, node->name_span, "a scan runs over an axis, and '%s' is none",
+                     node->name);
+        if (axis) report_note(e->reports, axis->span, "declared here");
+        return false;
+    }
+    scan->axis = axis->value->axis;
+    bool inside = e->scanned != NULL;
+    for (int i = 0; i < e->frame->ambient_count; i++)
+        inside |= axes_match(e, e->frame->ambient[i]->axis, scan->axis);
+    if (inside || e->frame->ambient_count + 1 >= MAX_DIMENSIONS) {
+        report_error(e->reports, node->span,
+                     inside ? "a scan cannot stand in another scan, nor in what is applied place "
+                              "by place"
+                            : "a scan within so many indices has no dimension left");
+        return false;
+    }
+    if (node->kids[1] && scan->axis->kind == AXIS_SEQUENCE && learns_next(e))
+        report_warning(e->reports, node->kids[1]->span,
+                       "this begins at the last place: a model that learns the next token sees "
+                       "what it is to tell, and cannot decode");
+    if (node->kids[0]->count <= MAX_STATES) return true;
+    report_error(e->reports, node->kids[0]->span, "a scan has at most %d states", (int)MAX_STATES);
+    return false;
+}
+
+static const State *state_called(const Scan *scan, const char *name) {
+    for (int i = 0; i < scan->state_count; i++)
+        if (!strcmp(scan->states[i].node->name, name)) return &scan->states[i];
+    return NULL;
+}
+
+/* A value of one place must not leave the scan under a name from outside. */
+static bool names_are_its_own(Elaborator *e, const Scan *scan, const Node *node) {
+    if (!node) return true;
+    if (node->kind == NODE_EQUATION) {
+        const Binding *outside = scope_find(e->scope, node->name);
+        if (!outside || state_called(scan, node->name)) return true;
+        report_error(e->reports, node->name_span,
+                     "'%s' is defined outside of the scan: only a state is handed on", node->name);
+        report_note(e->reports, outside->span, "defined here");
+        report_help(e->reports, "choose another name, or make it a state: scan %s[...] over %s",
+                    node->name, scan->node->name);
+        return false;
+    }
+    bool block = node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
+                 node->kind == NODE_CASE || node->kind == NODE_FOR,
+         fine = true;
+    for (int i = 0; block && i < node->count; i++)
+        fine &= names_are_its_own(e, scan, node->kids[i]);
+    return fine;
+}
+
+bool may_stand_in_scan(Elaborator *e, const Node *node) {
+    switch (node->kind) {
+    case NODE_EQUATION:
+    case NODE_OPTION:
+    case NODE_AXIS:
+    case NODE_PARAM:
+    case NODE_REQUIRE:
+    case NODE_IF:
+    case NODE_MATCH:
+    case NODE_FOR:
+        return true;
+    default:
+        report_error(e->reports, node->span, "this cannot stand in a scan");
+        report_help(e->reports, "a scan holds equations: what a place makes of the state before");
+        return false;
+    }
+}
+
+/* ---- states ---- */
+
+/* The state at a place: that of the scan, moved by so many. */
+static Expr *state_at(Elaborator *e, const Scan *scan, const State *state, double move) {
+    Expr *subs[MAX_RANK];
+    int count = 0, ambient = e->frame->ambient_count - (e->scanned != NULL);
+    for (int i = 0; i < ambient; i++) subs[count++] = expr_index(e->program, e->frame->ambient[i]);
+    subs[count] = expr_index(e->program, scan->place);
+    if (move != 0)
+        subs[count] = expr_apply(e->program, move < 0 ? OP_SUB : OP_ADD, subs[count],
+                                 expr_number(e->program, move < 0 ? -move : move), NULL);
+    count++;
+    for (int i = 0; i < state->rank; i++) subs[count++] = expr_index(e->program, state->dims[i]);
+    return expr_read(e->program, state->tensor, subs);
+}
+
+static bool declare_state(Elaborator *e, const Scan *scan, State *state, const Node *node) {
+    const Binding *before = scope_find(e->scope, node->name);
+    state->node = node;
+    if (before || state_called(scan, node->name)) {
+        report_error(e->reports, node->name_span, "'%s' is declared twice", node->name);
+        report_note(e->reports,
+                    before ? before->span : state_called(scan, node->name)->node->name_span,
+                    "first here");
+        return false;
+    }
+    if (!declared_dims(e, node->name, node->kids[0], state->dims, &state->rank)) return false;
+    int ambient = e->frame->ambient_count, rank = ambient + 1 + state->rank;
+    if (!fits_rank(e, node->name, rank, node->span)) return false;
+    Axis *axes[MAX_RANK];
+    for (int i = 0; i < ambient; i++) axes[i] = e->frame->ambient[i]->axis;
+    axes[ambient] = scan->axis;
+    for (int i = 0; i < state->rank; i++) axes[ambient + 1 + i] = state->dims[i]->axis;
+    state->tensor = tensor_new(e->program, temporary_name(e, node->name), ROLE_TEMP, TYPE_REAL,
+                               rank, axes, node->name_span);
+    return true;
+}
+
+/* The index of a beginning that stands for a dimension of the state, or NULL. */
+static Index *dimension_for(Elaborator *e, const State *state, const Index *index, bool *taken) {
+    for (int i = 0; i < state->rank; i++) {
+        if (taken[i] || !axes_match(e, state->dims[i]->axis, index->axis)) continue;
+        taken[i] = true;
+        return state->dims[i];
+    }
+    return NULL;
+}
+
+/* What the state begins with, over its dimensions; NULL: 0, or an error. */
+static Expr *beginning(Elaborator *e, const State *state) {
+    const Node *node = state->node->kids[1];
+    if (!node) return NULL;
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *value = evaluate(e, node);
+    Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
+    Index *used[MAX_LOOPS];
+    Expr *to[MAX_LOOPS];
+    bool taken[MAX_RANK] = {false};
+    int count = expr ? free_indices(e, expr, used) : 0;
+    e->equation = outer;
+    for (int i = 0; i < count; i++) {
+        Index *dimension = dimension_for(e, state, used[i], taken);
+        if (!dimension) {
+            report_error(e->reports, node->span,
+                         "what '%s' begins with depends on index '%s', the state does not",
+                         state->node->name, used[i]->name);
+            report_note(e->reports, state->node->name_span, "the state");
+            return NULL;
+        }
+        to[i] = expr_index(e->program, dimension);
+    }
+    if (!expr || expr_is_number(expr, 0)) return NULL;
+    return expr_substitute(e->program, expr, used, to, count);
+}
+
+/* The state as the equations of the body find it. */
+static Value *state_before(Elaborator *e, const Scan *scan, State *state) {
+    bool reversed = scan->node->kids[1] != NULL;
+    Expr *before = state_at(e, scan, state, reversed ? 1 : -1), *begin = beginning(e, state);
+    if (begin) {
+        double first = reversed ? (double)scan->axis->size - 1 : 0;
+        Expr *place = expr_index(e->program, scan->place);
+        Expr *starts = expr_apply(e->program, OP_EQ, place, expr_number(e->program, first), NULL);
+        const char *name = arena_format(e->arena, "%s_before", state->node->name);
+        return define(e, name, state->dims, state->rank, REDUCE_NONE, NULL, 0,
+                      expr_apply(e->program, OP_WHERE, starts, begin, before), state->node->span);
+    }
+    return value_tensor(e, before, state->dims, state->rank, state->node->name_span);
+}
+
+static bool same_axes(Elaborator *e, const State *state, const Value *after) {
+    bool same = after->rank == state->rank;
+    for (int i = 0; same && i < state->rank; i++)
+        same = axes_match(e, after->dims[i]->axis, state->dims[i]->axis);
+    if (same) return true;
+    report_error(e->reports, state->binding->span, "'%s' has other axes here than as a state",
+                 state->node->name);
+    report_note(e->reports, state->node->span, "the state");
+    return false;
+}
+
+/* The value that the last place leaves behind goes into the state's tensor. */
+static void end_state(Elaborator *e, const Scan *scan, State *state) {
+    Value *after = state->binding->value;
+    if (after->kind == KIND_ERROR) return;
+    if (after == state->before && e->reports->errors > scan->errors) return;
+    if (after == state->before) {
+        report_error(e->reports, state->node->span, "nothing in the scan gives '%s' a new value",
+                     state->node->name);
+        report_help(e->reports, "a state has an equation: %s[...] = ...", state->node->name);
+        return;
+    }
+    Expr *expr = value_expr(e, after), *to[MAX_RANK];
+    if (!expr || (after->kind == KIND_TENSOR && !same_axes(e, state, after))) return;
+    for (int i = 0; i < state->rank; i++) to[i] = expr_index(e->program, state->dims[i]);
+    if (after->kind == KIND_TENSOR)
+        expr = expr_substitute(e->program, expr, after->dims, to, after->rank);
+    statement_loop(e->program, e->block, state_at(e, scan, state, 0), false, REDUCE_NONE, NULL, 0,
+                   expr, state->binding->span);
+}
+
+/* ---- the body as a whole ---- */
+
+typedef struct Renaming {
+    const Tensor *from;
+    Tensor *to;
+} Renaming;
+
+static Expr *rename_read(Program *program, Expr *read, void *data) {
+    const Renaming *renaming = data;
+    return read->tensor == renaming->from ? expr_read(program, renaming->to, read->args) : NULL;
+}
+
+static bool is_state(const Scan *scan, const Tensor *tensor) {
+    for (int i = 0; i < scan->state_count; i++)
+        if (scan->states[i].tensor == tensor) return true;
+    return false;
+}
+
+static Statement *maker_of(const Block *body, const Tensor *tensor) {
+    for (int i = 0; i < body->statements.count; i++) {
+        Statement *statement = body->statements.items[i];
+        if (statement->target->tensor == tensor) return statement;
+    }
+    return NULL;
+}
+
+/* S[b,s,h] = new[b,s,h], and `new` is made in the body: it is made in the state's place. */
+static void make_in_place(Elaborator *e, Scan *scan) {
+    List *statements = &scan->body.statements;
+    for (int i = statements->count - 1; i >= 0; i--) {
+        const Statement *copy = statements->items[i];
+        const Expr *value = copy->value, *target = copy->target;
+        bool same = value->kind == EXPR_READ && is_state(scan, target->tensor) &&
+                    value->count == target->count && !is_state(scan, value->tensor) &&
+                    maker_of(&scan->body, value->tensor);
+        for (int j = 0; same && j < value->count; j++)
+            same =
+                value->args[j]->kind == EXPR_INDEX && expr_equal(value->args[j], target->args[j]);
+        if (!same) continue;
+        Renaming renaming = {value->tensor, target->tensor};
+        memmove(&statements->items[i], &statements->items[i + 1],
+                (size_t)(statements->count - 1 - i) * sizeof *statements->items);
+        statements->count--;
+        for (int j = 0; j < statements->count; j++)
+            rewrite_statement(e->program, statements->items[j], true, rename_read, &renaming);
+    }
+}
+
+typedef struct Search {
+    const bool *marked; /* by tensor id */
+    bool found;
+} Search;
+
+static void find_marked(Expr *expr, void *data) {
+    Search *search = data;
+    if (expr->kind == EXPR_READ && search->marked[expr->tensor->id]) search->found = true;
+}
+
+static void mark(Expr *expr, void *data) {
+    if (expr->kind == EXPR_READ) ((bool *)data)[expr->tensor->id] = true;
+}
+
+/* What no state is made of has no reader. */
+static void drop_unread(Elaborator *e, Scan *scan) {
+    bool *read = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *read);
+    List kept = {0}, *statements = &scan->body.statements;
+    for (int i = 0; i < scan->state_count; i++) read[scan->states[i].tensor->id] = true;
+    for (int i = statements->count - 1; i >= 0; i--) {
+        Statement *statement = statements->items[i];
+        if (read[statement->target->tensor->id]) expr_walk(statement->value, mark, read);
+    }
+    for (int i = 0; i < statements->count; i++) {
+        const Statement *statement = statements->items[i];
+        if (read[statement->target->tensor->id]) list_push(e->arena, &kept, statements->items[i]);
+    }
+    *statements = kept;
+}
+
+/* The statement for all places at once. */
+static void add_for_all(Elaborator *e, const Scan *scan, const Statement *statement) {
+    Index *place = index_new(e->program, scan->place->name, scan->axis);
+    Expr *to = expr_index(e->program, place);
+    Index *from = scan->place;
+    Expr *target = expr_substitute(e->program, statement->target, &from, &to, 1);
+    Expr *value = expr_substitute(e->program, statement->value, &from, &to, 1);
+    statement_loop(e->program, e->block, target, false, statement->reduction,
+                   (Index *const *)statement->loops, statement->loop_count, value, statement->span);
+}
+
+/* What does not depend on a state goes before the scan. */
+static void hoist(Elaborator *e, Scan *scan) {
+    bool *recurs = arena_alloc(e->arena, (size_t)e->program->tensors.count * sizeof *recurs);
+    List kept = {0}, *statements = &scan->body.statements;
+    for (int i = 0; i < scan->state_count; i++) recurs[scan->states[i].tensor->id] = true;
+    for (int i = 0; i < statements->count; i++) {
+        Statement *statement = statements->items[i];
+        Search search = {recurs, recurs[statement->target->tensor->id]};
+        expr_walk(statement->value, find_marked, &search);
+        recurs[statement->target->tensor->id] |= search.found;
+        if (search.found)
+            list_push(e->arena, &kept, statement);
+        else
+            add_for_all(e, scan, statement);
+    }
+    *statements = kept;
+}
+
+/* Only equations run place by place. */
+static bool is_of_equations(Elaborator *e, const Scan *scan) {
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Statement *statement = scan->body.statements.items[i];
+        if (statement->kind == STATEMENT_LOOP) continue;
+        report_asked(e, statement->span,
+                     "attention, choices and repeats do not run place by place: this cannot stand "
+                     "in a scan");
+        report_help(e->reports, "compute it before the scan, for all places, where it does not "
+                                "depend on a state");
+        return false;
+    }
+    return true;
+}
+
+/* The equations, with the place at hand and the states as the place before left them. */
+static void read_body(Elaborator *e, Scan *scan) {
+    const Node *node = scan->node;
+    Block *outside = e->block;
+    e->block = &scan->body;
+    e->frame->ambient[e->frame->ambient_count++] = e->scanned = scan->place;
+    Scope *scope = scope_push(e);
+    scope_bind(e, scope, node->name,
+               value_tensor(e, expr_index(e->program, scan->place), NULL, 0, node->name_span),
+               node->name_span);
+    for (int i = 0; i < scan->state_count; i++) {
+        State *state = &scan->states[i];
+        state->before = state_before(e, scan, state);
+        state->binding =
+            scope_bind(e, scope, state->node->name, state->before, state->node->name_span);
+    }
+    scope_push(e);
+    block_statements(e, node->kids[2]);
+    scope_pop(e);
+    for (int i = 0; i < scan->state_count; i++) end_state(e, scan, &scan->states[i]);
+    scope_pop(e);
+    e->scanned = NULL;
+    e->frame->ambient_count--;
+    e->block = outside;
+}
+
+/* Behind the scan: the state after each place. */
+static void bind_states(Elaborator *e, const Scan *scan, bool good) {
+    for (int i = 0; i < scan->state_count; i++) {
+        const State *state = &scan->states[i];
+        Value *value = value_error(e, state->node->span);
+        if (good && state->rank + 1 <= MAX_RANK) {
+            Index *dims[MAX_RANK] = {index_new(e->program, scan->place->name, scan->axis)};
+            Expr *place = expr_index(e->program, dims[0]);
+            for (int j = 0; j < state->rank; j++) dims[j + 1] = state->dims[j];
+            Index *from = scan->place;
+            Expr *read = expr_substitute(e->program, state_at(e, scan, state, 0), &from, &place, 1);
+            value = value_tensor(e, read, dims, state->rank + 1, state->node->name_span);
+        }
+        scope_bind(e, e->scope, state->node->name, value, state->node->name_span);
+    }
+}
+
+/* After an error: nothing more is to be said of them. */
+static void leave_states(Elaborator *e, const Node *node) {
+    for (int i = 0; i < node->kids[0]->count; i++) {
+        const Node *state = node->kids[0]->kids[i];
+        if (!scope_find(e->scope, state->name))
+            scope_bind(e, e->scope, state->name, value_error(e, state->span), state->name_span);
+    }
+}
+
+/* scan NAME[subs] from expr, ... over NAME reversed { }. */
+void scan_statement(Elaborator *e, const Node *node) {
+    Scan scan = {.node = node, .errors = e->reports->errors};
+    if (!begins_scan(e, &scan)) {
+        leave_states(e, node);
+        return;
+    }
+    scan.place = index_new(e->program, node->name, scan.axis);
+    scan.place->turn = true;
+    for (int i = 0; i < node->kids[0]->count; i++) {
+        if (!declare_state(e, &scan, &scan.states[i], node->kids[0]->kids[i])) {
+            leave_states(e, node);
+            return;
+        }
+        scan.state_count++;
+    }
+    if (names_are_its_own(e, &scan, node->kids[2])) read_body(e, &scan);
+    bool good = e->reports->errors == scan.errors && is_of_equations(e, &scan);
+    if (good) {
+        make_in_place(e, &scan);
+        drop_unread(e, &scan);
+        hoist(e, &scan);
+        Statement *statement =
+            statement_scan(e->program, e->block, scan.place, node->kids[1] != NULL, node->span);
+        statement->body = scan.body;
+        scan_operands(e->program, statement);
+    }
+    bind_states(e, &scan, good);
+}

@@ -1,0 +1,61 @@
+/* recurrence: a scan by a scan the other way.
+ *
+ * The adjoint of what a place hands on is a recurrence again, from the last place to the first. It
+ * alone runs place by place; what the places pass on to everything else is a sum over all of them
+ * at once, behind it:
+ *
+ *     scan s: S[s,h] = a[s,h] * S[s-1,h]        scan s downwards: d_S[s-1,h] += d_S[s,h] * a[s,h]
+ *             + x[s,h]                    -->   d_a[s,h] = d_S[s,h] * S[s-1,h]
+ *                                               d_x[s,h] = d_S[s,h]
+ */
+#include "transform/autodiff/gradient.h"
+
+typedef struct Scanned {
+    Backward *backward;
+    bool *defined; /* by tensor id */
+} Scanned;
+
+/* What the body defines is added to there, so it begins before: with what reached it, or with 0. */
+static void begin_adjoints(const Scanned *scanned, const Statement *scan) {
+    Backward *backward = scanned->backward;
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Statement *inner = scan->body.statements.items[i];
+        Tensor *tensor = inner->target->tensor;
+        scanned->defined[tensor->id] = true;
+        if (backward->adjoints[tensor->id].needed) adjoint_flush(backward, tensor, true);
+    }
+}
+
+/* The statements of the body from the last to the first, with `place` for the place. */
+static void reverse_body(Backward *backward, const Statement *scan, Index *place) {
+    Index *from = scan->index;
+    Expr *to = expr_index(backward->program, place);
+    for (int i = scan->body.statements.count - 1; i >= 0; i--) {
+        const Statement *inner = scan->body.statements.items[i];
+        Statement *copy = statement_copy(backward->program, inner, &from, &to, 1);
+        if (!place->turn && copy->loop_count < MAX_LOOPS) copy->loops[copy->loop_count++] = place;
+        reverse_loop(backward, copy);
+    }
+}
+
+void reverse_scan(Backward *backward, const Statement *scan) {
+    Program *program = backward->program;
+    Scanned scanned = {.backward = backward};
+    scanned.defined = arena_alloc(program->arena, (size_t)backward->count * sizeof(bool));
+    begin_adjoints(&scanned, scan);
+    Block *outside = backward->block, aside = {{0}};
+    Index *place = index_new(program, scan->index->name, scan->index->axis);
+    Statement *reverse = statement_scan(program, &aside, place, !scan->reverse, scan->span);
+    backward->scanned = scanned.defined;
+    backward->recurring = true;
+    backward->block = &reverse->body;
+    reverse_body(backward, scan, place);
+    backward->block = outside;
+    backward->recurring = false;
+    if (reverse->body.statements.count) {
+        scan_operands(program, reverse);
+        list_push(program->arena, &outside->statements, reverse);
+    }
+    reverse_body(backward, scan, index_new(program, scan->index->name, scan->index->axis));
+    backward->scanned = NULL;
+}

@@ -1,0 +1,98 @@
+/* recurrent_state: what the last place of a scan leaves to the next step, and nothing else.
+ *
+ *     scan s: S[b,s,h] = a * S[b,s-1,h] + ...
+ *
+ * becomes, for the few new places of a step,
+ *
+ *     scan s: S[b,s,h] = a * where(position + s > 0, where(s > 0, S[b,s-1,h], cache_S[b,h]), 0) +
+ * ...
+ *     cache_S[b,h] = S[b,last,h]
+ */
+#include "transform/decode/decode.h"
+
+#include <string.h>
+
+bool is_scanned(const Statement *scan, const Tensor *tensor) {
+    for (int i = 0; scan && i < scan->outputs.count; i++)
+        if (((const Expr *)scan->outputs.items[i])->tensor == tensor) return true;
+    return false;
+}
+
+/* The subscripts of the cache where those of the tensor are given: without the place, with the turn
+ * of the repeat around the scan. */
+static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
+                      const Statement *repeat) {
+    Expr *subs[MAX_RANK];
+    int rank = 0, place = dimension_of(read->tensor, decode->step);
+    if (cache->rank == read->tensor->rank)
+        subs[rank++] = expr_index(decode->program, repeat->index);
+    for (int i = 0; i < read->count; i++)
+        if (i != place) subs[rank++] = read->args[i];
+    return expr_read(decode->program, cache, subs);
+}
+
+static Tensor *find_state(const Decode *decode, const Tensor *tensor) {
+    for (int i = 0; i < decode->kept.count; i++) {
+        const Kept *kept = decode->kept.items[i];
+        if (kept->tensor == tensor) return kept->past;
+    }
+    return NULL;
+}
+
+static Tensor *new_state(Decode *decode, Tensor *tensor, const Statement *repeat) {
+    Program *program = decode->program;
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    if (repeat) axes[rank++] = repeat->index->axis;
+    for (int i = 0; i < tensor->rank; i++)
+        if (tensor->axes[i] != decode->step) axes[rank++] = tensor->axes[i];
+    const char *name = arena_format(program->arena, "cache_%s", tensor->name);
+    Tensor *cache = tensor_new(program, name, ROLE_CACHE, tensor->type, rank, axes, tensor->span);
+    cache->path = tensor->name;
+    Kept *kept = arena_alloc(program->arena, sizeof *kept);
+    *kept = (Kept){.tensor = tensor, .past = cache};
+    list_push(program->arena, &decode->kept, kept);
+    return cache;
+}
+
+/* cache[...] = tensor[..., last, ...], right behind the scan. */
+static void store_last(Decode *decode, Tensor *tensor, Tensor *cache, const Region *region) {
+    Program *program = decode->program;
+    Expr *subs[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++) {
+        Axis *axis = tensor->axes[i];
+        subs[i] = axis == decode->step ? expr_number(program, (double)axis->size - 1)
+                                       : expr_index(program, index_new(program, axis->name, axis));
+    }
+    Expr *last = expr_read(program, tensor, subs);
+    Block made = {{NULL, 0, 0}};
+    Statement *store = statement_loop(program, &made, cache_at(decode, cache, last, region->repeat),
+                                      false, REDUCE_NONE, NULL, 0, last, tensor->span);
+    List *statements = &region->block->statements;
+    int behind = 0;
+    while (statements->items[behind++] != region->scan) continue;
+    list_push(program->arena, statements, NULL);
+    memmove(&statements->items[behind + 1], &statements->items[behind],
+            (size_t)(statements->count - 1 - behind) * sizeof *statements->items);
+    statements->items[behind] = store;
+}
+
+Expr *state_read(Decode *decode, Expr *read, const Region *region) {
+    Program *program = decode->program;
+    Tensor *cache = find_state(decode, read->tensor);
+    if (!cache) {
+        cache = new_state(decode, read->tensor, region->repeat);
+        store_last(decode, read->tensor, cache, region);
+    }
+    Index *place = region->scan->index;
+    Expr *zero = expr_number(program, 0), *here = expr_index(program, place), *subs[MAX_RANK];
+    int dimension = dimension_of(read->tensor, decode->step);
+    for (int i = 0; i < read->count; i++) subs[i] = read->args[i];
+    subs[dimension] = expr_apply(program, OP_SUB, here, expr_number(program, 1), NULL);
+    Expr *before = cache_at(decode, cache, read, region->repeat);
+    if (decode->step->size > 1)
+        before = expr_apply(program, OP_WHERE, expr_apply(program, OP_GT, here, zero, NULL),
+                            expr_read(program, read->tensor, subs), before);
+    Expr *later = expr_apply(program, OP_GT, place_in_time(decode, here), zero, NULL);
+    return expr_apply(program, OP_WHERE, later, before, zero);
+}
