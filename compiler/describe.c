@@ -36,7 +36,9 @@ static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
     Cost *total = cost(arena, forward);
-    total->cache_bytes_per_token = (double)moec_cache_bytes(compiler);
+    long recurrent;
+    total->cache_bytes_per_token = (double)moec_cache_bytes(compiler, &recurrent);
+    total->recurrent_bytes = (double)recurrent;
     summary->cost = total;
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
@@ -82,6 +84,9 @@ const char *moec_cost_json(MoecCompiler *compiler) {
         (json_int_t)summary.peak, "bytes", "weights", (json_int_t)summary.weights, "states",
         (json_int_t)summary.states, "temporaries", (json_int_t)summary.temporaries, "layers",
         layers_json(cost));
+    if (cost->recurrent_bytes > 0)
+        json_object_set_new(root, "recurrent_bytes",
+                            json_integer((json_int_t)cost->recurrent_bytes));
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);
@@ -125,8 +130,11 @@ const char *moec_cost_text(MoecCompiler *compiler) {
              scaled(arena, cost->embedding));
     text_add(&text, "  FLOP per token   %s forward, %s training (a multiply-add is two)\n",
              scaled(arena, cost->flops_forward), scaled(arena, cost->flops_train));
-    text_add(&text, "  cache            %s bytes per token\n",
+    text_add(&text, "  cache            %s bytes per token",
              scaled(arena, cost->cache_bytes_per_token));
+    if (cost->recurrent_bytes > 0)
+        text_add(&text, ", %s bytes of recurrent states", scaled(arena, cost->recurrent_bytes));
+    text_add(&text, "\n");
     text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n",
              scaled(arena, summary.peak), scaled(arena, summary.weights),
              scaled(arena, summary.temporaries));

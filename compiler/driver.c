@@ -295,14 +295,16 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 }
 
 /* What only training can do stands in the way of decoding, and is no error here. */
-long moec_cache_bytes(MoecCompiler *compiler) {
+long moec_cache_bytes(MoecCompiler *compiler, long *recurrent) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
+    *recurrent = 0;
     if (reports->gave_up) return 0;
     reports->errors = errors;
     reports->list.count = count;
     if (step) moec_lower(compiler, step, false);
+    *recurrent = step ? recurrent_bytes(step) : 0;
     return step ? cache_bytes_per_token(step) : 0;
 }
 

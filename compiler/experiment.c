@@ -47,7 +47,9 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         variant->parameters = total->parameters;
         variant->active = total->active;
         variant->flops_train = total->flops_train;
-        variant->cache = needs_cache(expansion) ? (double)moec_cache_bytes(compiler) : 0;
+        long recurrent;
+        variant->cache =
+            needs_cache(expansion) ? (double)moec_cache_bytes(compiler, &recurrent) : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);
         variant->step_tokens = step_tokens(compiler);
         variant->tokens = variant->steps * variant->step_tokens;

@@ -139,7 +139,7 @@ typedef struct LayerCost {
 typedef struct Cost {
     double parameters, active, embedding;
     double flops_forward, flops_train; /* for one token; a multiply-add is two */
-    double cache_bytes_per_token;
+    double cache_bytes_per_token, recurrent_bytes;
     List layers; /* LayerCost * */
     List paths;  /* const char *, of each statement but repeats, in program order: the layer
                             that it belongs to, "block.{i}.ffn", or NULL */
@@ -149,6 +149,8 @@ Cost *cost(Arena *arena, Program *forward);
 double statement_flops(const Statement *statement);
 /* What one more token of one sequence adds to the caches of a decoding step. */
 long cache_bytes_per_token(const Program *step);
+/* What one sequence keeps besides, however long it is: the states of its scans. */
+long recurrent_bytes(const Program *step);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
 /* How many elements a read touches while its loops run once; in all its turns, or in one. */
@@ -204,8 +206,8 @@ const List *moec_settings(struct MoecCompiler *compiler);
  * and in those of `compiler` when `tell`. To be closed before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
 /* Bytes that one token adds to the caches, those of a device where products round; 0 when the model
- * cannot be decoded. */
-long moec_cache_bytes(struct MoecCompiler *compiler);
+ * cannot be decoded. *recurrent: what a sequence keeps besides, however long it is. */
+long moec_cache_bytes(struct MoecCompiler *compiler, long *recurrent);
 /* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one
  * kernel, has no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

@@ -617,7 +617,8 @@ static void print_text(const Comparison *comparison) {
 static int wishes_of(const Comparison *comparison, Wish *wishes) {
     const char *bytes = moec_cost_json(comparison->compiler);
     json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
-    bool decodes = json_number_value(json_object_get(cost, "cache_bytes_per_token")) > 0;
+    bool decodes = json_number_value(json_object_get(cost, "cache_bytes_per_token")) > 0 ||
+                   json_number_value(json_object_get(cost, "recurrent_bytes")) > 0;
     json_decref(cost);
     long batch = comparison->options->batch, context = comparison->context;
     int count = 0;

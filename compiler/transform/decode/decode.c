@@ -156,14 +156,29 @@ static void visit_block(Decode *decode, Region region, Visit *visit) {
     }
 }
 
+/* A cache that grows has a place for each token; a state is as large for any number. */
+static bool grows(const Tensor *cache) {
+    for (int i = 0; i < cache->rank; i++)
+        if (cache->axes[i]->kind == AXIS_SEQUENCE) return true;
+    return false;
+}
+
 long cache_bytes_per_token(const Program *program) {
     long bytes = 0, sequences = program->batch ? program->batch->size : 1;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
-        bool grows = false; /* a state is as large for any length */
-        for (int j = 0; j < tensor->rank; j++) grows |= tensor->axes[j]->kind == AXIS_SEQUENCE;
-        if (tensor->role == ROLE_CACHE && grows)
+        if (tensor->role == ROLE_CACHE && grows(tensor))
             bytes += type_bytes(tensor->type) * tensor_elements(tensor) / program->context;
+    }
+    return bytes / sequences;
+}
+
+long recurrent_bytes(const Program *program) {
+    long bytes = 0, sequences = program->batch ? program->batch->size : 1;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_CACHE && !grows(tensor))
+            bytes += type_bytes(tensor->type) * tensor_elements(tensor);
     }
     return bytes / sequences;
 }
