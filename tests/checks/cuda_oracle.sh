@@ -9,6 +9,6 @@
 on_simulator
 case ${1:-} in
 all) set -- ;;
-"") set -- moe_small_sdpa sigma_small structmoe_small_top2 mue_small_e16a8g4s1 dit_small_e8a3s1 ;;
+"") set -- moe_small_sdpa sigma_small structmoe_small_top2 mue_small_e16a8g4s1 dit_small_e8a3s1 gated_delta_small ;;
 esac
 "$BUILD/tests/unit/test_oracle" compiled "$@"

@@ -11,6 +11,7 @@ import sys
 import torch
 
 from published import Weights, flow_matching, forward, losses, number, tokens, velocity
+from recurrent import is_factor
 from rows import FAMILIES
 
 BATCH, CONTEXT, STEPS = 2, 24, 10
@@ -65,7 +66,7 @@ def adamw(row, given):
             g = g * clip
             m.mul_(0.9).add_(0.1 * g)
             v.mul_(0.95).add_(0.05 * g * g)
-            decay = row["decay"] if p.dim() >= 2 else 0.0
+            decay = row["decay"] if p.dim() >= 2 and not is_factor(name) else 0.0
             update = (m / (1 - 0.9 ** (step + 1))) / ((v / (1 - 0.95 ** (step + 1))).sqrt() + 1e-8)
             p.data.sub_(lr * (update + decay * p.data))
     return w, seen

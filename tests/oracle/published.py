@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from recurrent import mix
+
 
 def number(name, shape):
     """Weights from a name: FNV-1a of it, then splitmix64 by element; every value is exact in single precision."""
@@ -280,7 +282,11 @@ def forward(w, row, windows, decoding=False):
     x = embedding[windows[:, :-1]]
     for i in range(row["layers"]):
         path = f"block.{i}"
-        a = attention(w, path + ".attention", row, norm(w, path + ".attention_norm", x, kind), log, row["best"] if decoding else 0)
+        seen, spec = norm(w, path + ".attention_norm", x, kind), row["parts"][i % len(row["parts"])]
+        if spec:
+            a = mix(w, path + ".attention", row, spec, seen, rotate)
+        else:
+            a = attention(w, path + ".attention", row, seen, log, row["best"] if decoding else 0)
         if row["sandwich"]:
             a = norm(w, path + ".attention_out_norm", a, kind)
         x = x + a

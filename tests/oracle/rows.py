@@ -9,6 +9,7 @@ def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
     row.update(qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
     row.update(probes=False, causal=True, turn_kept=False, widen_hidden=0, widen_per_head=False)
+    row.update(parts=[None])  # of layers in turn: attention, or a recurrence
     row.update(more)
     return row
 
@@ -144,4 +145,22 @@ def dit():
     }
 
 
-FAMILIES = {"dit": dit, "gated_attention": gated_attention, "sigma": sigma, "structmoe": structmoe, "complete_mue": complete_mue}
+def hybrid():
+    def small(lr=4e-3, **part):
+        return decoder(dim=32, layers=2, parts=[part], ffn=dict(hidden=48), lr=lr)
+
+    delta = dict(kind="gated_delta", k=2, v=4, width=8)
+    return {
+        "lstm_small": small(kind="lstm"),
+        "min_gru_small": small(kind="min_gru"),
+        "linear_small": small(kind="linear_attention", heads=4),
+        "retnet_small": small(kind="retention", heads=2),
+        "gated_delta_small": small(lr=5e-4, **delta),
+        "mamba2_small": small(kind="mamba2", heads=4, states=8),
+        "hybrid_small": decoder(dim=32, layers=4, q=4, k=2, width=8, qk_norm=True, gate=gate("sdpa"), parts=[delta, delta, delta, None],
+                                lr=5e-4, ffn=mixture(8, 2, 16, renormalised=True)),
+    }
+
+
+FAMILIES = {"dit": dit, "gated_attention": gated_attention, "sigma": sigma, "structmoe": structmoe, "complete_mue": complete_mue,
+            "hybrid": hybrid}

@@ -28,12 +28,13 @@
 
 enum { SAMPLES = 3, NAME_BYTES = 128, LINE_BYTES = 512 };
 
-static const char *const families[] = {"gated_attention", "sigma", "structmoe", "complete_mue",
-                                       "dit"};
+static const char *const families[] = {"gated_attention", "sigma", "structmoe",
+                                       "complete_mue",    "dit",   "hybrid"};
 /* One row of each idea; the rest are compiled on demand, which takes minutes. */
 static const char *const compiled_rows[] = {
-    "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",     "gqa16_small_q_k4_half",
-    "structmoe_small_top2", "mue_small_e16a8g4s1", "dit_small_e8a3s1"};
+    "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",      "gqa16_small_q_k4_half",
+    "structmoe_small_top2", "mue_small_e16a8g4s1", "dit_small_e8a3s1", "lstm_small",
+    "mamba2_small",         "hybrid_small"};
 
 typedef struct Expected {
     char name[NAME_BYTES];

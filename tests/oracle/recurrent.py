@@ -1,0 +1,140 @@
+"""Recurrences in plain PyTorch, place by place, from the formulas of their papers; double precision, as plain as can be.
+
+    lstm              Hochreiter and Schmidhuber 1997, Gers et al. 2000
+    min_gru           Feng et al. 2024
+    linear_attention  Katharopoulos et al. 2020
+    retention         Sun et al. 2023
+    gated_delta       Yang et al. 2024, with Qwen3-Next's convolutions, norms and gate
+    mamba2            Dao and Gu 2024
+"""
+import torch
+import torch.nn.functional as F
+
+
+def is_factor(name):
+    """Factors and shifts with more than one axis, which are no matrices."""
+    return name.endswith(("_conv.weight", "_conv.shift", "attention.bias", "attention.weight"))
+
+
+def heads(w, path, name, x, h, e):
+    return torch.einsum("btd,dhe->bthe", x, w.get(f"{path}.{name}", x.shape[-1], h, e))
+
+
+def conv(w, path, x, bias=False, width=4):
+    """y[t] = silu(sum_i weight[i] x[t - i]), each channel by itself."""
+    weight = w.get(path + ".weight", width, *x.shape[2:])
+    y = torch.zeros_like(x)
+    for t in range(x.shape[1]):
+        for i in range(min(width, t + 1)):
+            y[:, t] += weight[i] * x[:, t - i]
+    if bias:
+        y = y + w.get(path + ".shift", *x.shape[2:])
+    return F.silu(y)
+
+
+def lstm(w, path, spec, x):
+    batch, places, d = x.shape
+    inner, state = w.get(path + ".input", d, 4, d), w.get(path + ".state", d, 4, d)
+    bias = w.get(path + ".bias", 4, d)
+    h, c, out = torch.zeros(batch, d, dtype=x.dtype), torch.zeros(batch, d, dtype=x.dtype), []
+    for t in range(places):
+        z = torch.einsum("bd,dnj->bnj", x[:, t], inner) + torch.einsum("bd,dnj->bnj", h, state) + bias
+        i, f, o, new = z[:, 0].sigmoid(), z[:, 1].sigmoid(), z[:, 2].sigmoid(), z[:, 3].tanh()
+        c = f * c + i * new
+        h = o * c.tanh()
+        out.append(h)
+    return torch.stack(out, 1)
+
+
+def min_gru(w, path, spec, x):
+    d = x.shape[-1]
+    z = (x @ w.get(path + ".gate", d, d)).sigmoid()
+    new = x @ w.get(path + ".candidate", d, d)
+    h, out = torch.zeros_like(x[:, 0]), []
+    for t in range(x.shape[1]):
+        h = (1 - z[:, t]) * h + z[:, t] * new[:, t]
+        out.append(h)
+    return torch.stack(out, 1) @ w.get(path + ".output", d, d)
+
+
+def fading_memory(q, k, v, keep):
+    """S = keep S + k v^T, q S; q, k: batch, place, head, e; v: .., c; keep: batch, place, head."""
+    S = torch.zeros(q.shape[0], q.shape[2], q.shape[3], v.shape[3], dtype=q.dtype)
+    out = []
+    for t in range(q.shape[1]):
+        S = keep[:, t, :, None, None] * S + k[:, t, :, :, None] * v[:, t, :, None, :]
+        out.append(torch.einsum("bhe,bhec->bhc", q[:, t], S))
+    return torch.stack(out, 1)
+
+
+def project(w, path, o, d):
+    return torch.einsum("bthc,hcd->btd", o, w.get(path + ".output", o.shape[2], o.shape[3], d))
+
+
+def linear_attention(w, path, spec, x):
+    h, e = spec["heads"], x.shape[-1] // spec["heads"]
+    q = F.elu(heads(w, path, "query", x, h, e)) + 1
+    k = F.elu(heads(w, path, "key", x, h, e)) + 1
+    v = heads(w, path, "value", x, h, e)
+    ones = torch.ones(x.shape[0], x.shape[1], h, dtype=x.dtype)
+    total = torch.einsum("bthe,bthe->bth", q, k.cumsum(1)) + 1e-6
+    return project(w, path, fading_memory(q, k, v, ones) / total[..., None], x.shape[-1])
+
+
+def retention(w, path, spec, x, rotate):
+    h, e = spec["heads"], x.shape[-1] // spec["heads"]
+    q = rotate(heads(w, path, "query", x, h, e), 10000)
+    k = rotate(heads(w, path, "key", x, h, e) / e**0.5, 10000)
+    v = heads(w, path, "value", x, h, 2 * e)
+    gamma = 1 - 2.0 ** (-5 - torch.arange(h, dtype=x.dtype))
+    o = fading_memory(q, k, v, gamma.expand(x.shape[0], x.shape[1], h))
+    o = o / torch.sqrt(o.pow(2).mean(-1, keepdim=True) + 1e-6)
+    return project(w, path, F.silu(heads(w, path, "gate", x, h, 2 * e)) * o, x.shape[-1])
+
+
+def decay(w, path, name, x, h):
+    """-exp(rate) softplus(x W + shift), and the softplus."""
+    step = F.softplus(x @ w.get(f"{path}.{name}", x.shape[-1], h) + w.get(path + ".shift", h))
+    return -w.get(path + ".rate", h).exp() * step, step
+
+
+def gated_delta(w, path, spec, x):
+    hk, hv, e, d = spec["k"], spec["v"], spec["width"], x.shape[-1]
+    q = conv(w, path + ".query_conv", heads(w, path, "query", x, hk, e))
+    k = conv(w, path + ".key_conv", heads(w, path, "key", x, hk, e))
+    v = conv(w, path + ".value_conv", heads(w, path, "value", x, hv, e))
+    q = q / torch.sqrt(q.pow(2).sum(-1, keepdim=True) + 1e-6) / e**0.5
+    k = k / torch.sqrt(k.pow(2).sum(-1, keepdim=True) + 1e-6)
+    q, k = q.repeat_interleave(hv // hk, 2), k.repeat_interleave(hv // hk, 2)
+    beta = (x @ w.get(path + ".share", d, hv)).sigmoid()
+    keep = decay(w, path, "fade", x, hv)[0].exp()
+    S, out = torch.zeros(x.shape[0], hv, e, e, dtype=x.dtype), []
+    for t in range(x.shape[1]):
+        S = keep[:, t, :, None, None] * S
+        wrong = v[:, t] - torch.einsum("bhe,bhec->bhc", k[:, t], S)
+        S = S + beta[:, t, :, None, None] * k[:, t, :, :, None] * wrong[:, :, None, :]
+        out.append(torch.einsum("bhe,bhec->bhc", q[:, t], S))
+    o = torch.stack(out, 1)
+    o = o / torch.sqrt(o.pow(2).mean(-1, keepdim=True) + 1e-6) * w.get(path + ".out_norm.weight", e)
+    return project(w, path, o * F.silu(heads(w, path, "gate", x, hv, e)), d)
+
+
+def mamba2(w, path, spec, x):
+    h, n, d = spec["heads"], spec["states"], x.shape[-1]
+    c = 2 * d // h
+    v = conv(w, path + ".value_conv", heads(w, path, "value", x, h, c), bias=True)
+    B = conv(w, path + ".into_conv", heads(w, path, "into", x, 1, n), bias=True)
+    C = conv(w, path + ".out_conv", heads(w, path, "out_of", x, 1, n), bias=True)
+    fade, step = decay(w, path, "time", x, h)
+    B, C = B.expand(-1, -1, h, -1), C.expand(-1, -1, h, -1)
+    o = fading_memory(C, B * step[..., None], v, fade.exp()) + w.get(path + ".skip", h)[:, None] * v
+    g = o * F.silu(heads(w, path, "gate", x, h, c))
+    g = g / torch.sqrt(g.pow(2).mean((-1, -2), keepdim=True) + 1e-5) * w.get(path + ".weight", h, c)
+    return project(w, path, g, d)
+
+
+def mix(w, path, row, spec, x, rotate):
+    kind = spec["kind"]
+    if kind == "retention":
+        return retention(w, path, spec, x, rotate)
+    return {"lstm": lstm, "min_gru": min_gru, "linear_attention": linear_attention, "gated_delta": gated_delta, "mamba2": mamba2}[kind](w, path, spec, x)
