@@ -11,6 +11,7 @@ int command_transfer(int argc, char **argv);
 int command_coordcheck(int argc, char **argv);
 int command_fmt(int argc, char **argv);
 int command_dump(int argc, char **argv);
+int command_diff(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_weights(int argc, char **argv);

@@ -27,6 +27,9 @@ static const Command commands[] = {
      "c|cuda] "
      "[--set key=value]...",
      "Prints the program after a pass of the compiler."},
+    {"diff", command_diff, "A B [--set key=value]...",
+     "Says in what two models, specs or folders of runs, differ: options, cost, parameters, "
+     "equations."},
     {"explain", command_explain,
      "FILE[:MODEL]|DIR [--graph forward|train|decode|measure] [--target c|cuda] [--svg F] [--dot "
      "F] "
