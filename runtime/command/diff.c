@@ -97,9 +97,11 @@ static bool is_wanted(const char *line, bool equations) {
 }
 
 static Lines lines_of(MoecCompiler *compiler, bool equations) {
-    Lines lines = {.text = memory_format("%s", moec_dump(compiler, MOEC_FORWARD, "elaborate", false))};
+    Lines lines = {.text =
+                       memory_format("%s", moec_dump(compiler, MOEC_FORWARD, "elaborate", false))};
     lines.items = memory_new(MAX_LINES * sizeof *lines.items);
-    for (char *at = strtok(lines.text, "\n"); at && lines.count < MAX_LINES; at = strtok(NULL, "\n"))
+    for (char *at = strtok(lines.text, "\n"); at && lines.count < MAX_LINES;
+         at = strtok(NULL, "\n"))
         if (is_wanted(at, equations)) lines.items[lines.count++] = at;
     return lines;
 }
@@ -118,8 +120,8 @@ static unsigned *common(const Lines *one, const Lines *other) {
             unsigned *at = &lengths[(size_t)i * width + (size_t)j];
             unsigned down = at[width], right = at[1];
             *at = strcmp(one->items[i], other->items[j]) == 0 ? at[width + 1] + 1
-                  : down > right                               ? down
-                                                               : right;
+                  : down > right                              ? down
+                                                              : right;
         }
     return lengths;
 }

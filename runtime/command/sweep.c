@@ -7,6 +7,7 @@
 #include "experiment/runs.h"
 #include "experiment/table.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,22 @@ static int sweep(const Plan *plan) {
     if (code == 0 && !table_write(plan)) code = EXIT_INPUT;
     runs_unlock(lock);
     return code;
+}
+
+static int sweep_by_jobs(Plan *plan, bool dry_run) {
+    if (plan->experiment->seconds > 0) {
+        error_message("give the budget in tokens, steps or flops",
+                      "how many steps fit into %g s would be measured here, and not where the "
+                      "jobs run",
+                      plan->experiment->seconds);
+        return EXIT_INPUT;
+    }
+    if (!dry_run) return sweep(plan);
+    plan->plain_program = true;
+    char *text = runs_as_jobs(plan);
+    fputs(text, stdout);
+    free(text);
+    return 0;
 }
 
 /* "cuda:0,cuda:1" as a list; a new block of memory that holds the names, too. */
@@ -46,6 +63,8 @@ int command_sweep(int argc, char **argv) {
         {OPTION_FLAG, "--dry-run", NULL, &dry_run, "only print the plan"},
         {OPTION_TEXT, "--device", "NAMES", &device,
          "cpu (default), cuda, cuda:N, or several that share the runs: cuda:0,cuda:1"},
+        {OPTION_TEXT, "--slurm", "OPTIONS", &plan.slurm,
+         "submit the runs as a job array, with these options of sbatch, or `none`"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of every variant, as in the file"},
         {.kind = OPTION_END},
     };
@@ -54,6 +73,10 @@ int command_sweep(int argc, char **argv) {
     if (!dry_run && (!plan.data || !plan.out))
         return arguments_wrong(command, NULL, "moec sweep needs --data and --out, or --dry-run");
     if (plan.jobs == 0) return arguments_wrong(command, NULL, "--jobs takes a number from 1");
+    if (plan.slurm && !strcmp(plan.slurm, "none")) plan.slurm = "";
+    if (plan.slurm && (strpbrk(plan.slurm, "\n\r") || !plan.out))
+        return arguments_wrong(command, "--slurm '--partition=gpu --gres=gpu:1' --out DIR",
+                               "--slurm takes one line of options, and needs --out");
     plan.devices = devices_of(device, &plan.device_count);
     if (plan.jobs < 0) plan.jobs = plan.device_count;
     if (!plan.device_count) return arguments_wrong(command, NULL, "--device names no device");
@@ -66,7 +89,10 @@ int command_sweep(int argc, char **argv) {
     code = EXIT_INPUT;
     if (compiler && reports_good(compiler)) {
         plan_print(&plan);
-        code = !plan_print_time(&plan) ? EXIT_INPUT : dry_run ? 0 : sweep(&plan);
+        code = plan.slurm                ? sweep_by_jobs(&plan, dry_run)
+               : !plan_print_time(&plan) ? EXIT_INPUT
+               : dry_run                 ? 0
+                                         : sweep(&plan);
     }
     moec_close(compiler);
     free(file);

@@ -15,6 +15,9 @@ typedef struct Plan {
     const char *const *devices; /* shared out among the runs that go on at a time */
     int device_count;
     long jobs;
+    const char
+        *slurm; /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
+    bool plain_program; /* the file for the scheduler says `moec`, wherever that is */
 } Plan;
 
 /* Runs that are to be made in all. */

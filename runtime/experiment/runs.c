@@ -3,7 +3,7 @@
 #include "experiment/halving.h"
 #include "experiment/outcome.h"
 #include "experiment/pace.h"
-#include "experiment/process.h"
+#include "experiment/slurm.h"
 
 #include "base/message.h"
 #include "base/files.h"
@@ -281,6 +281,63 @@ static void make_share(Sweep *sweep) {
     progress_clear();
 }
 
+/* ---- on a scheduler ---- */
+
+/* What a job came to is read off its log: nobody here saw its exit code. */
+static void end_job(Sweep *sweep, Worker *worker) {
+    RunResult result = run_reading(sweep->plan, worker->order.variant, worker->order.seed);
+    long last = worker->order.until ? worker->order.until : worker->order.steps;
+    int failed = result.diverged ? EXIT_FAILED << 8 : 0;
+    sweep->running++;
+    if (result.diverged || result.step >= last) {
+        end(sweep, worker, failed);
+        return;
+    }
+    sweep->running--;
+    sweep->failed++;
+    error_message("the same command goes on with it; slurm_N.txt holds what the jobs said",
+                  "%s seed %ld has stopped at step %ld of %ld", worker->order.variant->name,
+                  worker->order.seed, result.step, last);
+}
+
+/* Every run that is open now; a new list. */
+static RunOrder *open_orders(Sweep *sweep, int *count) {
+    RunOrder *orders = memory_new((size_t)plan_runs(sweep->plan) * sizeof *orders);
+    Worker worker = sweep->workers[0];
+    *count = 0;
+    sweep->variant = 0;
+    sweep->seed = 1;
+    while (next(sweep, &worker)) orders[(*count)++] = worker.order;
+    return orders;
+}
+
+static void make_share_of_jobs(Sweep *sweep) {
+    int count;
+    RunOrder *orders = open_orders(sweep, &count);
+    sweep->ended = count_ended(sweep->plan);
+    if (count && !slurm_make(sweep->plan, orders, count)) {
+        sweep->failed++;
+        count = 0;
+    }
+    for (int i = 0; i < count; i++) end_job(sweep, &(Worker){0, orders[i]});
+    free(orders);
+}
+
+char *runs_as_jobs(const Plan *plan) {
+    size_t variants = (size_t)plan->experiment->count;
+    Worker worker = {.order.device = plan->devices[0]};
+    Sweep sweep = {.plan = plan, .workers = &worker, .share = 1};
+    int count;
+    sweep.steps = memory_new(variants * sizeof *sweep.steps);
+    sweep.stopped = memory_new(variants * sizeof *sweep.stopped);
+    RunOrder *orders = open_orders(&sweep, &count);
+    char *text = slurm_text(plan, orders, count);
+    free(orders);
+    free(sweep.steps);
+    free(sweep.stopped);
+    return text;
+}
+
 /* The steps of each variant: what it says, or what it makes in the time that there is. */
 static bool find_steps(Sweep *sweep) {
     const MoecExperiment *experiment = sweep->plan->experiment;
@@ -299,7 +356,7 @@ static void make_all(Sweep *sweep) {
     const MoecExperiment *experiment = sweep->plan->experiment;
     for (int i = 0; i <= experiment->halving_count; i++) {
         sweep->share = i < experiment->halving_count ? experiment->halvings[i] : 1;
-        make_share(sweep);
+        (sweep->plan->slurm ? make_share_of_jobs : make_share)(sweep);
         if (sweep->failed || interrupt_signal()) return;
         if (sweep->share < 1) halving_stop(sweep->plan, sweep->share, sweep->steps, sweep->stopped);
     }

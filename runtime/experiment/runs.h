@@ -12,4 +12,7 @@ void runs_unlock(int lock);
 /* Makes all runs that are not finished; the exit code. */
 int runs_make(const Plan *plan);
 
+/* What would be submitted to a scheduler, as text: a new string. */
+char *runs_as_jobs(const Plan *plan);
+
 #endif

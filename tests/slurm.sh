@@ -1,0 +1,80 @@
+#!/bin/sh
+# A sweep whose runs are jobs of a real Slurm on this one machine ends with the table of a sweep without it. Wants root and Debian's
+# slurm-wlm and munge; starts daemons of its own, with everything they write in a folder that goes with them. Not part of `make test`.
+. "$(dirname "$0")/begin.sh"
+for program in munged slurmctld slurmd sbatch squeue; do
+    command -v $program > /dev/null || wrong "$program is not there: apt-get install slurm-wlm munge"
+done
+host=$(hostname -s)
+chmod 755 "$work"
+mkdir "$work/state" "$work/spool" "$work/munge"
+head -c 1024 /dev/urandom > "$work/munge/key"
+chmod 700 "$work/munge"
+chmod 600 "$work/munge/key"
+cat > "$work/slurm.conf" <<CONF
+ClusterName=one
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=17817
+SlurmdPort=17818
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket=$work/munge/socket
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd.log
+SchedulerType=sched/backfill
+SelectType=select/linear
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+CONF
+export SLURM_CONF="$work/slurm.conf"
+
+munged --force --foreground --key-file="$work/munge/key" --socket="$work/munge/socket" --pid-file="$work/munge/pid" \
+    --log-file="$work/munge/log" --seed-file="$work/munge/seed" > "$work/munge.said" 2>&1 &
+munge=$!
+slurmctld -D > "$work/slurmctld.said" 2>&1 &
+control=$!
+sleep 2
+slurmd -D > "$work/slurmd.said" 2>&1 &
+node=$!
+trap 'kill $node $control $munge 2> /dev/null; sleep 1; rm -rf "$work"' EXIT
+tries=0
+until sinfo -h -o %T 2> /dev/null | grep -q idle; do
+    tries=$((tries + 1))
+    [ $tries -lt 60 ] || wrong "the daemons do not start: $(tail -5 "$work"/*.log "$work"/*.said "$work/munge/log")"
+    sleep 1
+done
+
+cat > "$work/small.moe" <<'SPEC'
+use decoder
+model small = decoder {
+  dim = 16, layers = 1
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn.hidden = 16
+  train = { lr = 1e-2, batch = 2, context = 16, steps = 200, evaluate = 100, checkpoint = 20 }
+}
+experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
+SPEC
+cat stdlib/*.moe > "$work/text"
+cd "$work"
+OMP_NUM_THREADS=1
+export OMP_NUM_THREADS
+moec sweep small.moe --data text --out plain > plain.log || wrong "a sweep fails: $(cat plain.log)"
+moec sweep small.moe --data text --out jobs --slurm '--time=10' > jobs.log 2>&1 || wrong "jobs: $(cat jobs.log jobs/slurm_*.txt slurmd.log)"
+grep 'is submitted as job' jobs.log
+cmp plain/table.json jobs/table.json
+# A run that a job did not end is the only one of the next array.
+rm jobs/base/seed_2/*
+moec sweep small.moe --data text --out jobs --slurm '--time=10' > again.log 2>&1 || wrong "again: $(cat again.log)"
+grep -q ': 1 runs' again.log || wrong "not one run again: $(cat again.log)"
+cmp plain/table.json jobs/table.json
+echo "the same table by jobs of Slurm"
