@@ -15,27 +15,10 @@
 #include <string.h>
 
 /* The files that the arguments mean. */
-typedef struct Paths {
-    char **items;
-    int count;
-} Paths;
-
-static bool add_path(void *context, const char *path) {
-    Paths *paths = context;
-    paths->items = memory_grow(paths->items, sizeof(char *) * (size_t)(paths->count + 1));
-    paths->items[paths->count++] = memory_format("%s", path);
-    return true;
-}
-
 static bool find_paths(const TextList *texts, Paths *paths) {
     for (int i = 0; i < texts->count; i++)
-        if (!data_files(texts->items[i], add_path, paths)) return false;
+        if (!paths_add(paths, texts->items[i])) return false;
     return true;
-}
-
-static void free_paths(Paths *paths) {
-    for (int i = 0; i < paths->count; i++) free(paths->items[i]);
-    free(paths->items);
 }
 
 typedef struct Options {
@@ -78,7 +61,7 @@ static bool tokenize(Options *options) {
     good = good && bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count,
                                  &options->bulk, options->out, &found);
     if (good) tell(options, &found);
-    free_paths(&paths);
+    paths_free(&paths);
     tokenizer_close(tokenizer);
     return good;
 }
@@ -136,7 +119,7 @@ static bool train(const TextList *texts, BpeTraining *training, const char *out)
         note_message("the text has no more pairs: %ld tokens instead of %ld", tokens,
                      training->vocabulary);
     free(text);
-    free_paths(&paths);
+    paths_free(&paths);
     return good;
 }
 

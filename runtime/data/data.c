@@ -162,13 +162,32 @@ static bool each_matching(const char *pattern, const char *path,
     return good;
 }
 
-bool data_files(const char *path, bool (*each)(void *context, const char *path), void *context) {
+/* Calls `each` for every file that a path means. False after a message, or when `each` gave false.
+ */
+static bool each_file(const char *path, bool (*each)(void *context, const char *path),
+                      void *context) {
     if (!file_is_folder(path))
         return file_exists(path) ? each(context, path) : each_matching(path, path, each, context);
     char *pattern = path_join(path, "*");
     bool good = each_matching(pattern, path, each, context);
     free(pattern);
     return good;
+}
+
+static bool add_path(void *context, const char *path) {
+    Paths *paths = context;
+    paths->items = memory_grow(paths->items, sizeof(char *) * (size_t)(paths->count + 1));
+    paths->items[paths->count++] = memory_format("%s", path);
+    return true;
+}
+
+bool paths_add(Paths *paths, const char *path) {
+    return each_file(path, add_path, paths);
+}
+
+void paths_free(Paths *paths) {
+    for (int i = 0; i < paths->count; i++) free(paths->items[i]);
+    free(paths->items);
 }
 
 /* What does not fit is as far outside as any. */
@@ -228,7 +247,7 @@ Data *data_open(const char *path, long vocabulary) {
         opening.plain = path[4] == '1' ? 2 : 4;
         path += 7;
     }
-    bool good = data_files(path, add_shard, &opening);
+    bool good = each_file(path, add_shard, &opening);
     if (good && !data->count) good = error_message("give it some text", "%s is empty", path);
     if (good && scan(data)) return data;
     data_close(data);

@@ -37,9 +37,16 @@ typedef struct Data {
 /* NULL after a message; tokens outside the vocabulary are found here for data of ordinary size. */
 Data *data_open(const char *path, long vocabulary);
 void data_close(Data *data);
-/* Calls `each` for every file that a path means: itself, those of a folder, those that match. False
- * after a message, or when `each` gave false. */
-bool data_files(const char *path, bool (*each)(void *context, const char *path), void *context);
+/* Files, in their order. */
+typedef struct Paths {
+    char **items;
+    int count;
+} Paths;
+
+/* Adds every file that a path means: itself, those of a folder, those that match. False after a
+ * message. */
+bool paths_add(Paths *paths, const char *path);
+void paths_free(Paths *paths);
 /* Tokens start .. start+count-1; false after a message when one is outside the vocabulary. The
  * range must exist. */
 bool data_read(const Data *data, uint64_t start, size_t count, int32_t *tokens);

@@ -11,18 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-typedef struct Paths {
-    char **items;
-    int count;
-} Paths;
-
-static bool add_path(void *context, const char *path) {
-    Paths *paths = context;
-    paths->items = memory_grow(paths->items, sizeof(char *) * (size_t)(paths->count + 1));
-    paths->items[paths->count++] = memory_format("%s", path);
-    return true;
-}
-
 bool texts_fit(const Tokenizer *tokenizer, long vocabulary) {
     long size = tokenizer_size(tokenizer);
     return !vocabulary || size <= vocabulary ||
@@ -43,7 +31,7 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
     if (!mkdtemp(folder)) {
         error_message("TMPDIR names a folder for temporary files", "cannot make %s: %s", folder,
                       strerror(errno));
-    } else if (data_files(path, add_path, &paths)) {
+    } else if (paths_add(&paths, path)) {
         file = path_join(folder, "tokens");
         if (bulk_tokenize(tokenizer, (const char *const *)paths.items, paths.count, &options, file,
                           &result))
@@ -52,8 +40,7 @@ static Data *open_tokens(const char *path, const Tokenizer *tokenizer, const Cal
         unlink(file);
         rmdir(folder);
     }
-    for (int i = 0; i < paths.count; i++) free(paths.items[i]);
-    free(paths.items);
+    paths_free(&paths);
     free(file);
     free(folder);
     return data;
