@@ -324,3 +324,15 @@ int products_run(void *self, int index, const void *a, const void *b, void *c,
 }
 
 #endif
+
+MoecProduct square_product(long side) {
+    return (MoecProduct){.m = side,
+                         .n = side,
+                         .k = side,
+                         .a_m = side,
+                         .a_k = 1,
+                         .b_k = side,
+                         .b_n = 1,
+                         .c_m = side,
+                         .batch = {1, 1}};
+}

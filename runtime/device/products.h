@@ -23,14 +23,15 @@ void products_free(Products *products);
 int products_run(void *self, int index, const void *a, const void *b, void *c,
                  const MoecEpilogue *epilogue);
 
+/* c = a b, matrices of that many rows and columns, one behind the other. */
+MoecProduct square_product(long side);
+
 /* Whether the library multiplies bf16 faster than f32 on this processor, or is not there and our
- * own
- * kernels do. */
+ * own kernels do. */
 bool products_of_bf16(void);
 
 /* GFLOP/s of products of 1024 to 2048, of f32 or of bf16, the best of oneDNN and our own kernel,
- * all
- * threads. */
+ * all threads. */
 double ceiling_products(bool rounded);
 /* The same from size 1024 alone, in about a tenth of a second. */
 double ceiling_products_quick(bool rounded);

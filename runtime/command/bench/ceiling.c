@@ -33,19 +33,9 @@ static double trial_seconds(const Trial *trial, double patience) {
 
 /* GFLOP/s of a square product, by the library or by our own kernel, whichever is faster. */
 static double square_rate(float *memory, long size, bool rounded, double patience) {
-    const MoecType type = rounded ? MOEC_BF16 : MOEC_F32;
-    const MoecProduct product = {.rounded = rounded,
-                                 .a_type = type,
-                                 .b_type = type,
-                                 .m = size,
-                                 .n = size,
-                                 .k = size,
-                                 .a_m = size,
-                                 .a_k = 1,
-                                 .b_k = size,
-                                 .b_n = 1,
-                                 .c_m = size,
-                                 .batch = {1, 1}};
+    MoecProduct product = square_product(size);
+    product.rounded = rounded;
+    product.a_type = product.b_type = rounded ? MOEC_BF16 : MOEC_F32;
     const MoecTable table = {.products = &product, .product_count = 1};
     Products *library = products_new(&table);
     Trial trial = {product, library, memory, memory + size * size, memory + 2 * size * size};

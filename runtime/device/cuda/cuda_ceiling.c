@@ -2,6 +2,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_products.h"
 #include "base/seconds.h"
+#include "device/products.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -30,19 +31,9 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
 double cuda_ceiling_products(Device *base, bool rounded) {
     CudaDevice *device = (CudaDevice *)(void *)base;
     const long side = base->brief ? BRIEF_SIDE : SIDE;
-    const MoecProduct product = {.m = side,
-                                 .n = side,
-                                 .k = side,
-                                 .a_m = side,
-                                 .a_k = 1,
-                                 .b_k = side,
-                                 .b_n = 1,
-                                 .c_m = side,
-                                 .batch = {1, 1},
-                                 .rounded = rounded,
-                                 .a_type = rounded ? MOEC_BF16 : MOEC_F32,
-                                 .b_type = rounded ? MOEC_BF16 : MOEC_F32,
-                                 .c_type = rounded ? MOEC_BF16 : MOEC_F32};
+    MoecProduct product = square_product(side);
+    product.rounded = rounded;
+    product.a_type = product.b_type = product.c_type = rounded ? MOEC_BF16 : MOEC_F32;
     const MoecTable table = {.products = &product, .product_count = 1};
     CudaProducts *products = cuda_products_new(device, &table, true);
     if (!products) return NAN;
