@@ -136,32 +136,40 @@ static bool all_strides(const Statement *statement, const Index *row, const Cont
            inner_strides(shape->c, statement, row, strides[2]);
 }
 
+/* The loops of a statement but the row: k is joined from those that move what `mask_k` says, n from
+ * the others. */
+static bool joined_loops(const Statement *statement, const Index *row, const Contraction *shape,
+                         int mask_k, int mask_n, Joined *k, Joined *n) {
+    long strides[3][MAX_LOOPS];
+    return all_strides(statement, row, shape, strides) &&
+           join(statement, row, strides, mask_k, k) && join(statement, row, strides, mask_n, n) &&
+           joins_all(statement, row, k, n) && k->stride[0] == 1;
+}
+
+/* What both kinds have alike: rows, each with its k numbers side by side in a. */
+static Product product_of_rows(const Index *row, const Joined *k, const Joined *n) {
+    return (Product){.m = row->axis->size, .n = n->size, .k = k->size, .a_k = 1, .batch = {1, 1}};
+}
+
 static bool rows_by_weight(const Relation *relation, const Statement *statement, const Index *row,
                            Contraction *shape) {
     Rows a, c;
     Groups b;
-    long strides[3][MAX_LOOPS];
     Joined k, n;
     if (statement->reduction != REDUCE_SUM || !as_rows(relation, shape->a, row, &a) ||
         !as_groups(relation, shape->b, row, &b) || !as_rows(relation, shape->c, row, &c) ||
-        c.gather || !all_strides(statement, row, shape, strides) ||
-        !join(statement, row, strides, 1 + 2, &k) || !join(statement, row, strides, 2 + 4, &n) ||
-        !joins_all(statement, row, &k, &n))
+        c.gather || !joined_loops(statement, row, shape, 1 + 2, 2 + 4, &k, &n))
         return false;
-    if (k.stride[0] != 1 || n.stride[2] != 1 || (k.stride[1] != 1 && n.stride[1] != 1))
-        return false;
+    if (n.stride[2] != 1 || (k.stride[1] != 1 && n.stride[1] != 1)) return false;
     shape->kind = CONTRACTION_ROWS_BY_WEIGHT;
-    shape->product = (Product){.m = row->axis->size,
-                               .n = n.size,
-                               .k = k.size,
-                               .a_m = a.stride,
-                               .a_k = 1,
-                               .b_k = k.stride[1],
-                               .b_n = n.stride[1],
-                               .c_m = c.stride,
-                               .batch = {b.count, 1},
-                               .b_batch = {b.stride, 0},
-                               .accumulate = statement->accumulate};
+    shape->product = product_of_rows(row, &k, &n);
+    shape->product.a_m = a.stride;
+    shape->product.b_k = k.stride[1];
+    shape->product.b_n = n.stride[1];
+    shape->product.b_batch[0] = b.stride;
+    shape->product.c_m = c.stride;
+    shape->product.batch[0] = b.count;
+    shape->product.accumulate = statement->accumulate;
     shape->gather = a.gather;
     return true;
 }
@@ -170,27 +178,22 @@ static bool rows_by_rows(const Relation *relation, const Statement *statement, c
                          Contraction *shape) {
     Rows a, b;
     Groups c;
-    long strides[3][MAX_LOOPS];
     Joined k, n;
     if (statement->reduction != REDUCE_NONE || !statement->accumulate ||
         !as_rows(relation, shape->a, row, &a) || !as_rows(relation, shape->b, row, &b) ||
-        !as_groups(relation, shape->c, row, &c) || !all_strides(statement, row, shape, strides) ||
-        !join(statement, row, strides, 1 + 4, &k) || !join(statement, row, strides, 2 + 4, &n) ||
-        !joins_all(statement, row, &k, &n))
+        !as_groups(relation, shape->c, row, &c) ||
+        !joined_loops(statement, row, shape, 1 + 4, 2 + 4, &k, &n) || n.stride[1] != 1 ||
+        n.stride[2] != 1)
         return false;
-    if (k.stride[0] != 1 || n.stride[1] != 1 || n.stride[2] != 1) return false;
     shape->kind = CONTRACTION_ROWS_BY_ROWS;
-    shape->product = (Product){.m = row->axis->size,
-                               .n = n.size,
-                               .k = k.size,
-                               .a_m = a.stride,
-                               .a_k = 1,
-                               .b_k = b.stride,
-                               .b_n = 1,
-                               .c_m = k.stride[2],
-                               .batch = {c.count, 1},
-                               .c_batch = {c.stride, 0},
-                               .accumulate = true};
+    shape->product = product_of_rows(row, &k, &n);
+    shape->product.a_m = a.stride;
+    shape->product.b_k = b.stride;
+    shape->product.b_n = 1;
+    shape->product.c_m = k.stride[2];
+    shape->product.c_batch[0] = c.stride;
+    shape->product.batch[0] = c.count;
+    shape->product.accumulate = true;
     shape->gather = a.gather;
     shape->gather_b = b.gather;
     return true;
