@@ -238,6 +238,18 @@ static void add_operands(Program *program, List *list, Tensor *const *tensors,
         list_push(program->arena, list, at(program, tensors[i], indices[i]));
 }
 
+/* Operands that differ from each other. */
+static void start_attend(Attend *attend) {
+    attend->eval = ready(attend->program);
+    fill(attend->eval, attend->q, 0.1);
+    fill(attend->eval, attend->k, 0.2);
+    fill(attend->eval, attend->v, 0.3);
+    fill(attend->eval, attend->sink, 0.4);
+    fill(attend->eval, attend->adjoint, 0.5);
+    for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
+        eval_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
+}
+
 /* Uneven heads and widths; attention over `queries` places, and its adjoint unless it decodes. */
 static Attend attend_new(const AttendOptions *options, long queries) {
     Attend attend = {.program = begin()};
@@ -294,14 +306,7 @@ static Attend attend_new(const AttendOptions *options, long queries) {
         if (options->sink)
             list_push(program->arena, &back->outputs, at(program, attend.dsink, &ih));
     }
-    attend.eval = ready(program);
-    fill(attend.eval, attend.q, 0.1);
-    fill(attend.eval, attend.k, 0.2);
-    fill(attend.eval, attend.v, 0.3);
-    fill(attend.eval, attend.sink, 0.4);
-    fill(attend.eval, attend.adjoint, 0.5);
-    for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
-        eval_real(attend.eval, attend.document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
+    start_attend(&attend);
     return attend;
 }
 
