@@ -29,3 +29,18 @@ with_cublaslt() {
     ln -s "$simulator" "$1/libcuda.so.1"
     ln -s "$simulator" "$1/libnvrtc.so.13"
 }
+
+# small_model STEPS: a small model in $work/small.moe that trains so long, and a text for it in $work/text.
+small_model() {
+    cat >"$work/small.moe" <<SPEC
+use decoder
+
+model small = decoder {
+  dim = 8, layers = 1
+  attention = { heads = { q = 1 }, head_dim = 8 }
+  ffn = swiglu { hidden = 8 }
+  train = { lr = 1e-2, batch = 2, context = 16, steps = $1 }
+}
+SPEC
+    cat stdlib/*.moe >"$work/text"
+}

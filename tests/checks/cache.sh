@@ -5,17 +5,7 @@
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
 umask 022
-cat >"$work/small.moe" <<'SPEC'
-use decoder
-
-model small = decoder {
-  dim = 8, layers = 1
-  attention = { heads = { q = 1 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 1 }
-}
-SPEC
-cat stdlib/*.moe >"$work/text"
+small_model 1
 cd "$work" || exit 1
 folder=$XDG_CACHE_HOME/moec
 

@@ -4,18 +4,7 @@
 . "$(dirname "$0")/../begin.sh"
 set +e
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=2
-
-cat >"$work/small.moe" <<'SPEC'
-use decoder
-
-model small = decoder {
-  dim = 8, layers = 1
-  attention = { heads = { q = 1 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 3 }
-}
-SPEC
-cat stdlib/*.moe >"$work/text"
+small_model 3
 mkfifo "$work/pipe"
 mkdir "$work/folder"
 cd "$work" || exit 1

@@ -2,17 +2,7 @@
 # Inputs that are far too large: a prompt of a megabyte, 200,000 tensors in a file. Seconds, and a word about it.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0 OMP_NUM_THREADS=1
-cat >"$work/small.moe" <<'SPEC'
-use decoder
-
-model small = decoder {
-  dim = 8, layers = 1
-  attention = { heads = { q = 1 }, head_dim = 8 }
-  ffn = swiglu { hidden = 8 }
-  train = { batch = 2, context = 16, steps = 1 }
-}
-SPEC
-cat stdlib/*.moe >"$work/text"
+small_model 1
 cd "$work" || exit 1
 
 # soon SECONDS TEXT COMMAND...: it is refused, with this text, in so much time of a processor.
