@@ -32,8 +32,8 @@ typedef char *Print(const json_t *comparison);
 static int compare(const TextList *folders, const char *base, Print *print) {
     Gathering gathering;
     bool good = gather(&gathering, folders->items, folders->count);
-    int number = good && base ? gathering_find(&gathering, base) : 0;
-    good = good && number >= 0;
+    int number = good && base ? gathering_find(&gathering, base) : -1;
+    good = good && (!base || number >= 0);
     if (good) {
         json_t *comparison = comparison_json(&gathering, number, false);
         char *text = print(comparison);

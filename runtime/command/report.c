@@ -32,8 +32,9 @@ static bool report(const TextList *folders, const char *base, const char *out, b
     Gathering gathering;
     char *path = out ? memory_format("%s", out) : path_join(folders->items[0], "report.html");
     bool good = gather(&gathering, folders->items, folders->count);
-    int number = good && base ? gathering_find(&gathering, base) : 0;
-    if (good && number >= 0) {
+    int number = good && base ? gathering_find(&gathering, base) : -1;
+    good = good && (!base || number >= 0);
+    if (good) {
         json_t *data = report_json(&gathering, number);
         good = report_write(path, data);
         json_decref(data);
@@ -42,7 +43,7 @@ static bool report(const TextList *folders, const char *base, const char *out, b
     }
     gathering_free(&gathering);
     free(path);
-    return good && number >= 0;
+    return good;
 }
 
 int command_report(int argc, char **argv) {

@@ -8,11 +8,13 @@
 #include <string.h>
 
 static bool counts(const Run *run, const char *metric) {
-    return run->ended && isfinite(run->result.loss) && strcmp(run->result.metric, metric) == 0;
+    return run->ended && !run->result.stopped && isfinite(run->result.loss) &&
+           strcmp(run->result.metric, metric) == 0;
 }
 
 /* What the losses are, as the first run that has any says it. */
 static const char *metric_of(const Gathering *gathering, int base) {
+    if (gathering->metric) return gathering->metric;
     for (int i = 0; i < gathering->count; i++) {
         const Group *group = &gathering->groups[(base + i) % gathering->count];
         for (int k = 0; k < group->count; k++)
@@ -69,13 +71,72 @@ static Difference difference_of(const Group *group, const Group *base, const cha
     return difference;
 }
 
-static json_t *difference_json(const Difference *difference) {
-    return json_pack("{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired,
-                     "pairs", difference->count, "mean", json_number(difference->mean), "margin_95",
-                     json_number(difference->margin), "low",
-                     json_number(difference->mean - difference->margin), "high",
-                     json_number(difference->mean + difference->margin), "chance",
-                     json_number(difference->chance), "verdict", difference_verdict(difference));
+static json_t *difference_json(const Difference *difference, bool higher) {
+    return json_pack(
+        "{s:b, s:i, s:o, s:o, s:o, s:o, s:o, s:s}", "paired", difference->paired, "pairs",
+        difference->count, "mean", json_number(difference->mean), "margin_95",
+        json_number(difference->margin), "low", json_number(difference->mean - difference->margin),
+        "high", json_number(difference->mean + difference->margin), "chance",
+        json_number(difference->chance), "verdict", difference_verdict(difference, higher));
+}
+
+/* ---- the best of what is tuned ---- */
+
+/* Among the models of one structure, which differ in what is tuned: whether this one is the best,
+ * and whether the best stands at an end of what was tried. */
+typedef struct Choice {
+    bool best, at_edge;
+    int choices;
+} Choice;
+
+static bool is_better(const Gathering *gathering, const Sample *one, const Sample *other) {
+    if (!one->count || !other->count) return one->count > other->count;
+    return gathering->higher ? one->mean > other->mean : one->mean < other->mean;
+}
+
+static Choice choice_of(const Gathering *gathering, int number, const char *metric) {
+    const char *structure = gathering->groups[number].structure;
+    Sample best = {0};
+    int first = -1, last = -1, chosen = -1;
+    Choice choice = {0};
+    for (int i = 0; structure && i < gathering->count; i++) {
+        const Group *group = &gathering->groups[i];
+        if (!group->structure || strcmp(group->structure, structure) != 0) continue;
+        Sample loss = losses_of(group, metric);
+        if (chosen < 0 || is_better(gathering, &loss, &best)) {
+            chosen = i;
+            best = loss;
+        }
+        if (first < 0) first = i;
+        last = i;
+        choice.choices++;
+    }
+    choice.best = chosen == number && best.count > 0;
+    choice.at_edge = choice.best && choice.choices > 2 && (chosen == first || chosen == last) &&
+                     !strchr(gathering->groups[number].tuned, ',');
+    return choice;
+}
+
+/* The first model, or the best of those that differ from it in what is tuned alone. */
+static int base_of(const Gathering *gathering) {
+    const char *metric = metric_of(gathering, 0), *structure = gathering->groups[0].structure;
+    for (int i = 0; structure && i < gathering->count; i++) {
+        const char *other = gathering->groups[i].structure;
+        if (other && strcmp(other, structure) == 0 && choice_of(gathering, i, metric).best)
+            return i;
+    }
+    return 0;
+}
+
+static void add_choice(json_t *row, const Gathering *gathering, int number, const char *metric) {
+    const Group *group = &gathering->groups[number];
+    if (!group->tuned) return;
+    Choice choice = choice_of(gathering, number, metric);
+    json_object_set_new(row, "structure", json_string(group->structure));
+    json_object_set_new(row, "tuned", json_string(group->tuned));
+    json_object_set_new(row, "best", json_boolean(choice.best));
+    json_object_set_new(row, "at_edge", json_boolean(choice.at_edge));
+    json_object_set_new(row, "choices", json_integer(choice.choices));
 }
 
 /* ---- means over the runs of a group ---- */
@@ -157,15 +218,18 @@ static json_t *run_json(const Run *run, const char *metric, bool lasting) {
 
 static void add_runs(json_t *row, const Group *group, const char *metric, bool lasting) {
     int finished = 0, diverged = 0;
+    long stopped = 0;
     json_t *runs = json_array();
     for (int i = 0; i < group->count; i++) {
         finished += counts(&group->runs[i], metric);
         diverged += group->runs[i].result.diverged;
+        if (group->runs[i].result.stopped) stopped = group->runs[i].result.step;
         json_array_append_new(runs, run_json(&group->runs[i], metric, lasting));
     }
     json_object_set_new(row, "finished", json_integer(finished));
     json_object_set_new(row, "diverged", json_integer(diverged));
     json_object_set_new(row, "unfinished", json_integer(group->count - finished - diverged));
+    if (stopped) json_object_set_new(row, "stopped", json_integer(stopped));
     json_object_set_new(row, "runs", runs);
 }
 
@@ -174,6 +238,7 @@ static json_t *variant_json(const Gathering *gathering, int number, int base, co
     const Group *group = &gathering->groups[number];
     Sample loss = losses_of(group, metric);
     json_t *row = json_pack("{s:s, s:O?}", "variant", group->name, "sets", group->sets);
+    add_choice(row, gathering, number, metric);
     add_cost(row, group);
     add_runs(row, group, metric, lasting);
     json_object_set_new(row, "loss", json_number(loss.mean));
@@ -188,11 +253,12 @@ static json_t *variant_json(const Gathering *gathering, int number, int base, co
     json_object_set_new(row, "probes", probes_json(group));
     if (number == base) return row;
     Difference difference = difference_of(group, &gathering->groups[base], metric);
-    json_object_set_new(row, "difference", difference_json(&difference));
+    json_object_set_new(row, "difference", difference_json(&difference, gathering->higher));
     return row;
 }
 
-json_t *comparison_json(const Gathering *gathering, int base, bool lasting) {
+json_t *comparison_json(const Gathering *gathering, int chosen, bool lasting) {
+    int base = chosen < 0 ? base_of(gathering) : chosen;
     const char *metric = metric_of(gathering, base);
     json_t *variants = json_array();
     int seeds = 0;
@@ -202,7 +268,7 @@ json_t *comparison_json(const Gathering *gathering, int base, bool lasting) {
         if (i != base)
             json_array_append_new(variants, variant_json(gathering, i, base, metric, lasting));
     }
-    return json_pack("{s:s?, s:s, s:s, s:i, s:o}", "experiment", gathering->experiment, "base",
-                     gathering->groups[base].name, "metric", metric, "seeds", seeds, "variants",
-                     variants);
+    return json_pack("{s:s?, s:s, s:s, s:b, s:i, s:o}", "experiment", gathering->experiment, "base",
+                     gathering->groups[base].name, "metric", metric, "higher", gathering->higher,
+                     "seeds", seeds, "variants", variants);
 }

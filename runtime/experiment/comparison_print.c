@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_COLUMNS = 12, CELL = 96 };
+enum { MAX_COLUMNS = 12, CELL = 224 };
 
 /* A table of short texts; the first column and the last are aligned on the left. */
 typedef struct Cells {
@@ -84,9 +84,25 @@ static void print_difference(char cell[CELL], const json_t *row) {
     if (isfinite(margin)) at += snprintf(cell + at, (size_t)(CELL - at), " +- %.5f", margin);
     if (*text_at(difference, "verdict"))
         at += snprintf(cell + at, (size_t)(CELL - at), "  %s", text_at(difference, "verdict"));
+    if (isfinite(number_at(row, "stopped")))
+        at += snprintf(cell + at, (size_t)(CELL - at), "stopped at step %.0f, others were better",
+                       number_at(row, "stopped"));
     if (diverged)
         snprintf(cell + at, (size_t)(CELL - at), "%sdiverged: %d of %d", at ? "  " : "", diverged,
                  diverged + (int)number_at(row, "finished") + (int)number_at(row, "unfinished"));
+}
+
+static void print_tuned(char *cell, size_t room, const json_t *row) {
+    const char *tuned = text_at(row, "tuned"), *gap = *cell ? "  " : "";
+    size_t at = strlen(cell);
+    if (!*tuned) return;
+    if (!json_is_true(json_object_get(row, "best")))
+        snprintf(cell + at, room - at, "%s%s", gap, tuned);
+    else
+        snprintf(cell + at, room - at, "%s%s, the best of %d%s", gap, tuned,
+                 (int)number_at(row, "choices"),
+                 json_is_true(json_object_get(row, "at_edge")) ? ", at the edge of what was tried"
+                                                               : "");
 }
 
 static Cells losses(const json_t *comparison) {
@@ -111,6 +127,7 @@ static Cells losses(const json_t *comparison) {
         fixed(cell[5], "%.5f", number_at(row, "train_loss"));
         fixed(cell[6], "%.3f", number_at(json_object_get(row, "difference"), "chance"));
         print_difference(cell[7], row);
+        print_tuned(cell[7], CELL, row);
     }
     return cells;
 }

@@ -66,6 +66,14 @@ static long seed_of(const Run *run) {
     return sscanf(slash ? slash + 1 : run->folder, "seed_%ld", &number) == 1 ? number : -1;
 }
 
+/* Halving stops runs before their end; what they came to by then says nothing beside the others. */
+static bool was_stopped(const Run *run) {
+    json_t *result = load(run->folder, "result.json");
+    bool stopped = json_is_true(json_object_get(result, "stopped"));
+    json_decref(result);
+    return stopped;
+}
+
 /* A run that a sweep has looked after has its result; any other has ended at its last step. */
 static bool has_ended(const Run *run) {
     const json_t *steps = json_object_get(run->account, "steps");
@@ -73,7 +81,7 @@ static bool has_ended(const Run *run) {
            (steps ? run->result.step >= json_integer_value(steps) : run->history.rows > 0);
 }
 
-static bool open_run(Run *run, const char *folder) {
+static bool open_run(Run *run, const char *folder, const char *metric) {
     *run = (Run){.folder = memory_format("%s", folder)};
     if (!history_open(&run->history, folder)) {
         free(run->folder);
@@ -81,7 +89,8 @@ static bool open_run(Run *run, const char *folder) {
     }
     run->account = load(folder, "run.json");
     run->seed = seed_of(run);
-    run->result = result_of(&run->history, NULL);
+    run->result = result_of(&run->history, metric);
+    run->result.stopped = was_stopped(run);
     run->ended = has_ended(run);
     return true;
 }
@@ -130,7 +139,7 @@ static Group *find_alike(const Gathering *gathering, const Run *run, const char 
 
 static bool gather_run(Gathering *gathering, const char *folder) {
     Run run;
-    if (!open_run(&run, folder)) return false;
+    if (!open_run(&run, folder, NULL)) return false;
     char *spec = spec_of(&run), *name = name_of(folder);
     Group *group = find_alike(gathering, &run, spec);
     if (!group) group = add_group(gathering, find_name(gathering, name) ? folder : name);
@@ -163,31 +172,60 @@ static bool each_folder(const char *folder, Visit *visit, void *data) {
     return good;
 }
 
+typedef struct Seeds {
+    Group *group;
+    const char *metric;
+} Seeds;
+
 static bool visit_seed(void *data, const char *folder) {
+    const Seeds *seeds = data;
     Run run;
     if (!holds(folder, "log.jsonl")) return true;
-    if (!open_run(&run, folder)) return false;
-    add_run(data, &run, spec_of(&run));
+    if (!open_run(&run, folder, seeds->metric)) return false;
+    add_run(seeds->group, &run, spec_of(&run));
     return true;
+}
+
+/* A text of an object as a new string, or NULL. */
+static char *text_of(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? memory_format("%s", text) : NULL;
+}
+
+/* What the first sweep asks for holds for all that stand beside it. */
+static void take_rules(Gathering *gathering, const json_t *sweep) {
+    if (gathering->experiment) return;
+    gathering->experiment = text_of(sweep, "experiment");
+    gathering->metric = text_of(sweep, "metric");
+    gathering->higher = json_object_get(sweep, "better") != NULL;
+}
+
+static bool gather_variant(Gathering *gathering, const char *folder, const char *name,
+                           json_t *variant) {
+    char *path = path_join(folder, name);
+    Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
+    Seeds seeds = {group, gathering->metric};
+    bool good = each_folder(path, visit_seed, &seeds);
+    free(path);
+    if (!group->count) {
+        free(group->name);
+        gathering->count--;
+        return good;
+    }
+    group->sets = json_incref(json_object_get(variant, "sets"));
+    group->structure = text_of(variant, "structure");
+    group->tuned = text_of(variant, "tuned");
+    return good;
 }
 
 /* All variants of a sweep in its order; those that are the same model as another have no runs. */
 static bool gather_sweep(Gathering *gathering, const char *folder, json_t *sweep) {
-    const char *name, *experiment = json_string_value(json_object_get(sweep, "experiment"));
+    const char *name;
     json_t *variant;
-    bool good = true, several = gathering->experiment != NULL;
-    if (!several) gathering->experiment = memory_format("%s", experiment ? experiment : "");
+    bool good = true;
+    take_rules(gathering, sweep);
     json_object_foreach(json_object_get(sweep, "variants"), name, variant) {
-        char *path = path_join(folder, name);
-        Group *group = add_group(gathering, find_name(gathering, name) ? path : name);
-        group->sets = json_incref(json_object_get(variant, "sets"));
-        good = good && each_folder(path, visit_seed, group);
-        free(path);
-        if (!group->count) {
-            free(group->name);
-            json_decref(group->sets);
-            gathering->count--;
-        }
+        good = good && gather_variant(gathering, folder, name, variant);
     }
     return good;
 }
@@ -261,6 +299,8 @@ static void free_group(Group *group) {
     free(group->runs);
     free(group->name);
     free(group->spec);
+    free(group->structure);
+    free(group->tuned);
     json_decref(group->sets);
     json_decref(group->cost);
     json_decref(group->options);
@@ -270,6 +310,7 @@ void gathering_free(Gathering *gathering) {
     for (int i = 0; i < gathering->count; i++) free_group(&gathering->groups[i]);
     free(gathering->groups);
     free(gathering->experiment);
+    free(gathering->metric);
     *gathering = (Gathering){0};
 }
 

@@ -20,12 +20,15 @@ typedef struct Group {
     char *name, *spec; /* spec: with all that it uses, or NULL */
     Run *runs;
     int count;
-    json_t *sets;           /* what an experiment changed of its base, "key=value"; or NULL */
-    json_t *cost, *options; /* what the model costs, its options as resolved; or NULL */
+    char *structure, *tuned; /* see MoecVariant; NULL where nothing is tuned */
+    json_t *sets;            /* what an experiment changed of its base, "key=value"; or NULL */
+    json_t *cost, *options;  /* what the model costs, its options as resolved; or NULL */
 } Group;
 
 typedef struct Gathering {
     char *experiment; /* NULL: runs that were started one by one */
+    char *metric;     /* a number of the log that the experiment asks for, or NULL */
+    bool higher;      /* of it is better */
     Group *groups;
     int count;
 } Gathering;

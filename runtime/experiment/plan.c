@@ -128,8 +128,12 @@ static json_t *plan_json(const Plan *plan) {
         json_t *sets = json_array();
         for (int k = 0; k < variant->set_count; k++)
             json_array_append_new(sets, json_string(variant->sets[k]));
-        json_object_set_new(variants, variant->name,
-                            json_pack("{s:s, s:o}", "model", print, "sets", sets));
+        json_t *row = json_pack("{s:s, s:o}", "model", print, "sets", sets);
+        if (variant->tuned) {
+            json_object_set_new(row, "structure", json_string(variant->structure));
+            json_object_set_new(row, "tuned", json_string(variant->tuned));
+        }
+        json_object_set_new(variants, variant->name, row);
         free(print);
     }
     json_t *root =

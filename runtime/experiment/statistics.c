@@ -108,9 +108,9 @@ Difference difference_apart(const Sample *sample, const Sample *base) {
     return difference;
 }
 
-const char *difference_verdict(const Difference *difference) {
+const char *difference_verdict(const Difference *difference, bool higher) {
     if (!difference->count) return "";
     if (!isfinite(difference->margin)) return "one seed";
     if (!(fabs(difference->mean) > difference->margin)) return "within the noise";
-    return difference->mean < 0 ? "better" : "worse";
+    return (difference->mean < 0) != higher ? "better" : "worse";
 }

@@ -30,7 +30,8 @@ typedef struct Difference {
 Difference difference_paired(const double *values, const double *base, int count);
 /* Of what does not: Welch's test, which lets the spreads differ. */
 Difference difference_apart(const Sample *sample, const Sample *base);
-/* "better" (less than the base), "worse", "within the noise", "one seed"; "" of nothing. */
-const char *difference_verdict(const Difference *difference);
+/* "better" (less than the base, more where higher is better), "worse", "within the noise", "one
+ * seed"; "" of nothing. */
+const char *difference_verdict(const Difference *difference, bool higher);
 
 #endif

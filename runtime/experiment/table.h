@@ -1,5 +1,4 @@
-/* table: what a sweep has found: by variant the loss with its spread over seeds, and its difference
- * from the base. */
+/* table: what a sweep has found, as moec compare says it (comparison.h). */
 #ifndef TABLE_OF_SWEEP_H
 #define TABLE_OF_SWEEP_H
 

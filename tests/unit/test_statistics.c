@@ -110,13 +110,14 @@ static void verdicts(void **state) {
                worse = difference_paired(base, less, 3), same = difference_paired(base, base, 3);
     Sample three = sample_of(base, 3), single = sample_of(less, 1);
     Difference apart = difference_apart(&single, &three);
-    assert_string_equal(difference_verdict(&none), "");
-    assert_string_equal(difference_verdict(&one), "one seed");
-    assert_string_equal(difference_verdict(&apart), "one seed");
-    assert_string_equal(difference_verdict(&noise), "within the noise");
-    assert_string_equal(difference_verdict(&better), "better");
-    assert_string_equal(difference_verdict(&worse), "worse");
-    assert_string_equal(difference_verdict(&same), "within the noise");
+    assert_string_equal(difference_verdict(&none, false), "");
+    assert_string_equal(difference_verdict(&one, false), "one seed");
+    assert_string_equal(difference_verdict(&apart, false), "one seed");
+    assert_string_equal(difference_verdict(&noise, false), "within the noise");
+    assert_string_equal(difference_verdict(&better, false), "better");
+    assert_string_equal(difference_verdict(&worse, false), "worse");
+    assert_string_equal(difference_verdict(&same, false), "within the noise");
+    assert_string_equal(difference_verdict(&better, true), "worse");
     assert_true(same.chance == 1 && same.margin == 0 && isnan(one.margin) && one.mean > 0);
 }
 

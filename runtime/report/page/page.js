@@ -147,6 +147,8 @@ function verdictNode(row) {
   const parts = [];
   if (difference && difference.verdict)
     parts.push(make('span', { class: difference.verdict }, difference.verdict));
+  if (row.best) parts.push(`${parts.length ? ', ' : ''}the best of ${row.choices}${row.at_edge ? ', at the edge' : ''}`);
+  if (row.stopped) parts.push(`stopped at step ${row.stopped}`);
   if (row.diverged) parts.push(`${parts.length ? ', ' : ''}${row.diverged} diverged`);
   return make('td', { class: 'words' }, ...parts);
 }
@@ -212,7 +214,7 @@ function differenceChart(rows) {
       indexAxis: 'y',
       tooltip: { label: (item) => differenceText(rows[item.dataIndex].difference) },
       scales: {
-        x: axis(`${metric}, less is better`, { zero: true }),
+        x: axis(`${metric}, ${comparison.higher ? 'more' : 'less'} is better`, { zero: true }),
         y: names(),
         places: { type: 'linear', axis: 'y', offset: false, display: false, reverse: true, min: -0.5, max: rows.length - 0.5 },
       },
@@ -526,7 +528,7 @@ function optimumChart(setting, shapes) {
   const wide = values.length && Math.max(...values) / Math.min(...values) >= 8;
   const sets = shapes.flatMap((shape) => {
     shape.values.sort((a, b) => a.x - b.x);
-    const best = shape.values.filter((one) => isNumber(one.y)).reduce((a, b) => (b.y < a.y ? b : a));
+    const best = shape.values.filter((one) => isNumber(one.y)).reduce((a, b) => ((b.y < a.y) !== Boolean(comparison.higher) ? b : a));
     return [lineOf(shape.model, shapeName(shape, shapes), shape.values),
       lineOf(shape.model, 'best', [best], { pointRadius: 8, pointHoverRadius: 8, showLine: false, best: true })];
   });
