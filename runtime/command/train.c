@@ -22,7 +22,7 @@
 #include <string.h>
 
 typedef struct Options {
-    const char *operand, *data, *validation, *out, *device, *tokenizer;
+    const char *operand, *data, *validation, *out, *device, *tokenizer, *from, *missing;
     long steps, seed; /* -1: as the spec says */
     long until;       /* 0: to the last step */
     double limit;     /* of the loss; 0: none */
@@ -105,7 +105,7 @@ static bool spread_out(Training *training, uint64_t window) {
     return true;
 }
 
-/* That of the command, or of the run that goes on. */
+/* That of the command, of the run that goes on, or of the one that it begins from. */
 static bool open_tokenizer(Training *training) {
     const Options *options = training->options;
     if (options->tokenizer) {
@@ -113,8 +113,11 @@ static bool open_tokenizer(Training *training) {
         return training->tokenizer != NULL;
     }
     char *last = path_join(options->out, "last.safetensors");
-    Safetensors *file = options->resume && file_exists(last) ? safetensors_open(last) : NULL;
-    bool good = !file || checkpoint_tokenizer(file, &training->tokenizer);
+    bool begun = options->resume && file_exists(last);
+    Safetensors *file = begun           ? safetensors_open(last)
+                        : options->from ? checkpoint_open(options->from)
+                                        : NULL;
+    bool good = file ? checkpoint_tokenizer(file, &training->tokenizer) : !begun && !options->from;
     safetensors_close(file);
     free(last);
     return good;
@@ -185,6 +188,17 @@ static bool give_account(const Training *training) {
     return account_write(options->out, &account);
 }
 
+/* Fresh weights, or those of another run. */
+static bool begin(Training *training) {
+    const Options *options = training->options;
+    model_initialise(training->model, training->place.seed);
+    if (!options->from) return true;
+    Safetensors *file = checkpoint_open(options->from);
+    bool good = file && model_begin(training->model, file, options->missing != NULL);
+    safetensors_close(file);
+    return good;
+}
+
 static bool start(Training *training) {
     const Options *options = training->options;
     char *last = path_join(options->out, "last.safetensors"),
@@ -194,14 +208,14 @@ static bool start(Training *training) {
     if (!options->resume && (begun || file_exists(log)))
         good = error_message("add --resume to go on with it, or choose another --out",
                              "%s already holds a run", options->out);
-    good = good && folder_make(options->out);
     training->place = (Place){.seed = (uint64_t)training->settings.seed,
                               .best = INFINITY,
                               .tokens = training->data->count};
     if (good && begun)
         good = go_on(training, last);
-    else if (good)
-        model_initialise(training->model, training->place.seed);
+    else
+        good = good && begin(training);
+    good = good && folder_make(options->out);
     good =
         good && record_open(&training->record, log, training->place.step) && give_account(training);
     if (good && options->tensorboard)
@@ -467,6 +481,10 @@ int command_train(int argc, char **argv) {
          "go on from DIR/last.safetensors; start when there is none"},
         {OPTION_FLAG, "--tensorboard", NULL, &options.tensorboard,
          "write the log for TensorBoard as well, beside log.jsonl"},
+        {OPTION_TEXT, "--from", "RUN|FILE", &options.from,
+         "weights to begin with; a run that goes on has its own"},
+        {OPTION_TEXT, "--missing", "init", &options.missing,
+         "with --from: what it lacks begins as the spec says"},
         {OPTION_FLAG, "--no-cache", NULL, &options.no_cache, "compile anew and keep nothing"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
@@ -477,6 +495,9 @@ int command_train(int argc, char **argv) {
     if (code >= 0) return code;
     if (!options.data || !options.out)
         return arguments_wrong(command, NULL, "moec train needs --data and --out");
+    if (options.missing && (!options.from || strcmp(options.missing, "init") != 0))
+        return arguments_wrong(command, "--from RUN --missing init",
+                               "--missing takes the word init, beside --from");
     Training training = {.options = &options};
     bool good = build(&training) && open_data(&training);
     if (good) {

@@ -357,6 +357,61 @@ bool model_read(Model *model, const Safetensors *file, bool optimizer) {
     return good && model_put(model);
 }
 
+/* Names for a message: the first of them, and how many there are. */
+typedef struct Names {
+    char *text;
+    int count;
+} Names;
+
+enum { NAMES_TOLD = 12 };
+
+static void add_name(Names *names, const char *name) {
+    char *longer = NULL;
+    if (names->count < NAMES_TOLD)
+        longer = memory_format("%s\n    %s", names->text ? names->text : "", name);
+    else if (names->count == NAMES_TOLD)
+        longer = memory_format("%s\n    ...", names->text);
+    names->count++;
+    if (!longer) return;
+    free(names->text);
+    names->text = longer;
+}
+
+static bool tell_lacking(const Safetensors *file, const Names *names, bool lacking) {
+    const char *many = names->count == 1 ? "" : "s";
+    if (!names->count) return true;
+    if (!lacking)
+        return error_message("give --missing init and they begin anew", "%s lacks %d tensor%s:%s",
+                             file->path, names->count, many, names->text);
+    note_message("%s lacks %d tensor%s, which begin anew:%s", file->path, names->count, many,
+                 names->text);
+    return true;
+}
+
+bool model_begin(Model *model, const Safetensors *file, bool lacking) {
+    bool good = true, *used = memory_new(sizeof *used * ((size_t)file->count + 1));
+    Names absent = {0}, left = {0};
+    for (int i = 0; i < model->parameter_count; i++) {
+        const PublicTensor *one = &model->parameters[i];
+        good &= read_tensor(file, one->name, one, model->weights, false, used);
+        if (!safetensors_find(file, one->name)) add_name(&absent, one->name);
+    }
+    for (int i = 0; i < model->state_count; i++)
+        good &= read_tensor(file, model->states[i].name, &model->states[i], model->layer_states,
+                            false, used);
+    for (int i = 0; i < file->count; i++)
+        if (!used[i] && strncmp(file->entries[i].name, "optimizer.", 10) != 0)
+            add_name(&left, file->entries[i].name);
+    good = tell_lacking(file, &absent, lacking) && good;
+    if (good && left.count)
+        note_message("%s holds %d tensor%s that the model does not have:%s", file->path, left.count,
+                     left.count == 1 ? "" : "s", left.text);
+    free(absent.text);
+    free(left.text);
+    free(used);
+    return good && model_put(model);
+}
+
 static void add_entry(Entry *entries, int *count, char *name, const PublicTensor *one,
                       const float *block) {
     Entry *entry = &entries[(*count)++];

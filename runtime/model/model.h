@@ -73,6 +73,10 @@ void model_initialise(Model *model, uint64_t seed);
 /* Fills parameters, states and, when optimizer is true, the optimizer's states from a file; false
  * after a message. States that the file lacks keep what they have. */
 bool model_read(Model *model, const Safetensors *file, bool optimizer);
+/* The same to begin a run with: weights and states that both have are the file's. What the file
+ * lacks is as it was when `lacking` allows it, what the model lacks is left; both are listed. False
+ * after messages about all that does not fit. */
+bool model_begin(Model *model, const Safetensors *file, bool lacking);
 /* The entries to write a file with; *count receives how many. NULL after a message when the device
  * does not give them. Notes get the axes of each. To be released with entries_free. */
 Entry *model_entries(const Model *model, bool optimizer, json_t *notes, int *count);
