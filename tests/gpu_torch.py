@@ -245,11 +245,16 @@ def mixture():
              note="forward and backward, routing given")
 
 
-torch.backends.cuda.matmul.allow_tf32 = True
-for part in (gpt2, attention, decode, mixture, flexible):
-    try:
-        part()
-    except Exception:  # one peer that is not to be had is no reason to leave out the others
-        print(f"{part.__name__}: {traceback.format_exc()}", file=sys.stderr, flush=True)
-    if DEVICE == "cuda":
-        torch.cuda.empty_cache()
+def all_parts():
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for part in (gpt2, attention, decode, mixture, flexible):
+        try:
+            part()
+        except Exception:  # one peer that is not to be had is no reason to leave out the others
+            print(f"{part.__name__}: {traceback.format_exc()}", file=sys.stderr, flush=True)
+        if DEVICE == "cuda":
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    all_parts()
