@@ -88,8 +88,10 @@ static void pass_strip_mine(Work *work) {
     strip_mine(work->program, (long)moec_option_number(work->compiler, "train.chunk", 0));
 }
 
+/* A processor adds at one place sooner than it compares everywhere, unless that keeps the rows from
+ * being stored as bf16. */
 static void pass_scatter_to_select(Work *work) {
-    scatter_to_select(work->program);
+    if (work->program->target->launches || work->program->rounded) scatter_to_select(work->program);
 }
 
 static void pass_precision(Work *work) {
@@ -154,7 +156,7 @@ static const struct Pass {
     {"route", MODELS, ANY, pass_route},
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},
     {"strip_mine", FORWARD | TRAIN | MEASURE, ANY, pass_strip_mine},
-    {"scatter_to_select", MODELS, DEVICE, pass_scatter_to_select},
+    {"scatter_to_select", MODELS, ANY, pass_scatter_to_select},
     {"precision", MODELS, ANY, pass_precision},
     {"storage", MODELS, ANY, pass_storage},
     {"pad", MODELS, DEVICE, pass_pad},

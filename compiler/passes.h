@@ -116,11 +116,12 @@ void decode(Program *program, long tokens);
 void measure(Program *program);
 /* Dead statements, folding, common expressions, copies. */
 void simplify(Program *program);
-/* On a device: what is added at one place of a row goes into the row's equation. */
+/* On a device, or where products round: what is added at one place of a row goes into the row's
+ * equation. */
 void scatter_to_select(Program *program);
-/* On a device, when products may round: those that decide a choice stay exact. */
+/* When products may round: those that decide a choice stay exact. */
 void precision(Program *program);
-/* There, too: what is only ever rounded is stored rounded. */
+/* What is only ever rounded is stored rounded. */
 void storage(Program *program);
 /* Lines of what products touch begin at multiples of 16 bytes. */
 void pad(Program *program);
@@ -205,8 +206,8 @@ const List *moec_settings(struct MoecCompiler *compiler);
 /* The same model with more overrides (Node * NODE_ENTRY). What is wrong with it is in its reports,
  * and in those of `compiler` when `tell`. To be closed before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
-/* Bytes that one token adds to the caches, those of a device where products round; 0 when the model
- * cannot be decoded. *recurrent: what a sequence keeps besides, however long it is. */
+/* Bytes that one token adds to the caches; 0 when the model cannot be decoded. *recurrent: what a
+ * sequence keeps besides, however long it is. */
 long moec_cache_bytes(struct MoecCompiler *compiler, long *recurrent);
 /* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one
  * kernel, has no units. */

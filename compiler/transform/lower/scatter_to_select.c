@@ -1,7 +1,8 @@
 /* scatter_to_select: what is added at one place of each row becomes part of the equation that
  * makes the row.
  *
- * Needs:   a program for a device, where a pass over memory costs more than a comparison.
+ * Needs:   a program for a device, where a pass over memory costs more than a comparison, or one
+ *          whose rows only products read that round them.
  * Leaves:  fewer scatters; the program means the same.
  *
  *     d[b,v] = f(x[b,v])                      d[b,v] = f(x[b,v]) + where(v == at[b], e[b], 0)
