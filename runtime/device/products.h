@@ -30,6 +30,9 @@ MoecProduct square_product(long side);
  * own kernels do. */
 bool products_of_bf16(void);
 
+/* c = a b, matrices of that many rows and columns, one behind the other. */
+MoecProduct square_product(long side);
+
 /* GFLOP/s of products of 1024 to 2048, of f32 or of bf16, the best of oneDNN and our own kernel,
  * all threads. */
 double ceiling_products(bool rounded);
