@@ -48,7 +48,7 @@ LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthr
 all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/%)
-STDLIB := $(sort $(wildcard stdlib/*.moe))
+STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js chart.min.js)

@@ -100,7 +100,7 @@ const char *moec_options_json(MoecCompiler *compiler) {
     json_t *root = json_object();
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
-        json_object_set_new(root, setting->path, json_string(setting->text));
+        if (!setting->inner) json_object_set_new(root, setting->path, json_string(setting->text));
     }
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);

@@ -20,6 +20,7 @@ struct MoecCompiler {
     Tuning *tuning; /* NULL: the model names no transfer */
     List settings;  /* Setting * */
     bool checked;
+    List layouts;                 /* Layout * */
     const Experiment *experiment; /* that it was opened for, or NULL */
 };
 
@@ -365,6 +366,7 @@ typedef struct Reading {
     const char *file, *search;
     List sources; /* Source * */
     List sets;    /* char * */
+    bool layouts; /* no model is wanted */
     bool asks;    /* for an experiment: */
     const char *experiment;
 } Reading;
@@ -439,6 +441,8 @@ static void read_model(void *data) {
                                              reading->search, sets, set_count)
                                    : resolve_sources(compiler->arena, &compiler->reports, sources,
                                                      source_count, sets, set_count);
+    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
+    if (reading->layouts) return;
     if (!compiler->reports.errors) read_experiments(reading);
     if (!compiler->reports.errors) elaborate_model(compiler);
 }
@@ -495,6 +499,14 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
     return compiler;
 }
 
+MoecCompiler *moec_open_layouts(const char *file, const char *search) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
+    if (!file) reading.sources = standard_layouts(compiler->arena);
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
 void moec_close(MoecCompiler *compiler) {
     if (compiler) arena_free(compiler->arena);
 }
@@ -538,6 +550,10 @@ Unit *moec_unit(MoecCompiler *compiler) {
 
 const List *moec_settings(MoecCompiler *compiler) {
     return &compiler->settings;
+}
+
+const List *moec_layout_list(MoecCompiler *compiler) {
+    return &compiler->layouts;
 }
 
 const Experiment *moec_asked(MoecCompiler *compiler) {

@@ -165,6 +165,70 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
 /* All that it compares, the base first; NULL after an error. */
 const MoecExperiment *moec_expand(MoecCompiler *compiler);
 
+/* ---- layouts: how files of others name tensors and options ---- */
+
+/* One value of a configuration, "rope_parameters.rope_theta". */
+typedef enum MoecPairKind {
+    MOEC_PAIR_NONE, /* null */
+    MOEC_PAIR_FLAG,
+    MOEC_PAIR_NUMBER,
+    MOEC_PAIR_TEXT,
+    MOEC_PAIR_LIST, /* of texts, which newlines part */
+    MOEC_PAIR_OTHER /* text: as it is written */
+} MoecPairKind;
+typedef struct MoecPair {
+    const char *key;
+    MoecPairKind kind;
+    double number; /* flag: 0 or 1 */
+    const char *text;
+} MoecPair;
+
+enum { MOEC_LAYOUT_RANK = 16 };
+/* A tensor of ours under its name in files. */
+typedef struct MoecNamedTensor {
+    const char *name, *axes;
+    int rank;
+    const long *shape;
+} MoecNamedTensor;
+/* Elements of one tensor of ours within one of theirs: theirs = factor * ours + shift, for all
+ * values of `rank` indices; steps and places count elements. */
+typedef struct MoecPiece {
+    int tensor; /* among those that were given */
+    double factor, shift;
+    int rank;
+    long size[MOEC_LAYOUT_RANK], their_step[MOEC_LAYOUT_RANK], our_step[MOEC_LAYOUT_RANK];
+    long theirs, ours; /* of the first element */
+} MoecPiece;
+typedef struct MoecFileTensor {
+    const char *name;
+    const char *other_name; /* that some files have instead; often the same */
+    int rank;
+    long shape[MOEC_LAYOUT_RANK];
+    int piece_count;
+    MoecPiece *pieces;
+} MoecFileTensor;
+
+/* The layouts of FILE and of what it uses; NULL: those of the standard library. */
+MoecCompiler *moec_open_layouts(const char *file, const char *search);
+const char *const *moec_layouts(MoecCompiler *layouts, int *count);
+/* The first layout whose first rule holds, or NULL. */
+const char *moec_layout_of(MoecCompiler *layouts, const MoecPair *pairs, int count);
+/* The text of a file with a model of that name; NULL after an error. others: the keys that the
+ * layout does not know. */
+const char *moec_layout_spec(MoecCompiler *layouts, const char *layout, const char *name,
+                             const MoecPair *pairs, int count, const char *const **others,
+                             int *other_count);
+/* The configuration that the layout gives a model; NULL after an error in the reports of
+ * `layouts`: the family cannot say what the model is. */
+const MoecPair *moec_layout_pairs(MoecCompiler *layouts, const char *layout, MoecCompiler *model,
+                                  int *count);
+/* Which tensors the family has for those of a model; NULL after an error. */
+const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *layouts, const char *layout,
+                                                 const MoecNamedTensor *tensors, int tensor_count,
+                                                 int *count);
+/* Whether the family's files may hold a tensor that says nothing of the model. */
+bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *name);
+
 /* The meaning: a program in double precision. Tensors are named as in its table of parameters,
  * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, "input:" or
  * "output:" + name, "cache:" + name; without its prefix where no parameter and no state has the

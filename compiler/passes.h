@@ -16,7 +16,7 @@ typedef struct Unit {
     Reports *reports;
     List sources; /* Source *: the file, what it uses in order of reading, then --set texts */
     List layers;  /* Node * NODE_LAYER, and so on */
-    List optimizers, schedules, parametrizations, models, experiments;
+    List optimizers, schedules, parametrizations, models, experiments, layouts;
     Table layers_by_name; /* Node *: layers, then optimizers, then schedules */
     List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
@@ -34,6 +34,8 @@ Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sourc
                       int source_count, const char *const *sets, int set_count);
 /* The text of an embedded stdlib file ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
+/* The embedded layouts, Source *. */
+List standard_layouts(Arena *arena);
 /* Says which stdlib file declares `name`, a layer, an optimizer or a schedule; false when none
  * does. */
 bool help_with_use(Reports *reports, const char *name);
@@ -42,6 +44,7 @@ bool help_with_use(Reports *reports, const char *name);
 typedef enum ValueKind { VALUE_NONE, VALUE_NUMBER, VALUE_FLAG, VALUE_WORD, VALUE_OTHER } ValueKind;
 typedef struct Setting {
     const char *path, *text;
+    bool inner; /* of a layer that is the value of an option: it is part of that */
     ValueKind kind;
     double number;
 } Setting;
@@ -100,6 +103,9 @@ typedef struct Experiment {
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */
 const Experiment *experiment_read(Unit *unit, const Node *node);
 const Experiment *experiment_find(Unit *unit, const char *name);
+
+/* layouts: those of a unit, Layout *. */
+List layouts_read(Unit *unit);
 
 /* ---- program to program ---- */
 /* Gives the parameters of a program, as elaborated, what a transfer made for them. */
@@ -201,6 +207,8 @@ Arena *moec_arena(struct MoecCompiler *compiler);
 Unit *moec_unit(struct MoecCompiler *compiler);
 /* The experiment that it was opened for, or NULL. */
 const Experiment *moec_asked(struct MoecCompiler *compiler);
+/* Its layouts, Layout *. */
+const List *moec_layout_list(struct MoecCompiler *compiler);
 /* Its settings, Setting *. */
 const List *moec_settings(struct MoecCompiler *compiler);
 /* The same model with more overrides (Node * NODE_ENTRY). What is wrong with it is in its reports,

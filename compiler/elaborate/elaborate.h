@@ -53,6 +53,7 @@ typedef struct Value {
     List list;           /* list: Value * */
     Record *record;      /* record; word and layer: the options given */
     const Node *layer;   /* layer, optimizer or schedule */
+    const char *option;  /* layer: of which option of the model it is the value, or NULL */
     Axis *axis;
     /* tensor: `expr` for every value of `dims`, in order. Indices of expr that are not in dims are
      * bound further out. */
@@ -99,6 +100,7 @@ typedef struct Frame {
     const Node *layer;
     const char *path; /* public path of what it defines, "block.{i}.attention"; "" at the root */
     struct Frame *caller;
+    const char *option; /* of the model, whose value the layer is: "attention"; NULL: none */
     Span call;
     Span given;   /* where the layer was chosen as an option; no place when by its name */
     bool refused; /* by a requirement, or for sizes that do not divide */

@@ -318,6 +318,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .caller = e->frame,
                    .call = span,
                    .given = layer->span,
+                   .option = layer->option,
                    .depth = e->frame->depth + 1,
                    .turns = e->frame->turns};
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {

@@ -337,8 +337,12 @@ static void bind_path(Elaborator *e, Scope *scope, const char *path, Value *valu
 
 static void record_setting(Elaborator *e, const char *prefix, const char *name, Value *value) {
     if (!e->settings || !prefix) return;
+    const char *path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
+    for (int i = 0; i < e->settings->count; i++) /* a layer applied again */
+        if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return;
     Setting *setting = arena_alloc(e->arena, sizeof *setting);
-    setting->path = *prefix ? arena_format(e->arena, "%s.%s", prefix, name) : name;
+    setting->path = path;
+    setting->inner = e->frame && e->frame->option;
     setting->text = value_text(e, value);
     setting->number = value->number;
     setting->kind = value->kind == KIND_NONE     ? VALUE_NONE
@@ -445,6 +449,11 @@ void bind_option(Elaborator *e, const Node *option, Record *given, const char *p
         value = value_error(e, option->span);
     record_setting(e, prefix, option->name, value);
     record_group(e, prefix, option->name, value);
+    if (prefix && value->kind == KIND_LAYER) {
+        value = value_copy(e, value);
+        value->option =
+            *prefix ? arena_format(e->arena, "%s.%s", prefix, option->name) : option->name;
+    }
     const Entry *entry = given_entry(e, given, option->name);
     if (entry && e->frame && !is_group(value)) {
         value = value_copy(e, value);

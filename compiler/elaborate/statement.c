@@ -562,7 +562,7 @@ static void require_statement(Elaborator *e, const Node *node) {
 
 static void option_statement(Elaborator *e, const Node *node) {
     Binding *options = scope_find(e->scope, "(options)");
-    const char *prefix = e->frame->caller ? NULL : "";
+    const char *prefix = e->frame->caller ? e->frame->option : "";
     bind_option(e, node, options ? options->value->record : NULL, prefix);
 }
 

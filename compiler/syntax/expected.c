@@ -119,8 +119,8 @@ static bool group(Expectation *expectation, Parser *parser) {
     }
     if (has(expectation, "use") && has(expectation, "end of file") && !has(expectation, "or")) {
         show_rest(expectation, parser, nothing);
-        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model' or "
-                          "'experiment'");
+        show(expectation, "'use', 'layer', 'optimizer', 'schedule', 'parametrization', 'model', "
+                          "'experiment' or 'layout'");
         return false;
     }
     if (has(expectation, "a name")) {

@@ -430,6 +430,15 @@ static void format_scan(Format *format, const Node *node) {
 
 static void statement(Format *format, const Node *node) {
     switch (node->kind) {
+    case NODE_RULE:
+    case NODE_UNREAD:
+    case NODE_TENSOR:
+        line_layout(&format->line, node);
+        break;
+    case NODE_ENTRY:
+        line_entry_head(&format->line, node, 0);
+        format_value(format, node->kids[0]);
+        break;
     case NODE_REPEAT:
         add(format, "repeat ");
         add(format, node->name);
@@ -493,8 +502,21 @@ static int parameters(Format *format, const Node *block, int i) {
 }
 
 static bool is_simple(const Node *node) {
-    return node->kind != NODE_REPEAT && node->kind != NODE_SCAN && node->kind != NODE_IF &&
-           node->kind != NODE_FOR && node->kind != NODE_MATCH && node->kind != NODE_KIND;
+    switch (node->kind) {
+    case NODE_REPEAT:
+    case NODE_SCAN:
+    case NODE_IF:
+    case NODE_FOR:
+    case NODE_MATCH:
+    case NODE_KIND:
+    case NODE_RULE:
+    case NODE_UNREAD:
+    case NODE_TENSOR:
+    case NODE_ENTRY:
+        return false;
+    default:
+        return true;
+    }
 }
 
 /* `{ y = x }`: one simple statement that stands on one line and fits there. */
@@ -596,6 +618,13 @@ static void format_item(Format *format, const Node *node) {
         add(format, " ");
         format_block(format, node->kids[0]);
         break;
+    case NODE_LAYOUT:
+        add(format, node->name);
+        add(format, node->number == 1 ? " = " : " for ");
+        add(format, node->kids[0]->name);
+        add(format, " ");
+        format_block(format, node->kids[1]);
+        break;
     case NODE_EXPERIMENT:
         add(format, node->name);
         add(format, " ");
@@ -616,6 +645,8 @@ static int item_head_end(const Node *node) {
         return node->kids[1] ? node->kids[1]->span.start : node->span.end;
     case NODE_USE:
         return node->span.end;
+    case NODE_LAYOUT:
+        return node->kids[1]->span.start;
     default:
         return node->kids[0]->span.start;
     }

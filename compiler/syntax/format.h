@@ -38,6 +38,8 @@ void line_break(Line *line,
 /* An expression or a value on one line. */
 void line_expr(Line *line, const Node *expr);
 void line_subs(Line *line, const Node *subs); /* "[s,d]"; nothing for NULL */
+/* A row of a layout that is no entry. */
+void line_layout(Line *line, const Node *row);
 /* Writes the line, in several when it is too long, without the last newline. */
 void line_write(Line *line, Text *out, int indent);
 

@@ -191,6 +191,20 @@ static void add_range(Line *line, const Node *range) {
     if (range->kids[1]) line_expr(line, range->kids[1]);
 }
 
+static void add_list(Line *line, const Node *list) {
+    line_add(line, "[");
+    add_parts(line, list);
+    line_add(line, "]");
+}
+
+static void add_tuple(Line *line, const Node *tuple) {
+    for (int i = 0; i < tuple->count; i++) {
+        line_add(line, i ? "," : "(");
+        line_add(line, tuple->kids[i]->name);
+    }
+    line_add(line, ")");
+}
+
 void line_expr(Line *line, const Node *expr) {
     if (line_is_full(line)) return;
     switch (expr->kind) {
@@ -201,9 +215,7 @@ void line_expr(Line *line, const Node *expr) {
         add_enclosed(line, expr->name, "@", expr->kids[0]->name);
         break;
     case NODE_LIST:
-        line_add(line, "[");
-        add_parts(line, expr);
-        line_add(line, "]");
+        add_list(line, expr);
         break;
     case NODE_RANGE:
         add_range(line, expr);
@@ -219,6 +231,9 @@ void line_expr(Line *line, const Node *expr) {
         break;
     case NODE_CALL:
         add_call(line, expr);
+        break;
+    case NODE_TUPLE:
+        add_tuple(line, expr);
         break;
     case NODE_ELLIPSIS:
         line_add(line, "...");
@@ -237,8 +252,7 @@ void line_expr(Line *line, const Node *expr) {
         add_record(line, expr);
         break;
     case NODE_MADE:
-        line_add(line, expr->name);
-        line_add(line, " ");
+        add_enclosed(line, expr->name, " ", "");
         add_record(line, expr->kids[0]);
         break;
     case NODE_ENTRY:
@@ -264,6 +278,30 @@ static void add_at(Line *line, const Node *expr, int level) {
     line_expr(line, expr);
     line_add(line, ")");
     line->nesting--;
+}
+
+/* from KEY = value in LIMITS else value */
+static void add_rule(Line *line, const Node *rule) {
+    line_add(line, rule->name);
+    line_add(line, " = ");
+    line_expr(line, rule->kids[0]);
+    if (rule->kids[1]) line_add(line, " in ");
+    if (rule->kids[1]) line_expr(line, rule->kids[1]->kids[0]);
+    if (rule->kids[2]) line_add(line, " else ");
+    if (rule->kids[2]) line_expr(line, rule->kids[2]);
+}
+
+void line_layout(Line *line, const Node *row) {
+    if (row->kind == NODE_TENSOR) {
+        add_enclosed(line, "\"", row->name, "\"");
+        line_subs(line, row->kids[0]);
+        line_add(line, " = ");
+        line_expr(line, row->kids[1]);
+        return;
+    }
+    line_add(line, "from ");
+    if (row->kind == NODE_RULE) add_rule(line, row);
+    if (row->kind == NODE_UNREAD) add_parts(line, row);
 }
 
 static int columns(const char *text, size_t length) {

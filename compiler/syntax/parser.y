@@ -35,7 +35,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 %token END "end of file" INVALID "invalid text" RESYNC "place to go on" START_FILE "a file" START_ENTRY "an entry"
 %token <token> NAME "a name" NUMBER "a number" STRING "a text in quotes"
 %token <token> USE "use" LAYER "layer" OPTIMIZER "optimizer" SCHEDULE "schedule" MODEL "model" EXPERIMENT "experiment"
-%token <token> PARAMETRIZATION "parametrization" KIND "kind"
+%token <token> LAYOUT "layout" PARAMETRIZATION "parametrization" KIND "kind"
 %token <token> TRANSFER "transfer" FROM "from" VARY "vary" TUNE "tune" BY "by" OPTION "option" AXIS "axis"
 %token <token> SEQUENCE "sequence" PARAM "param"
 %token <token> STATE "state" INPUT "input" UPDATE "update" LOSS "loss" AUX "aux" PROBE "probe" OUTPUT "output"
@@ -48,6 +48,7 @@ static void take_all(Parser *parser, Node *node, const Node *list);
 
 %type <token> word name target comparison additive multiplicative reduction extreme constant
 %type <node> plan plan_entries plan_entry paths
+%type <node> rows row place rule_end otherwise_value
 %type <node> item formals formal_list formal result path optional_record record entries entry
 %type <node> value value_term value_unary value_power value_exponent value_primary values value_list
 %type <node> block statements statement type limits bound default description parameters parameter initial
@@ -86,6 +87,14 @@ item: USE name                                          { $$ = titled(parser, NO
           with(parser, $$, titled(parser, NODE_NAME, @10, $10)); }
     | EXPERIMENT name plan
         { $$ = with(parser, titled(parser, NODE_EXPERIMENT, @$, $2), $plan); }
+    | LAYOUT name FOR name '{' rows '}'
+        { $$ = with(parser, titled(parser, NODE_LAYOUT, @$, $2), titled(parser, NODE_NAME, @4, $4));
+          $rows->span = span_join(@5, @7);
+          with(parser, $$, $rows); }
+    | LAYOUT name '=' name '{' rows '}'
+        { $$ = with(parser, titled(parser, NODE_LAYOUT, @$, $2), titled(parser, NODE_NAME, @4, $4));
+          $rows->span = span_join(@5, @7);
+          with(parser, $$, $rows)->number = 1; }
     | error RESYNC                                      { $$ = NULL; yyerrok; };
 
 formals: %empty                                         { $$ = make(parser, NODE_FORMALS, @$); }
@@ -101,7 +110,7 @@ result: %empty { $$ = NULL; } | ARROW formal            { $$ = $2; };
 /* Every keyword but these may also be a name: the position decides. */
 name: NAME | TRANSFER | FROM | VARY | TUNE | BY | OPTION | AXIS | SEQUENCE | PARAM | STATE | INPUT | UPDATE | LOSS | AUX
     | PROBE | OUTPUT | CACHE | REPEAT | SCAN | OVER | REVERSED | USE | LAYER | OPTIMIZER | SCHEDULE | MODEL | EXPERIMENT
-    | PARAMETRIZATION | KIND;
+    | LAYOUT | PARAMETRIZATION | KIND;
 /* In paths and records no keyword has a meaning. */
 word: name | IF | ELSE | MATCH | FOR | IN | REQUIRE | reduction | AND | OR | NOT;
 path: word                                              { $$ = titled(parser, NODE_NAME, @$, $1); }
@@ -141,6 +150,28 @@ paths: path
         { $$ = with(parser, make(parser, NODE_LIST, @$), named(parser, NODE_NAME, @1, $1)); }
      | paths ',' path
         { $$ = with(parser, $1, named(parser, NODE_NAME, @3, $3)); };
+
+/* What a layout holds. */
+rows: %empty                                            { $$ = make(parser, NODE_BLOCK, @$); }
+    | rows row                                          { $$ = $2 ? with(parser, $1, $2) : $1; };
+row: FROM path '=' value rule_end otherwise_value
+        { $$ = with(parser, named(parser, NODE_RULE, @$, $path), $value);
+          with(parser, with(parser, $$, $rule_end), $otherwise_value); }
+   | FROM paths
+        { $$ = $paths; $$->kind = NODE_UNREAD; $$->span = @$; }
+   | AXIS name '=' expr
+        { $$ = with(parser, titled(parser, NODE_AXIS, @$, $2), $4); }
+   | STRING optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_TENSOR, @$, $1), $2), $4); }
+   | place '=' value
+        { $$ = with(parser, named(parser, NODE_ENTRY, @$, $place), $value); }
+   | error RESYNC                                       { $$ = NULL; yyerrok; };
+/* The path of an option; `else` and `in` begin no row. */
+place: name                                             { $$ = titled(parser, NODE_NAME, @$, $1); }
+     | place '.' word
+        { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
+rule_end: limits;
+otherwise_value: %empty { $$ = NULL; } | ELSE value     { $$ = $2; };
 
 value: value_term
      | value additive value_term                        { $$ = binary(parser, @$, $2, $1, $3); };
@@ -397,6 +428,9 @@ subs: sub
         { $$ = with(parser, make(parser, NODE_SUBS, @$), $1); }
     | subs ',' sub                                      { $$ = with(parser, $1, $3); };
 sub: expr
+   | '(' name ',' names ')'
+        { $$ = with(parser, make(parser, NODE_TUPLE, @$), titled(parser, NODE_NAME, @2, $2));
+          take_all(parser, $$, $names); }
    | ELLIPSIS                                           { $$ = make(parser, NODE_ELLIPSIS, @$); };
 
 %%

@@ -20,7 +20,7 @@ static bool is_word(int kind) {
 static bool begins_item(const Token *token) {
     bool keyword = token->kind == USE || token->kind == LAYER || token->kind == OPTIMIZER ||
                    token->kind == SCHEDULE || token->kind == PARAMETRIZATION ||
-                   token->kind == MODEL || token->kind == EXPERIMENT;
+                   token->kind == MODEL || token->kind == EXPERIMENT || token->kind == LAYOUT;
     return keyword && token->first && token->indent == 0;
 }
 

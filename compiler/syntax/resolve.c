@@ -32,7 +32,7 @@ typedef struct Resolver {
     Unit *unit;
     const char *search;
     bool given; /* all sources are given: nothing is read from disk */
-    Names parts, optimizers, schedules, parametrizations, experiments;
+    Names parts, optimizers, schedules, parametrizations, experiments, layouts;
 } Resolver;
 
 static Source *add_source(Unit *unit, const char *path, const char *text, size_t length) {
@@ -146,7 +146,8 @@ static bool use_from_stdlib(Resolver *resolver, const char *name) {
 static const char *near_stdlib_name(Arena *arena, const char *name) {
     List names = {0};
     for (int i = 0; i < stdlib_file_count; i++) {
-        const char *file = stdlib_files[i].name;
+        const char *slash = strchr(stdlib_files[i].name, '/');
+        const char *file = slash ? slash + 1 : stdlib_files[i].name;
         list_push(arena, &names, arena_copy(arena, file, strcspn(file, ".")));
     }
     return did_you_mean(name, (const char *const *)names.items, names.count);
@@ -259,6 +260,9 @@ static void resolve_item(Resolver *resolver, const Source *source, Node *item) {
         break;
     case NODE_PARAMETRIZATION:
         define(resolver, &resolver->parametrizations, &unit->parametrizations, item);
+        break;
+    case NODE_LAYOUT:
+        define(resolver, &resolver->layouts, &unit->layouts, item);
         break;
     default:
         define(resolver, &resolver->experiments, &unit->experiments, item);

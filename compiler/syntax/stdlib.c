@@ -4,12 +4,31 @@
 
 #include <string.h>
 
+static const char layouts_folder[] = "layouts/";
+
+static bool is_layout(const EmbeddedFile *file) {
+    return strncmp(file->name, layouts_folder, strlen(layouts_folder)) == 0;
+}
+
+List standard_layouts(Arena *arena) {
+    List sources = {0};
+    for (int i = 0; i < stdlib_file_count; i++) {
+        const EmbeddedFile *file = &stdlib_files[i];
+        if (!is_layout(file)) continue;
+        Source *source = arena_alloc(arena, sizeof *source);
+        const char *path = arena_format(arena, "std/%s", file->name + strlen(layouts_folder));
+        *source = (Source){.path = path, .text = file->text, .length = file->length};
+        list_push(arena, &sources, source);
+    }
+    return sources;
+}
+
 const char *stdlib_text(const char *name, size_t *length) {
     size_t size = strlen(name);
     for (int i = 0; i < stdlib_file_count; i++) {
         const EmbeddedFile *file = &stdlib_files[i];
-        if (strncmp(file->name, name, size) != 0 || strcmp(file->name + size, ".moe") != 0)
-            continue;
+        const char *own = file->name + (is_layout(file) ? strlen(layouts_folder) : 0);
+        if (strncmp(own, name, size) != 0 || strcmp(own + size, ".moe") != 0) continue;
         *length = file->length;
         return file->text;
     }
@@ -35,7 +54,7 @@ static bool declares(const char *text, const char *name) {
 bool help_with_use(Reports *reports, const char *name) {
     for (int i = 0; i < stdlib_file_count; i++) {
         const char *file = stdlib_files[i].name;
-        if (!declares(stdlib_files[i].text, name)) continue;
+        if (is_layout(&stdlib_files[i]) || !declares(stdlib_files[i].text, name)) continue;
         report_help(reports, "the standard library has it: begin the file with 'use %.*s'",
                     (int)strcspn(file, "."), file);
         return true;

@@ -20,6 +20,9 @@ typedef enum NodeKind {
                         from NAME` besides MADE (whose record may be NULL), NAME */
     NODE_EXPERIMENT, /* experiment NAME { plan }                  name; kids: RECORD, of ENTRY, VARY, TUNE and EQUALISE */
 
+    NODE_LAYOUT, /* layout NAME for NAME { rows }            name; kids: NAME, BLOCK of ENTRY, RULE, UNREAD, AXIS, TENSOR;
+                    layout NAME = NAME { rows }: number == 1 */
+
     /* layers */
     NODE_FORMALS, /* (FORMAL)* */
     NODE_FORMAL, /* NAME or NAME[subs]      name; kids: SUBS or NULL.  x[..., d] has an ELLIPSIS as its first sub */
@@ -53,6 +56,11 @@ typedef enum NodeKind {
     NODE_REQUIRE, /* require expr "text"      kids: expr, STRING */
     NODE_KIND,    /* kind NAME if expr { }    name; kids: expr or NULL, BLOCK */
 
+    /* layouts */
+    NODE_RULE, /* from PATH = value in limits else value   name; kids: value, LIMITS or NULL, value or NULL */
+    NODE_UNREAD, /* from PATH, PATH                          kids: (NAME)* */
+    NODE_TENSOR, /* "NAME"[subs] = expr                      name; kids: SUBS or NULL, expr */
+
     /* records and their values (also option defaults) */
     NODE_RECORD, /* { (ENTRY)* }             commas between entries may be left out */
     NODE_ENTRY,  /* PATH = value             name ("attention.heads.q"); kids: value */
@@ -73,6 +81,7 @@ typedef enum NodeKind {
     NODE_CALL,     /* e(args; options)         kids: e, LIST of expr, RECORD or NULL */
     NODE_SUBS,     /* (expr | ELLIPSIS)* */
     NODE_ELLIPSIS, /* ... */
+    NODE_TUPLE,    /* (a, b), of indices      (NAME)* */
     NODE_REDUCE,  /* sum[i, j in t] e         name (sum mean max min logsumexp); kids: BINDERS, e */
     NODE_BINDERS, /* (NAME)*, then `in` relation or NULL as number==1: kids: (NAME)*, relation expr last when number == 1 */
     NODE_UNARY,   /* -e, not e                name ("-", "not"); kids: e */

@@ -14,6 +14,8 @@ int command_dump(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_init(int argc, char **argv);
+int command_import(int argc, char **argv);
+int command_export(int argc, char **argv);
 int command_weights(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_tokenize(int argc, char **argv);

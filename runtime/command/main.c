@@ -39,6 +39,10 @@ static const Command commands[] = {
      "Writes fresh random weights."},
     {"weights", command_weights, "FILE.safetensors|DIR [--json]",
      "Lists the tensors of a file, of a published folder or of a run."},
+    {"import", command_import, "DIR --out RUN [--set key=value]... [--layout FILE]",
+     "Makes a run of a published model: config.json, safetensors, tokenizer.json."},
+    {"export", command_export, "RUN --as LAYOUT --out DIR [--layout FILE]",
+     "Writes a trained model as a folder that others read: config.json, model.safetensors."},
     {"run", command_run,
      "FILE[:MODEL] --weights W.safetensors --tokens T.bin --want logits,loss,total,aux,grads --out "
      "O.safetensors\n"

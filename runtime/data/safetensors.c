@@ -47,15 +47,30 @@ static void checksum_text(XXH3_state_t *state, json_t *notes, const Entry *entry
     }
 }
 
+/* What makes the bytes of a tensor when they are wanted, and where. */
+typedef struct Maker {
+    EntryFill fill;
+    void *context;
+    unsigned char *bytes; /* as many as the largest tensor has */
+} Maker;
+
+static const void *bytes_of(const Entry *entries, int place, const Maker *maker) {
+    if (!maker) return entries[place].data;
+    memset(maker->bytes, 0, entries[place].bytes);
+    maker->fill(maker->context, place, maker->bytes);
+    return maker->bytes;
+}
+
 /* Entries in the order of their data, so that reader and writer agree. text[33] receives the
  * digits. */
-static void checksum(char *text, const Entry *entries, int count, json_t *notes) {
+static void checksum(char *text, const Entry *entries, int count, json_t *notes,
+                     const Maker *maker) {
     XXH3_state_t *state = XXH3_createState();
     XXH3_128bits_reset(state);
     checksum_text(state, notes, NULL);
     for (int i = 0; i < count; i++) {
         checksum_text(state, NULL, &entries[i]);
-        XXH3_128bits_update(state, entries[i].data, entries[i].bytes);
+        XXH3_128bits_update(state, bytes_of(entries, i, maker), entries[i].bytes);
     }
     XXH128_hash_t hash = XXH3_128bits_digest(state);
     XXH3_freeState(state);
@@ -185,7 +200,7 @@ Safetensors *safetensors_open(const char *path) {
     const char *expected = sound ? safetensors_note(file, "checksum") : NULL;
     if (expected) {
         char found[33];
-        checksum(found, file->entries, file->count, file->notes);
+        checksum(found, file->entries, file->count, file->notes, NULL);
         if (strcmp(found, expected) != 0)
             sound = damaged(
                 file,
@@ -265,6 +280,11 @@ static float one_float(Number number, const unsigned char *from) {
     }
 }
 
+float safetensors_float(const Entry *entry, size_t place) {
+    return one_float(entry->number,
+                     (const unsigned char *)entry->data + place * numbers[entry->number].bytes);
+}
+
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count) {
     if (entry->number == NUMBER_I32 || entry->number == NUMBER_OTHER)
         return error_message("convert it to F32", "%s: tensor %s has no floating-point type",
@@ -303,9 +323,10 @@ static char *header_text(const Entry *entries, int count, json_t *notes) {
     return text;
 }
 
-bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes) {
+static bool write_file(const char *path, const Entry *entries, int count, json_t *notes,
+                       const Maker *maker) {
     char digits[33];
-    checksum(digits, entries, count, notes);
+    checksum(digits, entries, count, notes, maker);
     json_object_set_new(notes, "checksum", json_string(digits));
     char *header = header_text(entries, count, notes);
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
@@ -317,8 +338,27 @@ bool safetensors_write(const char *path, const Entry *entries, int count, json_t
         aside_write(&aside, start, sizeof start);
         aside_write(&aside, header, length);
         aside_write(&aside, "        ", padded - length);
-        for (int i = 0; i < count; i++) aside_write(&aside, entries[i].data, entries[i].bytes);
+        for (int i = 0; i < count; i++)
+            aside_write(&aside, bytes_of(entries, i, maker), entries[i].bytes);
     }
     free(header);
     return opened && aside_close(&aside);
+}
+
+bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes) {
+    return write_file(path, entries, count, notes, NULL);
+}
+
+bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
+                            EntryFill make, void *context) {
+    size_t most = 0;
+    for (int i = 0; i < count; i++)
+        if (entries[i].bytes > most) most = entries[i].bytes;
+    Maker maker = {make, context, memory_map(most + 1)};
+    if (!maker.bytes)
+        return error_message("use a machine with more memory",
+                             "there is no memory for a tensor of %zu bytes", most);
+    bool written = write_file(path, entries, count, notes, &maker);
+    memory_unmap(maker.bytes, most + 1);
+    return written;
 }

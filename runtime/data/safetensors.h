@@ -50,11 +50,19 @@ const char *safetensors_note(const Safetensors *file, const char *name); /* NULL
  */
 bool safetensors_floats(const Safetensors *file, const Entry *entry, float *values, size_t count);
 
+/* One value of an entry of a floating-point type. */
+float safetensors_float(const Entry *entry, size_t place);
 /* "BF16": the type of an entry as files name it. */
 const char *safetensors_type(const Entry *entry);
 
 /* Writes aside; false after a message, and then what stood at path is untouched. Adds the checksum
  * to notes. */
 bool safetensors_write(const char *path, const Entry *entries, int count, json_t *notes);
+
+/* The same with tensors that are made one at a time: `fill` writes the bytes of the entry at
+ * `place`, and is asked for each twice. */
+typedef void (*EntryFill)(void *context, int place, void *bytes);
+bool safetensors_write_made(const char *path, const Entry *entries, int count, json_t *notes,
+                            EntryFill fill, void *context);
 
 #endif

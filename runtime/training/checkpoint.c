@@ -22,6 +22,24 @@ static void add_number(json_t *notes, const char *name, const char *format, doub
     add_note(notes, name, text);
 }
 
+void checkpoint_note(json_t *notes, const char *model, const char *bundle, const char *tokenizer,
+                     const Place *place) {
+    char seed[24], position[24], tokens[24];
+    snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
+    snprintf(position, sizeof position, "%" PRIu64, place->position);
+    snprintf(tokens, sizeof tokens, "%" PRIu64, place->tokens);
+    add_note(notes, "format", "moec");
+    add_note(notes, "version", MOEC_VERSION);
+    add_note(notes, "model", model);
+    add_note(notes, "spec", bundle);
+    if (tokenizer) add_note(notes, "tokenizer", tokenizer);
+    add_note(notes, "seed", seed);
+    add_note(notes, "position", position);
+    add_note(notes, "tokens", tokens);
+    add_number(notes, "step", "%.0f", (double)place->step);
+    add_number(notes, "best_loss", "%.17g", place->best);
+}
+
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
                       const char *tokenizer, const Place *place, bool optimizer) {
     json_t *notes = json_object();
@@ -31,20 +49,7 @@ bool checkpoint_write(const char *path, const Model *model, const char *bundle,
         json_decref(notes);
         return false;
     }
-    char seed[24], position[24], tokens[24];
-    snprintf(seed, sizeof seed, "%" PRIu64, place->seed);
-    snprintf(position, sizeof position, "%" PRIu64, place->position);
-    snprintf(tokens, sizeof tokens, "%" PRIu64, place->tokens);
-    add_note(notes, "format", "moec");
-    add_note(notes, "version", MOEC_VERSION);
-    add_note(notes, "model", model->table->model);
-    add_note(notes, "spec", bundle);
-    if (tokenizer) add_note(notes, "tokenizer", tokenizer);
-    add_note(notes, "seed", seed);
-    add_note(notes, "position", position);
-    add_note(notes, "tokens", tokens);
-    add_number(notes, "step", "%.0f", (double)place->step);
-    add_number(notes, "best_loss", "%.17g", place->best);
+    checkpoint_note(notes, model->table->model, bundle, tokenizer, place);
     bool written = safetensors_write(path, entries, count, notes);
     entries_free(entries, count);
     json_decref(notes);

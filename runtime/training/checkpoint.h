@@ -20,6 +20,9 @@ typedef struct Place {
  * tokenizer.json, or NULL. False after a message. */
 bool checkpoint_write(const char *path, const Model *model, const char *bundle,
                       const char *tokenizer, const Place *place, bool optimizer);
+/* The notes of a checkpoint, but for the axes. */
+void checkpoint_note(json_t *notes, const char *model, const char *bundle, const char *tokenizer,
+                     const Place *place);
 /* The tokenizer that a checkpoint holds. False after a message; *tokenizer NULL: it holds none. */
 bool checkpoint_tokenizer(const Safetensors *file, Tokenizer **tokenizer);
 /* The notes as a place; false after a message when one is not there or not as it was written. */

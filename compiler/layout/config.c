@@ -1,0 +1,500 @@
+/* config: the options of a model from what a family's configuration says, and back.
+ *
+ *     from hidden_size = dim                       dim takes the value of hidden_size
+ *     from rope_theta = attention.rotary.base else 10000
+ *     from rotary_pct = attention.rotary.dim / attention.head_dim      solved for what is open
+ *     from hidden_act = "silu"                     holds in every model of the family
+ *     norm = layer_norm                            so has every model of ours
+ */
+#include "layout/layout.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Slot {
+    const char *path, *text; /* text: NULL: open */
+    bool is_number, fixed;
+    double number;
+} Slot;
+
+typedef struct Reading {
+    Unit *unit;
+    Arena *arena;
+    const Layout *layout;
+    const MoecPair *pairs;
+    int count;
+    List slots; /* Slot * */
+} Reading;
+
+/* ---- arithmetic ---- */
+
+static double apply(char operation, double a, double b) {
+    switch (operation) {
+    case '+':
+        return a + b;
+    case '-':
+        return a - b;
+    case '*':
+        return a * b;
+    case '/':
+        return a / b;
+    default:
+        return pow(a, b);
+    }
+}
+
+bool layout_number(Arena *arena, const Node *node, FindOption find, void *context, double *value) {
+    double a, b;
+    switch (node->kind) {
+    case NODE_NUMBER:
+        *value = node->number;
+        return true;
+    case NODE_UNARY:
+        if (!layout_number(arena, node->kids[0], find, context, &a)) return false;
+        *value = -a;
+        return true;
+    case NODE_BINARY:
+        if (node->name[1] || !strchr("+-*/^", *node->name) ||
+            !layout_number(arena, node->kids[0], find, context, &a) ||
+            !layout_number(arena, node->kids[1], find, context, &b))
+            return false;
+        *value = apply(*node->name, a, b);
+        return true;
+    default:
+        break;
+    }
+    const char *path = layout_path(arena, node);
+    return path && find(context, path, value);
+}
+
+static char *number_text(Arena *arena, double number) {
+    for (int digits = 1; digits <= 17; digits++) {
+        char *text = arena_format(arena, "%.*g", digits, number);
+        if (strtod(text, NULL) == number) {
+            if (fabs(number) >= 1e15 || number != floor(number)) return text;
+            return arena_format(arena, "%.0f", number);
+        }
+    }
+    return arena_format(arena, "%.17g", number);
+}
+
+/* ---- what a rule says ---- */
+
+static bool is_word(const Node *node, const char *word) {
+    return node->kind == NODE_NAME && strcmp(node->name, word) == 0;
+}
+
+static bool is_flag(const Node *node) {
+    return is_word(node, "true") || is_word(node, "false");
+}
+
+/* Whether a value is what every model of the family has. */
+static bool is_constant(const Node *node) {
+    if (node->kind == NODE_LIST)
+        return node->count == 0 || ((Node *)node->kids[0])->kind == NODE_STRING;
+    return node->kind == NODE_STRING || node->kind == NODE_NUMBER || is_flag(node) ||
+           is_word(node, "none");
+}
+
+static MoecPair constant_pair(Arena *arena, const char *key, const Node *node) {
+    MoecPair pair = {.key = key, .kind = MOEC_PAIR_NONE};
+    if (node->kind == NODE_NUMBER) {
+        pair.kind = MOEC_PAIR_NUMBER;
+        pair.number = node->number;
+    } else if (is_flag(node)) {
+        pair.kind = MOEC_PAIR_FLAG;
+        pair.number = is_word(node, "true");
+    } else if (node->kind == NODE_STRING) {
+        pair.kind = MOEC_PAIR_TEXT;
+        pair.text = node->name;
+    } else if (node->kind == NODE_LIST) {
+        Text text = {.arena = arena};
+        text_add(&text, "%s", "");
+        for (int i = 0; i < node->count; i++)
+            text_add(&text, "%s%s", i ? "\n" : "", ((Node *)node->kids[i])->name);
+        pair.kind = MOEC_PAIR_LIST;
+        pair.text = text.text;
+    }
+    return pair;
+}
+
+static bool same_pair(const MoecPair *a, const MoecPair *b) {
+    if (a->kind != b->kind) return false;
+    if (a->kind == MOEC_PAIR_NONE) return true;
+    if (a->kind == MOEC_PAIR_NUMBER || a->kind == MOEC_PAIR_FLAG) return a->number == b->number;
+    return strcmp(a->text, b->text) == 0;
+}
+
+static const MoecPair *find_pair(const MoecPair *pairs, int count, const char *key) {
+    for (int i = 0; i < count; i++)
+        if (strcmp(pairs[i].key, key) == 0) return &pairs[i];
+    return NULL;
+}
+
+static const Node *first_rule(const Layout *layout) {
+    for (int i = 0; i < layout->rules.count; i++) {
+        const Node *rule = layout->rules.items[i];
+        if (rule->kind == NODE_RULE) return rule;
+    }
+    return NULL;
+}
+
+bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count) {
+    const Node *rule = first_rule(layout);
+    const MoecPair *pair = find_pair(pairs, count, rule->name);
+    if (!pair || !is_constant(rule->kids[0])) return false;
+    MoecPair wanted = constant_pair(unit->arena, rule->name, rule->kids[0]);
+    return same_pair(pair, &wanted);
+}
+
+/* ---- reading ---- */
+
+static Slot *find_slot(const Reading *reading, const char *path) {
+    for (int i = 0; i < reading->slots.count; i++) {
+        Slot *slot = reading->slots.items[i];
+        if (strcmp(slot->path, path) == 0) return slot;
+    }
+    return NULL;
+}
+
+static void add_slots(Reading *reading, const Node *value) {
+    const char *path = is_constant(value) ? NULL : layout_path(reading->arena, value);
+    if (path && !find_slot(reading, path)) {
+        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+        slot->path = path;
+        list_push(reading->arena, &reading->slots, slot);
+    }
+    if (path || is_constant(value)) return;
+    for (int i = 0; i < value->count; i++) add_slots(reading, value->kids[i]);
+}
+
+static void set_number(Reading *reading, Slot *slot, double number) {
+    slot->number = number;
+    slot->is_number = true;
+    slot->text = number_text(reading->arena, number);
+}
+
+static bool slot_number(void *context, const char *path, double *value) {
+    const Slot *slot = find_slot(context, path);
+    if (!slot || !slot->text || !slot->is_number) return false;
+    *value = slot->number;
+    return true;
+}
+
+/* "a", where 'none' is written "null"; what a message shows of a value. */
+static const char *pair_text(Arena *arena, const MoecPair *pair) {
+    switch (pair->kind) {
+    case MOEC_PAIR_NONE:
+        return "null";
+    case MOEC_PAIR_FLAG:
+        return pair->number != 0 ? "true" : "false";
+    case MOEC_PAIR_NUMBER:
+        return number_text(arena, pair->number);
+    default:
+        return arena_format(arena, "\"%.80s\"", pair->text);
+    }
+}
+
+static bool is_name(const char *text) {
+    if (!isalpha((unsigned char)*text) && *text != '_') return false;
+    for (; *text; text++)
+        if (!isalnum((unsigned char)*text) && *text != '_') return false;
+    return true;
+}
+
+static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
+    if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
+    if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text)) slot->text = pair->text;
+    if (pair->kind == MOEC_PAIR_NUMBER) {
+        const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
+        double number = pair->number;
+        if (limits && limits->kind == NODE_RANGE && limits->kids[1])
+            number = fmin(number, limits->kids[1]->number);
+        set_number(reading, slot, number);
+    }
+    if (slot->text) return;
+    report_error(reading->unit->reports, rule->span,
+                 "the configuration gives '%s' the value %s, which is no value of an option",
+                 rule->name, pair_text(reading->arena, pair));
+    slot->text = "none";
+}
+
+/* The number of places in an expression that are open, and one of them. */
+static int open_slots(const Reading *reading, const Node *value, Slot **open) {
+    const char *path = layout_path(reading->arena, value);
+    if (path) {
+        Slot *slot = find_slot(reading, path);
+        if (slot && slot->text) return 0;
+        *open = slot;
+        return 1;
+    }
+    int count = 0;
+    for (int i = 0; i < value->count; i++) count += open_slots(reading, value->kids[i], open);
+    return count;
+}
+
+/* a * open + b = number */
+static void solve(Reading *reading, const Node *rule, const Node *value, double number) {
+    Slot *open = NULL;
+    double at[2] = {0, 0};
+    if (open_slots(reading, value, &open) != 1 || !open) return;
+    for (int i = 0; i < 2; i++) {
+        set_number(reading, open, i);
+        bool known = layout_number(reading->arena, value, slot_number, reading, &at[i]);
+        open->text = NULL;
+        if (!known) return;
+    }
+    double found = (number - at[0]) / (at[1] - at[0]);
+    if (isfinite(found)) {
+        double whole = nearbyint(found); /* a share of a width is a rounded number */
+        set_number(reading, open, fabs(found - whole) < 1e-6 * fabs(found) ? whole : found);
+        return;
+    }
+    report_error(reading->unit->reports, rule->span, "this has no solution for '%s'", open->path);
+}
+
+static void check_constant(Reading *reading, const Node *rule, const MoecPair *pair) {
+    MoecPair wanted = constant_pair(reading->arena, rule->name, rule->kids[0]);
+    if (same_pair(pair, &wanted) ||
+        (pair->kind == MOEC_PAIR_NONE && rule != first_rule(reading->layout)))
+        return;
+    report_error(reading->unit->reports, rule->span,
+                 "'%s' is %s in the configuration, layout '%s' is for %s", pair->key,
+                 pair_text(reading->arena, pair), reading->layout->name,
+                 pair_text(reading->arena, &wanted));
+    report_help(reading->unit->reports,
+                "a layout of your own can say what such a model is: begin it with "
+                "`layout NAME = %s {` and give it with --layout FILE",
+                reading->layout->name);
+}
+
+static void read_value(Reading *reading, const Node *rule, const Node *value,
+                       const MoecPair *pair) {
+    const char *path = layout_path(reading->arena, value);
+    if (path) {
+        Slot *slot = find_slot(reading, path);
+        if (!slot->text) set_slot(reading, slot, rule, pair);
+    } else if (value->kind == NODE_LIST) {
+        for (int i = 0; i < value->count; i++) read_value(reading, rule, value->kids[i], pair);
+    } else if (pair->kind == MOEC_PAIR_NUMBER) {
+        solve(reading, rule, value, pair->number);
+    }
+}
+
+/* The value of a key; of one that has keys of its own below it, the first of these. */
+static const MoecPair *value_of(const Reading *reading, const char *key) {
+    const MoecPair *pair = find_pair(reading->pairs, reading->count, key);
+    size_t length = strlen(key);
+    for (int i = 0; i < reading->count && !pair; i++)
+        if (!strncmp(reading->pairs[i].key, key, length) && reading->pairs[i].key[length] == '.')
+            pair = &reading->pairs[i];
+    return pair;
+}
+
+static void read_rule(Reading *reading, const Node *rule) {
+    const MoecPair *pair = value_of(reading, rule->name);
+    if (!pair) return;
+    if (is_constant(rule->kids[0]))
+        check_constant(reading, rule, pair);
+    else if (pair->kind != MOEC_PAIR_NONE)
+        read_value(reading, rule, rule->kids[0], pair);
+}
+
+/* What stands behind `else`, for a key that the configuration has not; the last time what is open
+ * still is an error. */
+static void read_otherwise(Reading *reading, const Node *rule, const Node *value, bool last) {
+    if (value->kind == NODE_LIST) {
+        for (int i = 0; i < value->count; i++) read_otherwise(reading, rule, value->kids[i], last);
+        return;
+    }
+    const char *path = layout_path(reading->arena, value);
+    Slot *slot = path ? find_slot(reading, path) : NULL;
+    const Node *otherwise = rule->kids[2];
+    double number;
+    if (is_constant(value) || (slot && slot->text)) return;
+    if (!otherwise && last) {
+        report_error(reading->unit->reports, rule->span, "the configuration has no '%s'",
+                     rule->name);
+        report_help(reading->unit->reports,
+                    "it belongs to what the file config.json of layout "
+                    "'%s' says",
+                    reading->layout->name);
+    } else if (!otherwise) {
+        return;
+    } else if (layout_number(reading->arena, otherwise, slot_number, reading, &number)) {
+        if (slot)
+            set_number(reading, slot, number);
+        else
+            solve(reading, rule, value, number);
+    } else if (slot && otherwise->kind == NODE_NAME && !is_word(otherwise, "none")) {
+        slot->text = otherwise->name;
+    }
+}
+
+/* An option that all models of the family have. */
+static void read_entry(Reading *reading, const Node *entry) {
+    Slot *slot = find_slot(reading, entry->name);
+    double number;
+    if (slot->text) return;
+    slot->fixed = true;
+    if (layout_number(reading->arena, entry->kids[0], slot_number, reading, &number))
+        set_number(reading, slot, number);
+    else if (entry->kids[0]->kind == NODE_NAME)
+        slot->text = entry->kids[0]->name;
+    else
+        report_error(reading->unit->reports, entry->kids[0]->span,
+                     "a number, a word or arithmetic over options is wanted here");
+}
+
+static void make_slots(Reading *reading) {
+    const List *rules = &reading->layout->rules;
+    for (int i = 0; i < rules->count; i++) {
+        const Node *rule = rules->items[i];
+        if (rule->kind == NODE_RULE) {
+            add_slots(reading, rule->kids[0]);
+            continue;
+        }
+        Slot *slot = arena_alloc(reading->arena, sizeof *slot);
+        slot->path = rule->name;
+        if (!find_slot(reading, rule->name)) list_push(reading->arena, &reading->slots, slot);
+    }
+}
+
+static bool knows(const Reading *reading, const char *key) {
+    for (int i = 0; i < reading->layout->rules.count; i++)
+        if (strcmp(((Node *)reading->layout->rules.items[i])->name, key) == 0) return true;
+    for (int i = 0; i < reading->layout->unread.count; i++) {
+        const Node *node = reading->layout->unread.items[i];
+        size_t length = strlen(node->name);
+        if (strncmp(node->name, key, length) == 0 && (!key[length] || key[length] == '.'))
+            return true;
+    }
+    return false;
+}
+
+List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
+                    List *others) {
+    Reading reading = {
+        .unit = unit, .arena = unit->arena, .layout = layout, .pairs = pairs, .count = count};
+    const List *rules = &layout->rules;
+    List options = {0};
+    make_slots(&reading);
+    for (int i = 0; i < rules->count; i++) {
+        const Node *rule = rules->items[i];
+        if (rule->kind == NODE_RULE)
+            read_rule(&reading, rule);
+        else
+            read_entry(&reading, rule);
+    }
+    for (int i = 0; i < 2 * rules->count; i++) {
+        const Node *rule = rules->items[i % rules->count];
+        if (rule->kind == NODE_RULE)
+            read_otherwise(&reading, rule, rule->kids[0], i >= rules->count);
+    }
+    for (int i = 0; i < count; i++)
+        if (!knows(&reading, pairs[i].key) && pairs[i].kind != MOEC_PAIR_NONE)
+            list_push(unit->arena, others, (void *)pairs[i].key);
+    for (int i = 0; i < reading.slots.count; i++) {
+        const Slot *slot = reading.slots.items[i];
+        if (!slot->text) continue;
+        LayoutOption *option = arena_alloc(unit->arena, sizeof *option);
+        *option = (LayoutOption){slot->path, slot->text, !slot->fixed && !strchr(slot->path, '.')};
+        list_push(unit->arena, &options, option);
+    }
+    return options;
+}
+
+/* ---- the spec ---- */
+
+/* The options below `prefix`, each group where its first one stands. */
+static void add_group(Text *text, const List *options, const char *prefix, int depth) {
+    size_t length = strlen(prefix);
+    const char *separator = depth ? " " : "\n  ";
+    bool first = true;
+    for (int i = 0; i < options->count; i++) {
+        const LayoutOption *option = options->items[i];
+        if (strncmp(option->path, prefix, length) != 0) continue;
+        const char *name = option->path + length;
+        size_t head = strcspn(name, ".");
+        bool seen = false, grouped = false;
+        const char *own = NULL;
+        for (int j = 0; j < options->count; j++) {
+            const LayoutOption *other = options->items[j];
+            if (strncmp(other->path, option->path, length + head) != 0) continue;
+            if (other->path[length + head] == '.') grouped = true;
+            if (!other->path[length + head]) own = other->text;
+            seen = seen ||
+                   (j < i && (other->path[length + head] == '.' || !other->path[length + head]));
+        }
+        if (seen) continue;
+        text_add(text, "%s%s%.*s = ", first || !depth ? "" : ",", separator, (int)head, name);
+        first = false;
+        if (own) text_add(text, "%s", own);
+        if (!grouped) continue;
+        const char *inner = arena_format(text->arena, "%.*s.", (int)(length + head), option->path);
+        text_add(text, "%s{", own ? " " : "");
+        add_group(text, options, inner, depth + 1);
+        text_add(text, " }");
+    }
+}
+
+char *layout_spec(Arena *arena, const Layout *layout, const char *name, const List *options) {
+    Text text = {.arena = arena};
+    text_add(&text, "# Imported by the layout '%s'.\nuse %s\n\nmodel %s = %s {", layout->name,
+             layout->base, name, layout->base);
+    add_group(&text, options, "", 0);
+    text_add(&text, "\n}\n");
+    return text.text;
+}
+
+/* ---- the other way ---- */
+
+static bool option_number(void *context, const char *path, double *value) {
+    *value = moec_option_number(context, path, NAN);
+    return !isnan(*value);
+}
+
+static bool option_pair(MoecCompiler *model, const char *path, MoecPair *pair) {
+    const char *text = moec_option(model, path);
+    double number = moec_option_number(model, path, NAN);
+    if (!text) return false;
+    pair->text = text;
+    pair->kind = MOEC_PAIR_TEXT;
+    if (!isnan(number)) {
+        pair->kind = MOEC_PAIR_NUMBER;
+        pair->number = number;
+    } else if (!strcmp(text, "true") || !strcmp(text, "false")) {
+        pair->kind = MOEC_PAIR_FLAG;
+        pair->number = !strcmp(text, "true");
+    } else if (!strcmp(text, "none")) {
+        pair->kind = MOEC_PAIR_NONE;
+    }
+    return true;
+}
+
+static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPair *pair) {
+    const Node *value = rule->kids[0];
+    *pair = (MoecPair){.key = rule->name};
+    if (is_constant(value)) {
+        *pair = constant_pair(unit->arena, rule->name, value);
+        return true;
+    }
+    if (value->kind == NODE_LIST) value = value->kids[0];
+    const char *path = layout_path(unit->arena, value);
+    if (path) return option_pair(model, path, pair);
+    pair->kind = MOEC_PAIR_NUMBER;
+    return layout_number(unit->arena, value, option_number, model, &pair->number);
+}
+
+List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model) {
+    List pairs = {0};
+    for (int i = 0; i < layout->rules.count; i++) {
+        const Node *rule = layout->rules.items[i];
+        MoecPair *pair = arena_alloc(unit->arena, sizeof *pair);
+        if (rule->kind == NODE_RULE && rule_pair(unit, rule, model, pair))
+            list_push(unit->arena, &pairs, pair);
+    }
+    return pairs;
+}

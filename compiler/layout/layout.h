@@ -1,0 +1,72 @@
+/* layout: how files of others lay out the tensors of a model, and how they name its options.
+ *
+ *     layout llama for decoder {
+ *       from model_type = "llama"
+ *       from hidden_size = dim
+ *       "model.layers.{i}.self_attn.q_proj.weight"[(h,e), d] = block[i].attention.query[d,h,e]
+ *     }
+ *
+ * On the left stands what is theirs, on the right what is ours, and one text serves both ways.
+ */
+#ifndef LAYOUT_H
+#define LAYOUT_H
+
+#include "moec.h"
+#include "passes.h"
+
+enum { LAYOUT_RANK = 8, LAYOUT_INDICES = 16, LAYOUT_PARTS = 8 };
+
+/* One place of ours that a line speaks of: "block[i].attention.query[d,h,e]". */
+typedef struct LayoutPart {
+    const Node *node;
+    const char *path;     /* "block.{i}.attention.query" */
+    const Node *subs;     /* NODE_SUBS or NULL */
+    double factor, shift; /* theirs is factor * ours + shift */
+} LayoutPart;
+
+/* "NAME"[subs] = part, or [part, part, ...][k]; no part: theirs is not read, and not written. */
+typedef struct LayoutLine {
+    const Node *node;
+    int part_count;
+    LayoutPart parts[LAYOUT_PARTS];
+    const char *choice; /* the index that numbers the parts, or NULL */
+} LayoutLine;
+
+/* What belongs to a base comes first; what is said again takes its place. */
+typedef struct Layout {
+    const Node *node;
+    const char *name, *base; /* base: the layer of the models */
+    List entries;            /* Node * NODE_ENTRY: options that all of them have */
+    List rules;              /* Node * NODE_RULE; the first one recognises */
+    List unread;             /* Node * NODE_NAME: keys that say nothing of the model */
+    List lines;              /* LayoutLine * */
+    List axes;               /* Node * NODE_AXIS */
+} Layout;
+
+/* tensors.c: which elements of `tensors` make up which tensor of theirs, MoecFileTensor *. Errors
+ * point into the layout. */
+List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *tensors, int count);
+
+/* config.c: whether the first rule holds. */
+bool layout_recognises(Unit *unit, const Layout *layout, const MoecPair *pairs, int count);
+/* The options that the pairs give: LayoutOption *, in the order of the layout. `others` receives
+ * the keys that no rule knows, const char *. */
+typedef struct LayoutOption {
+    const char *path, *text;
+    bool kept; /* said even where it is the default */
+} LayoutOption;
+List layout_options(Unit *unit, const Layout *layout, const MoecPair *pairs, int count,
+                    List *others);
+/* The text of a model with these options. */
+char *layout_spec(Arena *arena, const Layout *layout, const char *name, const List *options);
+/* The other way: MoecPair *, the values that the options of a model have. */
+List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model);
+
+/* The value of arithmetic over numbers and options; false when it has something else in it. `find`
+ * gives the value of an option by its path. */
+typedef bool (*FindOption)(void *context, const char *path, double *value);
+bool layout_number(Arena *arena, const Node *node, FindOption find, void *context, double *value);
+/* The dotted path of names, or NULL. */
+const char *layout_path(Arena *arena, const Node *node);
+
+#endif

@@ -1,0 +1,382 @@
+/* read: the layouts of a unit. What a layout derives from comes first, what it says again takes
+ * the place of that; every line is checked by itself:
+ *
+ *     "q.{i}"[(h,e), d] = block[i].query[d,h,e]     both sides have i, h, e, d, each once
+ */
+#include "layout/layout.h"
+
+#include <string.h>
+
+enum { MAX_BASES = 20 };
+
+typedef struct Reader {
+    Unit *unit;
+    Arena *arena;
+    Reports *reports;
+} Reader;
+
+const char *layout_path(Arena *arena, const Node *node) {
+    if (node->kind == NODE_NAME) return node->name;
+    if (node->kind != NODE_FIELD) return NULL;
+    const char *front = layout_path(arena, node->kids[0]);
+    return front ? arena_format(arena, "%s.%s", front, node->name) : NULL;
+}
+
+/* ---- one side of a line ---- */
+
+typedef struct Names {
+    const char *names[LAYOUT_INDICES];
+    Span spans[LAYOUT_INDICES];
+    int count;
+} Names;
+
+static int find_name(const Names *names, const char *name) {
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->names[i], name) == 0) return i;
+    return -1;
+}
+
+static bool add_name(Reader *reader, Names *names, const char *name, Span span) {
+    int before = find_name(names, name);
+    if (before >= 0) {
+        report_error(reader->reports, span, "index '%s' stands twice on one side", name);
+        report_note(reader->reports, names->spans[before], "first here");
+        return false;
+    }
+    if (names->count == LAYOUT_INDICES) {
+        report_error(reader->reports, span, "more than %d indices", LAYOUT_INDICES);
+        return false;
+    }
+    names->names[names->count] = name;
+    names->spans[names->count++] = span;
+    return true;
+}
+
+static bool add_subs(Reader *reader, Names *names, const Node *subs) {
+    if (subs && subs->count > LAYOUT_RANK) {
+        report_error(reader->reports, subs->span, "more than %d subscripts", LAYOUT_RANK);
+        return false;
+    }
+    for (int i = 0; subs && i < subs->count; i++) {
+        const Node *sub = subs->kids[i];
+        bool tuple = sub->kind == NODE_TUPLE;
+        if (!tuple && sub->kind != NODE_NAME) {
+            report_error(reader->reports, sub->span,
+                         "a subscript of a layout is an index, or several in parentheses");
+            return false;
+        }
+        for (int j = 0; j < (tuple ? sub->count : 1); j++) {
+            const Node *one = tuple ? sub->kids[j] : sub;
+            if (!add_name(reader, names, one->name, one->span)) return false;
+        }
+    }
+    return true;
+}
+
+/* "h.{i}.weight": the names in braces. */
+static bool add_holes(Reader *reader, Names *names, const Node *line) {
+    const Source *source = line->span.source;
+    for (const char *at = line->name; (at = strchr(at, '{')); at++) {
+        size_t length = strcspn(at + 1, "}");
+        int start = line->name_span.start + 1 + (int)(at - line->name);
+        Span span = {source, start, start + (int)length + 2};
+        if (!at[1 + length] || !length) {
+            report_error(reader->reports, span, "'{' begins the name of an index, which '}' ends");
+            return false;
+        }
+        if (!add_name(reader, names, arena_copy(reader->arena, at + 1, length), span)) return false;
+    }
+    return true;
+}
+
+/* "block.{i}.attention.query" of block[i].attention.query; its indices. */
+static bool add_path(Reader *reader, Text *path, Names *names, const Node *node) {
+    switch (node->kind) {
+    case NODE_NAME:
+        text_add(path, "%s", node->name);
+        return true;
+    case NODE_FIELD:
+        if (!add_path(reader, path, names, node->kids[0])) return false;
+        text_add(path, ".%s", node->name);
+        return true;
+    case NODE_INDEXED:
+        if (node->kids[1]->count == 1 && node->kids[1]->kids[0]->kind == NODE_NAME) {
+            const Node *index = node->kids[1]->kids[0];
+            if (!add_path(reader, path, names, node->kids[0])) return false;
+            text_add(path, ".{%s}", index->name);
+            return add_name(reader, names, index->name, index->span);
+        }
+        break;
+    default:
+        break;
+    }
+    report_error(reader->reports, node->span, "the path of a parameter is wanted here");
+    report_help(reader->reports, "write it as moec weights lists it, with an index for the number "
+                                 "of a layer: block[i].attention.query");
+    return false;
+}
+
+/* ---- what is done with a value ---- */
+
+typedef struct Affine {
+    const Node *tensor; /* NULL: a number alone */
+    double factor, shift;
+} Affine;
+
+static bool affine(Reader *reader, const Node *node, Affine *result);
+
+static bool combine(Reader *reader, const Node *node, Affine *result) {
+    Affine a, b;
+    char operation = *node->name;
+    if (!affine(reader, node->kids[0], &a) || !affine(reader, node->kids[1], &b)) return false;
+    bool sum = operation == '+' || operation == '-', product = operation == '*';
+    if (operation == '-') b.factor = -b.factor, b.shift = -b.shift;
+    if (operation == '/' && !b.tensor && b.shift != 0) b.shift = 1 / b.shift, product = true;
+    if ((a.tensor && b.tensor) || !(sum || product) || node->name[1]) {
+        report_error(reader->reports, node->span,
+                     "a layout adds numbers to one parameter, or multiplies it by them");
+        return false;
+    }
+    const Affine *tensor = a.tensor ? &a : &b, *number = a.tensor ? &b : &a;
+    *result = *tensor;
+    if (sum) {
+        result->shift = a.shift + b.shift;
+        return true;
+    }
+    result->factor = tensor->factor * number->shift;
+    result->shift = tensor->shift * number->shift;
+    return true;
+}
+
+static bool affine(Reader *reader, const Node *node, Affine *result) {
+    if (node->kind == NODE_NUMBER) {
+        *result = (Affine){NULL, 0, node->number};
+        return true;
+    }
+    if (node->kind == NODE_UNARY && *node->name == '-') {
+        if (!affine(reader, node->kids[0], result)) return false;
+        result->factor = -result->factor;
+        result->shift = -result->shift;
+        return true;
+    }
+    if (node->kind == NODE_BINARY) return combine(reader, node, result);
+    *result = (Affine){node, 1, 0};
+    return true;
+}
+
+/* ---- lines ---- */
+
+static bool read_part(Reader *reader, const Node *line, const Node *node, LayoutPart *part,
+                      Names *names) {
+    Affine value;
+    if (!affine(reader, node, &value)) return false;
+    if (!value.tensor || value.factor == 0) {
+        report_error(reader->reports, node->span, "this is a number, where a parameter is wanted");
+        report_help(reader->reports, "\"NAME\" = none: what their files hold and ours do not");
+        return false;
+    }
+    const Node *tensor = value.tensor;
+    *part = (LayoutPart){.node = tensor, .factor = value.factor, .shift = value.shift};
+    bool indexed = tensor->kind == NODE_INDEXED;
+    if (indexed) part->subs = tensor->kids[1];
+    Text path = {.arena = reader->arena};
+    if (!add_path(reader, &path, names, indexed ? tensor->kids[0] : tensor)) return false;
+    part->path = path.text;
+    for (int i = 0; i < names->count; i++) {
+        const char *hole = arena_format(reader->arena, "{%s}", names->names[i]);
+        if (strstr(line->name, hole)) continue;
+        report_error(reader->reports, names->spans[i],
+                     "'%s' does not stand in the name of their "
+                     "tensor",
+                     hole);
+        return false;
+    }
+    return add_subs(reader, names, part->subs);
+}
+
+/* Every index of one side stands on the other. */
+static bool same_names(Reader *reader, const Names *left, const Names *right, const char *choice,
+                       const LayoutPart *part) {
+    for (int i = 0; i < left->count; i++) {
+        if (find_name(right, left->names[i]) >= 0) continue;
+        if (choice && strcmp(choice, left->names[i]) == 0) continue;
+        report_error(reader->reports, left->spans[i], "index '%s' is not among those of '%s'",
+                     left->names[i], part->path);
+        report_note(reader->reports, part->node->span, "this is what the tensor is made of");
+        return false;
+    }
+    for (int i = 0; i < right->count; i++) {
+        if (find_name(left, right->names[i]) >= 0) continue;
+        report_error(reader->reports, right->spans[i], "index '%s' does not stand on the left",
+                     right->names[i]);
+        report_help(reader->reports,
+                    "write it among the subscripts of their tensor, or as {%s} in "
+                    "its name",
+                    right->names[i]);
+        return false;
+    }
+    return true;
+}
+
+/* [a, b, c][k]: the parts, and k. */
+static const Node *parts_of(const Node *value, LayoutLine *line) {
+    bool listed = value->kind == NODE_INDEXED && value->kids[0]->kind == NODE_LIST &&
+                  value->kids[1]->count == 1 && value->kids[1]->kids[0]->kind == NODE_NAME;
+    if (listed) line->choice = value->kids[1]->kids[0]->name;
+    return listed ? value->kids[0] : NULL;
+}
+
+static bool is_none(const Node *node) {
+    return node->kind == NODE_NAME && strcmp(node->name, "none") == 0;
+}
+
+static bool read_line(Reader *reader, LayoutLine *line) {
+    const Node *node = line->node, *value = node->kids[1];
+    if (is_none(value)) return true;
+    Names left = {.count = 0};
+    if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0])) return false;
+    const Node *list = parts_of(value, line);
+    if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
+        report_error(reader->reports, list->span, "between 1 and %d parts are wanted here",
+                     LAYOUT_PARTS);
+        return false;
+    }
+    if (list && find_name(&left, line->choice) < 0) {
+        report_error(reader->reports, value->kids[1]->span, "index '%s' does not stand on the left",
+                     line->choice);
+        return false;
+    }
+    line->part_count = list ? list->count : 1;
+    for (int i = 0; i < line->part_count; i++) {
+        Names right = {.count = 0};
+        if (!read_part(reader, node, list ? list->kids[i] : value, &line->parts[i], &right) ||
+            !same_names(reader, &left, &right, line->choice, &line->parts[i]))
+            return false;
+    }
+    return true;
+}
+
+/* ---- a whole layout ---- */
+
+static bool says_again(const LayoutLine *a, const LayoutLine *b) {
+    if (strcmp(a->node->name, b->node->name) == 0) return true;
+    return a->part_count && b->part_count && strcmp(a->parts[0].path, b->parts[0].path) == 0;
+}
+
+/* What is said twice in one text is a mistake; what a base says gives way. */
+static bool is_own(Reader *reader, const Layout *layout, const Node *before, const Node *node) {
+    Span all = layout->node->span, old = before->span;
+    if (old.source != all.source || old.start < all.start || old.end > all.end) return false;
+    report_error(reader->reports, node->span, "this is said twice");
+    report_note(reader->reports, old, "first here");
+    return true;
+}
+
+static void add_line(Reader *reader, Layout *layout, const Node *node) {
+    LayoutLine *line = arena_alloc(reader->arena, sizeof *line);
+    line->node = node;
+    if (!read_line(reader, line)) return;
+    for (int i = 0; i < layout->lines.count; i++) {
+        LayoutLine *before = layout->lines.items[i];
+        if (!says_again(before, line)) continue;
+        if (!is_own(reader, layout, before->node, node)) layout->lines.items[i] = line;
+        return;
+    }
+    list_push(reader->arena, &layout->lines, line);
+}
+
+/* The first rule recognises: that of a derived layout stands where that of its base did. */
+static void add_rule(Reader *reader, Layout *layout, Node *node) {
+    for (int i = 0; i < layout->rules.count; i++) {
+        Node *before = layout->rules.items[i];
+        if (before->kind != node->kind || strcmp(before->name, node->name) != 0) continue;
+        if (!is_own(reader, layout, before, node)) layout->rules.items[i] = node;
+        return;
+    }
+    list_push(reader->arena, &layout->rules, node);
+}
+
+/* A key that a base read and this layout does not. */
+static void add_unread(Reader *reader, Layout *layout, Node *key) {
+    for (int i = 0; i < layout->rules.count; i++) {
+        const Node *before = layout->rules.items[i];
+        if (before->kind != NODE_RULE || strcmp(before->name, key->name) != 0) continue;
+        layout->rules.count--;
+        for (int j = i; j < layout->rules.count; j++)
+            layout->rules.items[j] = layout->rules.items[j + 1];
+    }
+    list_push(reader->arena, &layout->unread, key);
+}
+
+static void add_statement(Reader *reader, Layout *layout, Node *node) {
+    switch (node->kind) {
+    case NODE_TENSOR:
+        add_line(reader, layout, node);
+        break;
+    case NODE_AXIS:
+        list_push(reader->arena, &layout->axes, node);
+        break;
+    case NODE_UNREAD:
+        for (int i = 0; i < node->count; i++) add_unread(reader, layout, node->kids[i]);
+        break;
+    default:
+        add_rule(reader, layout, node);
+    }
+}
+
+static const Node *find_layout(const Unit *unit, const char *name) {
+    for (int i = 0; i < unit->layouts.count; i++) {
+        const Node *node = unit->layouts.items[i];
+        if (strcmp(node->name, name) == 0) return node;
+    }
+    return NULL;
+}
+
+static bool add_layout(Reader *reader, Layout *layout, const Node *node, int depth) {
+    const Node *base = node->kids[0];
+    if (node->number == 1) {
+        const Node *found = find_layout(reader->unit, base->name);
+        if (!found || depth == MAX_BASES) {
+            report_error(reader->reports, base->span,
+                         found ? "layout '%s' derives from itself" : "there is no layout '%s'",
+                         base->name);
+            return false;
+        }
+        const Node *own = layout->node;
+        layout->node = found;
+        bool good = add_layout(reader, layout, found, depth + 1);
+        layout->node = own;
+        if (!good) return false;
+    } else {
+        layout->base = base->name;
+    }
+    const Node *body = node->kids[1];
+    for (int i = 0; i < body->count; i++) add_statement(reader, layout, body->kids[i]);
+    return true;
+}
+
+static bool has_rule(const Layout *layout) {
+    for (int i = 0; i < layout->rules.count; i++)
+        if (((Node *)layout->rules.items[i])->kind == NODE_RULE) return true;
+    return false;
+}
+
+List layouts_read(Unit *unit) {
+    Reader reader = {unit, unit->arena, unit->reports};
+    List layouts = {0};
+    for (int i = 0; i < unit->layouts.count; i++) {
+        const Node *node = unit->layouts.items[i];
+        Layout *layout = arena_alloc(unit->arena, sizeof *layout);
+        layout->node = node;
+        layout->name = node->name;
+        if (!add_layout(&reader, layout, node, 0)) continue;
+        if (has_rule(layout)) {
+            list_push(unit->arena, &layouts, layout);
+            continue;
+        }
+        report_error(unit->reports, node->name_span, "layout '%s' has no rule to be recognised by",
+                     node->name);
+        report_help(unit->reports, "begin it with: from model_type = \"%s\"", node->name);
+    }
+    return layouts;
+}

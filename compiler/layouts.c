@@ -1,0 +1,209 @@
+/* layouts: behind the public header: the layouts of a file or of the standard library, what they
+ * make of a configuration and of a model, and whether that says all of it.
+ */
+#include "layout/layout.h"
+
+#include <string.h>
+
+static const Layout *find(MoecCompiler *compiler, const char *name) {
+    const List *layouts = moec_layout_list(compiler);
+    for (int i = 0; i < layouts->count; i++) {
+        const Layout *layout = layouts->items[i];
+        if (strcmp(layout->name, name) == 0) return layout;
+    }
+    return NULL;
+}
+
+const char *const *moec_layouts(MoecCompiler *compiler, int *count) {
+    const List *layouts = moec_layout_list(compiler);
+    const char **names =
+        arena_alloc(moec_arena(compiler), sizeof *names * ((size_t)layouts->count + 1));
+    for (int i = 0; i < layouts->count; i++) names[i] = ((Layout *)layouts->items[i])->name;
+    *count = layouts->count;
+    return names;
+}
+
+const char *moec_layout_of(MoecCompiler *compiler, const MoecPair *pairs, int count) {
+    const List *layouts = moec_layout_list(compiler);
+    for (int i = 0; i < layouts->count; i++) {
+        const Layout *layout = layouts->items[i];
+        if (layout_recognises(moec_unit(compiler), layout, pairs, count)) return layout->name;
+    }
+    return NULL;
+}
+
+/* ---- the spec ---- */
+
+/* A model of this text, opened as one that a run has saved. */
+static MoecCompiler *open_text(Arena *arena, const char *name, const char *text) {
+    Text bundle = {.arena = arena};
+    text_add(&bundle, "moec-bundle 1\nmodel %s\nfile %zu %s.moe\n", name, strlen(text), name);
+    text_add_bytes(&bundle, text, strlen(text));
+    text_add(&bundle, "\n");
+    return moec_open_bundle(bundle.text, bundle.length, NULL, 0);
+}
+
+/* Whether a model without one of the options has all of them as before. */
+static bool is_default(Arena *arena, const Layout *layout, const char *name, MoecCompiler *whole,
+                       const List *options, int left_out) {
+    List others = {0};
+    for (int i = 0; i < options->count; i++)
+        if (i != left_out) list_push(arena, &others, options->items[i]);
+    MoecCompiler *model = open_text(arena, name, layout_spec(arena, layout, name, &others));
+    bool same = !moec_failed(model);
+    for (int i = 0; same && i < options->count; i++) {
+        const char *path = ((LayoutOption *)options->items[i])->path;
+        const char *before = moec_option(whole, path), *now = moec_option(model, path);
+        same = before && now && strcmp(before, now) == 0;
+    }
+    moec_close(model);
+    return same;
+}
+
+/* A person writes what is not the default anyway. */
+static void leave_defaults_out(Arena *arena, const Layout *layout, const char *name,
+                               List *options) {
+    MoecCompiler *whole = open_text(arena, name, layout_spec(arena, layout, name, options));
+    for (int i = options->count - 1; i >= 0 && !moec_failed(whole); i--) {
+        const LayoutOption *option = options->items[i];
+        if (option->kept || !is_default(arena, layout, name, whole, options, i)) continue;
+        options->count--;
+        memmove(&options->items[i], &options->items[i + 1],
+                sizeof *options->items * (size_t)(options->count - i));
+    }
+    moec_close(whole);
+}
+
+const char *moec_layout_spec(MoecCompiler *compiler, const char *name, const char *model,
+                             const MoecPair *pairs, int count, const char *const **others,
+                             int *other_count) {
+    const Layout *layout = find(compiler, name);
+    Arena *arena = moec_arena(compiler);
+    List unknown = {0};
+    if (!layout || moec_failed(compiler)) return NULL;
+    List options = layout_options(moec_unit(compiler), layout, pairs, count, &unknown);
+    if (others) {
+        *others = (const char *const *)unknown.items;
+        *other_count = unknown.count;
+    }
+    if (moec_failed(compiler)) return NULL;
+    leave_defaults_out(arena, layout, model, &options);
+    const char *text = layout_spec(arena, layout, model, &options);
+    MoecCompiler *opened = open_text(arena, model, text);
+    const char *formatted = moec_format(opened);
+    if (formatted) text = arena_copy(arena, formatted, strlen(formatted));
+    moec_close(opened);
+    return text;
+}
+
+/* ---- the way back ---- */
+
+/* What a program computes, whatever its parameters begin with. */
+static char *function_text(Arena *arena, MoecCompiler *model) {
+    Program *program = moec_compile(model, MOEC_FORWARD, 1, 8, 0);
+    if (!program) return NULL;
+    Text text = {.arena = arena};
+    char *all = print_program(arena, program);
+    for (char *line = all, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        char *start = strstr(line, " ~ ");
+        if (!strncmp(line, "program ", 8)) continue;
+        text_add(&text, "%.*s\n", start ? (int)(start - line) : (int)strlen(line), line);
+    }
+    return text.text;
+}
+
+/* The options of the two that differ and do more than begin or train a model. */
+static void report_differences(MoecCompiler *compiler, const Layout *layout, MoecCompiler *model,
+                               MoecCompiler *again) {
+    Reports *reports = moec_unit(compiler)->reports;
+    report_error(reports, layout->node->name_span,
+                 "layout '%s' cannot say what this model is: it would be another one",
+                 layout->name);
+    const List *settings = moec_settings(model);
+    int told = 0;
+    for (int i = 0; i < settings->count && told < 8; i++) {
+        const Setting *setting = settings->items[i];
+        const char *other = moec_option(again, setting->path);
+        if (!strncmp(setting->path, "train", 5) || setting->kind == VALUE_OTHER) continue;
+        if (other && !strcmp(setting->text, other)) continue;
+        report_note(reports, (Span){0}, "%s is %s here, %s there", setting->path, setting->text,
+                    other ? other : "nothing");
+        told++;
+    }
+    report_help(reports, "export it by a layout of your own, or train a model that the family has");
+}
+
+static bool says_all(MoecCompiler *compiler, const Layout *layout, MoecCompiler *model,
+                     const List *pairs) {
+    Arena *arena = moec_arena(compiler);
+    MoecPair *values = arena_alloc(arena, sizeof *values * ((size_t)pairs->count + 1));
+    for (int i = 0; i < pairs->count; i++) values[i] = *(MoecPair *)pairs->items[i];
+    List unknown = {0};
+    List options = layout_options(moec_unit(compiler), layout, values, pairs->count, &unknown);
+    if (moec_failed(compiler)) return false;
+    MoecCompiler *again = open_text(arena, "again", layout_spec(arena, layout, "again", &options));
+    char *here = function_text(arena, model), *there = function_text(arena, again);
+    bool same = here && there && strcmp(here, there) == 0;
+    if (!same) report_differences(compiler, layout, model, again);
+    moec_close(again);
+    return same;
+}
+
+const MoecPair *moec_layout_pairs(MoecCompiler *compiler, const char *name, MoecCompiler *model,
+                                  int *count) {
+    const Layout *layout = find(compiler, name);
+    if (!layout || moec_failed(compiler)) return NULL;
+    List pairs = layout_pairs(moec_unit(compiler), layout, model);
+    if (!says_all(compiler, layout, model, &pairs)) return NULL;
+    MoecPair *values = arena_alloc(moec_arena(compiler), sizeof *values * (size_t)pairs.count);
+    for (int i = 0; i < pairs.count; i++) values[i] = *(MoecPair *)pairs.items[i];
+    *count = pairs.count;
+    return values;
+}
+
+/* ---- tensors ---- */
+
+const MoecFileTensor *const *moec_layout_tensors(MoecCompiler *compiler, const char *name,
+                                                 const MoecNamedTensor *tensors, int tensor_count,
+                                                 int *count) {
+    const Layout *layout = find(compiler, name);
+    if (!layout || moec_failed(compiler)) return NULL;
+    List found = layout_tensors(moec_unit(compiler), layout, tensors, tensor_count);
+    *count = found.count;
+    list_push(moec_arena(compiler), &found, NULL);
+    return moec_failed(compiler) ? NULL : (const MoecFileTensor *const *)found.items;
+}
+
+/* "(model.)h.{i}.bias" against "model.h.3.bias" or "h.3.bias" */
+static bool fits(const char *pattern, const char *name, bool prefix) {
+    while (*pattern && *name) {
+        if (*pattern == '(' && !prefix) pattern += strcspn(pattern, ")");
+        if (*pattern == '(' || *pattern == ')') {
+            pattern++;
+            continue;
+        }
+        if (*pattern != '{') {
+            if (*pattern++ != *name++) return false;
+            continue;
+        }
+        size_t digits = strspn(name, "0123456789");
+        if (!digits) return false;
+        pattern += strcspn(pattern, "}");
+        pattern += *pattern == '}';
+        name += digits;
+    }
+    return !*pattern && !*name;
+}
+
+bool moec_layout_ignores(MoecCompiler *compiler, const char *name, const char *tensor) {
+    const Layout *layout = find(compiler, name);
+    for (int i = 0; layout && i < layout->lines.count; i++) {
+        const LayoutLine *line = layout->lines.items[i];
+        if (line->part_count) continue;
+        const char *pattern = line->node->name;
+        if (fits(pattern, tensor, true) || fits(pattern, tensor, false)) return true;
+    }
+    return false;
+}

@@ -1,0 +1,116 @@
+/* export: moec export: a trained model as a folder that others read. */
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "command/commands.h"
+#include "exchange/config.h"
+#include "exchange/match.h"
+#include "model/reports.h"
+#include "training/checkpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Export {
+    const char *run, *out, *layout, *layouts_file;
+    Safetensors *file;
+    MoecCompiler *compiler, *layouts;
+    Model *model;
+    Conversion *conversion;
+    const MoecPair *pairs;
+    int pair_count;
+} Export;
+
+static bool find_layout(const Export *export) {
+    int count;
+    const char *const *names = moec_layouts(export->layouts, &count);
+    char *known = memory_format("%s", "");
+    bool found = false;
+    for (int i = 0; i < count; i++) {
+        char *longer = memory_format("%s%s%s", known, i ? ", " : "", names[i]);
+        free(known);
+        known = longer;
+        found = found || strcmp(names[i], export->layout) == 0;
+    }
+    char *remedy = memory_format("known are %s", known);
+    if (!found) error_message(remedy, "there is no layout '%s'", export->layout);
+    free(remedy);
+    free(known);
+    return found;
+}
+
+/* Both that tensors have no place and that options cannot be said are told, in one go. */
+static bool look(Export *export) {
+    const Wish wish = {.graph = MOEC_FORWARD};
+    export->file = checkpoint_open(export->run);
+    export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
+    export->layouts =
+        export->compiler ? moec_open_layouts(export->layouts_file, getenv("MOEC_PATH")) : NULL;
+    if (!export->layouts || !reports_good(export->layouts) || !find_layout(export)) return false;
+    export->model = model_describe(export->compiler, &wish);
+    if (!export->model) return false;
+    export->conversion = match_export(export->layouts, export->layout, export->model, export->file);
+    if (moec_failed(export->layouts)) return false;
+    export->pairs =
+        moec_layout_pairs(export->layouts, export->layout, export->compiler, &export->pair_count);
+    return reports_good(export->layouts) && export->pairs && export->conversion;
+}
+
+static bool write_text(const char *folder, const char *name, const char *text, size_t length) {
+    char *path = path_join(folder, name);
+    bool written = file_write(path, text, length);
+    free(path);
+    return written;
+}
+
+static bool write_tokenizer(const Export *export) {
+    static const char config[] = "{\"tokenizer_class\": \"PreTrainedTokenizerFast\"}\n";
+    const char *json = safetensors_note(export->file, "tokenizer");
+    return !json || (write_text(export->out, "tokenizer.json", json, strlen(json)) &&
+                     write_text(export->out, "tokenizer_config.json", config, strlen(config)));
+}
+
+/* config.json comes last: without it the folder is nothing. */
+static bool write_folder(const Export *export) {
+    char *weights = path_join(export->out, "model.safetensors"),
+         *config = path_join(export->out, "config.json");
+    json_t *notes = json_pack("{s:s}", "format", "pt"); /* what the transformers library wants */
+    bool good = (!file_exists(config) && !file_exists(weights)) ||
+                error_message("choose another --out", "%s already holds a model", export->out);
+    good = good && folder_make(export->out) &&
+           conversion_write(export->conversion, weights, notes) && write_tokenizer(export) &&
+           config_write(config, export->pairs, export->pair_count,
+                        conversion_type(export->conversion));
+    if (good)
+        printf("%s: %d tensors, %s, as layout '%s' has them\n", export->out,
+               export->conversion->count, conversion_type(export->conversion), export->layout);
+    json_decref(notes);
+    free(weights);
+    free(config);
+    return good;
+}
+
+int command_export(int argc, char **argv) {
+    const Command *command = command_row("export");
+    Export export = {0};
+    const Option table[] = {
+        {OPTION_TEXT, "--as", "LAYOUT", &export.layout, "the family: llama, qwen3, gpt2 ..."},
+        {OPTION_TEXT, "--out", "DIR", &export.out, "the folder to make"},
+        {OPTION_TEXT, "--layout", "FILE", &export.layouts_file,
+         "layouts of your own, instead of those of the standard library"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &export.run);
+    if (code >= 0) return code;
+    if (!export.layout || !export.out)
+        return arguments_wrong(command, NULL, "moec export needs --as and --out");
+    bool good = look(&export) && write_folder(&export);
+    conversion_free(export.conversion);
+    model_close(export.model);
+    if (export.layouts) moec_close(export.layouts);
+    if (export.compiler) moec_close(export.compiler);
+    safetensors_close(export.file);
+    return good ? 0 : EXIT_INPUT;
+}

@@ -1,0 +1,216 @@
+/* import: moec import: a folder as it is published becomes a run: the spec, the weights, the
+ * tokenizer. Everything is looked at before anything is written. */
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+#include "command/commands.h"
+#include "exchange/config.h"
+#include "exchange/match.h"
+#include "model/reports.h"
+#include "training/checkpoint.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Import {
+    const char *folder, *out, *file;
+    bool bare; /* without a tokenizer */
+    TextList sets;
+    MoecCompiler *layouts, *compiler;
+    const char *layout;
+    char *name; /* of the model */
+    const char *spec;
+    Config *config;
+    Shards *shards;
+    Model *model;
+    Tokenizer *tokenizer;
+    Conversion *conversion;
+} Import;
+
+/* "Qwen3-0.6B" becomes "qwen3_0_6b". */
+static char *model_name(const char *folder) {
+    char *copy = memory_format("%s", folder);
+    for (size_t end = strlen(copy); end > 0 && copy[end - 1] == '/';) copy[--end] = 0;
+    const char *slash = strrchr(copy, '/');
+    const char *base = slash ? slash + 1 : copy;
+    char *name = memory_format("%s%.60s", isalpha((unsigned char)*base) ? "" : "model_", base);
+    for (char *at = name; *at; at++)
+        *at = isalnum((unsigned char)*at) ? (char)tolower((unsigned char)*at) : '_';
+    free(copy);
+    return name;
+}
+
+/* "llama, mistral and qwen3" */
+static char *layout_names(MoecCompiler *layouts) {
+    int count;
+    const char *const *names = moec_layouts(layouts, &count);
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < count; i++) {
+        char *longer = memory_format("%s%s%s", text,
+                                     !i               ? ""
+                                     : i == count - 1 ? " and "
+                                                      : ", ",
+                                     names[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static bool recognise(Import *import) {
+    const Config *config = import->config;
+    import->layout = moec_layout_of(import->layouts, config->pairs, config->count);
+    if (import->layout) return true;
+    const char *type = config_text(config, "model_type");
+    char *names = layout_names(import->layouts);
+    char *remedy = memory_format("known are %s; --layout FILE gives one of your own", names);
+    error_message(remedy, "%s: no layout is for model_type '%.60s'", config->path,
+                  type ? type : "(none)");
+    free(remedy);
+    free(names);
+    return false;
+}
+
+static bool make_spec(Import *import) {
+    const char *const *others = NULL;
+    int count = 0;
+    import->spec = moec_layout_spec(import->layouts, import->layout, import->name,
+                                    import->config->pairs, import->config->count, &others, &count);
+    if (!import->spec) {
+        fprintf(stderr, "%s: %s", import->config->path, moec_reports(import->layouts));
+        return false;
+    }
+    for (int i = 0; i < count; i++)
+        note_message("%s: layout '%s' does not know '%.60s'; what it says is left out",
+                     import->config->path, import->layout, others[i]);
+    return true;
+}
+
+static bool open_spec(Import *import) {
+    char *bundle = memory_format("moec-bundle 1\nmodel %s\nfile %zu %s.moe\n%s\n", import->name,
+                                 strlen(import->spec), import->name, import->spec);
+    import->compiler =
+        moec_open_bundle(bundle, strlen(bundle), import->sets.items, import->sets.count);
+    free(bundle);
+    return reports_good(import->compiler);
+}
+
+/* The tokenizer of the folder, where it has one. */
+static bool open_tokenizer(Import *import) {
+    char *path = path_join(import->folder, "tokenizer.json");
+    bool wanted = !import->bare && file_exists(path), good = true;
+    if (wanted) {
+        import->tokenizer = tokenizer_open(path);
+        long vocabulary = (long)moec_option_number(import->compiler, "vocab", 0);
+        good = import->tokenizer ||
+               error_message("--no-tokenizer leaves it out", "%s cannot be used", path);
+        if (good && vocabulary && tokenizer_size(import->tokenizer) > vocabulary)
+            good = error_message("this tokenizer belongs to another model; --no-tokenizer leaves "
+                                 "it out",
+                                 "%s has %ld tokens, the embedding %ld rows", path,
+                                 tokenizer_size(import->tokenizer), vocabulary);
+    }
+    free(path);
+    return good;
+}
+
+static bool look(Import *import) {
+    char *path = path_join(import->folder, "config.json");
+    const Wish wish = {.graph = MOEC_FORWARD};
+    bool good = (import->config = config_open(path)) != NULL;
+    free(path);
+    if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
+    good = good && reports_good(import->layouts) && recognise(import) && make_spec(import) &&
+           open_spec(import) && open_tokenizer(import) &&
+           (import->shards = shards_open(import->folder)) != NULL &&
+           (import->model = model_describe(import->compiler, &wish)) != NULL;
+    if (good)
+        import->conversion =
+            match_import(import->layouts, import->layout, import->model, import->shards);
+    return import->conversion != NULL;
+}
+
+static bool write_weights(Import *import, const char *path) {
+    json_t *notes = json_object();
+    const Place place = {.seed = 1, .best = INFINITY};
+    size_t length;
+    const char *tokenizer = import->tokenizer ? tokenizer_json(import->tokenizer, &length) : NULL;
+    for (int i = 0; i < import->model->parameter_count; i++) {
+        const PublicTensor *one = &import->model->parameters[i];
+        char *key = memory_format("axes:%s", one->name);
+        json_object_set_new(notes, key, json_string(one->axes));
+        free(key);
+    }
+    checkpoint_note(notes, moec_model(import->compiler), moec_bundle(import->compiler), tokenizer,
+                    &place);
+    bool written = conversion_write(import->conversion, path, notes);
+    json_decref(notes);
+    return written;
+}
+
+/* The weights hold the spec as well; beside them it can be read and changed. */
+static bool write_run(Import *import) {
+    bool made = !file_exists(import->out);
+    char *weights = path_join(import->out, "last.safetensors");
+    char *base = memory_format("%s.moe", import->name), *spec = path_join(import->out, base);
+    bool good = folder_make(import->out) && write_weights(import, weights) &&
+                file_write(spec, import->spec, strlen(import->spec));
+    if (good) {
+        double count = 0;
+        for (int i = 0; i < import->model->parameter_count; i++)
+            count += (double)import->model->parameters[i].count;
+        printf("%s: model '%s' by the layout '%s', %.2f M parameters of %d tensors%s; the spec is "
+               "%s\n",
+               import->out, import->name, import->layout, count / 1e6, import->shards->count,
+               import->tokenizer ? ", with its tokenizer" : "", spec);
+    } else if (made) {
+        remove(weights);
+        rmdir(import->out);
+    }
+    free(weights);
+    free(base);
+    free(spec);
+    return good;
+}
+
+static void release(Import *import) {
+    conversion_free(import->conversion);
+    model_close(import->model);
+    shards_close(import->shards);
+    tokenizer_close(import->tokenizer);
+    config_close(import->config);
+    if (import->compiler) moec_close(import->compiler);
+    if (import->layouts) moec_close(import->layouts);
+    free(import->name);
+}
+
+int command_import(int argc, char **argv) {
+    const Command *command = command_row("import");
+    Import import = {0};
+    const char *name = NULL;
+    const Option table[] = {
+        {OPTION_TEXT, "--out", "DIR", &import.out, "the run to make"},
+        {OPTION_TEXT, "--layout", "FILE", &import.file,
+         "layouts of your own, instead of those of the standard library"},
+        {OPTION_TEXT, "--name", "NAME", &name, "of the model; that of the folder"},
+        {OPTION_FLAG, "--no-tokenizer", NULL, &import.bare, "leave tokenizer.json out"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &import.sets, "an option of the model"},
+        {.kind = OPTION_END},
+    };
+    int code = arguments_read(command, table, argc, argv, &import.folder);
+    if (code >= 0) return code;
+    if (!import.out) return arguments_wrong(command, NULL, "moec import needs --out");
+    import.name = model_name(name ? name : import.folder);
+    bool good = (file_is_folder(import.folder) ||
+                 error_message("give a folder with config.json and safetensors", "%s is no folder",
+                               import.folder)) &&
+                (!checkpoint_within(import.out) ||
+                 error_message("choose another --out", "%s already holds a run", import.out)) &&
+                look(&import) && write_run(&import);
+    release(&import);
+    return good ? 0 : EXIT_INPUT;
+}

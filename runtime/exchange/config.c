@@ -1,0 +1,156 @@
+#include "exchange/config.h"
+
+#include "base/files.h"
+#include "base/memory.h"
+#include "base/message.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 8 };
+
+static void add_value(Config *config, const char *key, json_t *value, int depth);
+
+static void add_object(Config *config, const char *key, json_t *object, int depth) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        char *whole = memory_format("%s%s%s", key, *key ? "." : "", name);
+        add_value(config, whole, value, depth + 1);
+        free(whole);
+    }
+}
+
+/* A list of texts, one a line; NULL when it holds other things. */
+static char *list_text(json_t *list) {
+    char *text = memory_format("%s", "");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *item = json_string_value(json_array_get(list, i));
+        char *longer = item ? memory_format("%s%s%s", text, i ? "\n" : "", item) : NULL;
+        free(text);
+        if (!longer) return NULL;
+        text = longer;
+    }
+    return text;
+}
+
+static void add_value(Config *config, const char *key, json_t *value, int depth) {
+    if (json_is_object(value) && depth < MAX_DEPTH && json_object_size(value)) {
+        add_object(config, key, value, depth);
+        return;
+    }
+    config->pairs = memory_grow(config->pairs, sizeof *config->pairs * (size_t)(config->count + 1));
+    MoecPair *pair = &config->pairs[config->count++];
+    *pair = (MoecPair){.key = memory_format("%s", key), .kind = MOEC_PAIR_NONE};
+    if (json_is_boolean(value)) {
+        pair->kind = MOEC_PAIR_FLAG;
+        pair->number = json_is_true(value);
+    } else if (json_is_number(value)) {
+        pair->kind = MOEC_PAIR_NUMBER;
+        pair->number = json_number_value(value);
+    } else if (json_is_string(value)) {
+        pair->kind = MOEC_PAIR_TEXT;
+        pair->text = memory_format("%s", json_string_value(value));
+    } else if (!json_is_null(value)) {
+        pair->kind = MOEC_PAIR_LIST;
+        pair->text = list_text(value);
+        if (pair->text && json_is_array(value)) return;
+        free((void *)(uintptr_t)pair->text);
+        pair->kind = MOEC_PAIR_OTHER;
+        pair->text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    }
+}
+
+Config *config_open(const char *path) {
+    Mapping mapping;
+    if (!file_map(path, "a folder as it is published has one", &mapping)) return NULL;
+    json_error_t error;
+    json_t *object =
+        json_loadb((const char *)mapping.bytes, mapping.length, JSON_REJECT_DUPLICATES, &error);
+    Config *config = NULL;
+    if (!object)
+        error_message("download the folder again", "%s:%d:%d: no JSON: %s", path, error.line,
+                      error.column, error.text);
+    else if (!json_is_object(object))
+        error_message("download the folder again", "%s holds no JSON object", path);
+    else {
+        config = memory_new(sizeof *config);
+        config->path = memory_format("%s", path);
+        add_object(config, "", object, 0);
+    }
+    json_decref(object);
+    file_unmap(&mapping);
+    return config;
+}
+
+void config_close(Config *config) {
+    if (!config) return;
+    for (int i = 0; i < config->count; i++) {
+        free((void *)(uintptr_t)config->pairs[i].key);
+        free((void *)(uintptr_t)config->pairs[i].text);
+    }
+    free(config->pairs);
+    free(config->path);
+    free(config);
+}
+
+const char *config_text(const Config *config, const char *key) {
+    for (int i = 0; i < config->count; i++)
+        if (strcmp(config->pairs[i].key, key) == 0) return config->pairs[i].text;
+    return NULL;
+}
+
+static json_t *list_json(const char *text) {
+    json_t *list = json_array();
+    while (*text) {
+        size_t length = strcspn(text, "\n");
+        json_array_append_new(list, json_stringn(text, length));
+        text += length + (text[length] == '\n');
+    }
+    return list;
+}
+
+static json_t *pair_json(const MoecPair *pair) {
+    switch (pair->kind) {
+    case MOEC_PAIR_FLAG:
+        return json_boolean(pair->number != 0);
+    case MOEC_PAIR_NUMBER:
+        if (pair->number == floor(pair->number) && fabs(pair->number) < 0x1p53)
+            return json_integer((json_int_t)pair->number);
+        return json_real(pair->number);
+    case MOEC_PAIR_TEXT:
+        return json_string(pair->text);
+    case MOEC_PAIR_LIST:
+        return list_json(pair->text);
+    default:
+        return json_null();
+    }
+}
+
+/* "rope.theta" goes into the object "rope". */
+static void put(json_t *object, const char *key, json_t *value) {
+    for (const char *dot; (dot = strchr(key, '.')); key = dot + 1) {
+        char *head = memory_format("%.*s", (int)(dot - key), key);
+        json_t *inner = json_object_get(object, head);
+        if (!inner) {
+            inner = json_object();
+            json_object_set_new(object, head, inner);
+        }
+        free(head);
+        object = inner;
+    }
+    json_object_set_new(object, key, value);
+}
+
+bool config_write(const char *path, const MoecPair *pairs, int count, const char *type) {
+    json_t *object = json_object();
+    for (int i = 0; i < count; i++) put(object, pairs[i].key, pair_json(&pairs[i]));
+    put(object, "torch_dtype", json_string(type));
+    char *text = json_dumps(object, JSON_INDENT(2));
+    bool written = file_write(path, text, strlen(text));
+    free(text);
+    json_decref(object);
+    return written;
+}

@@ -1,0 +1,154 @@
+#include "exchange/match.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+#include "model/reports.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_TOLD = 40 };
+
+typedef struct Match {
+    MoecCompiler *layouts;
+    const char *layout;
+    const Model *model;
+    const MoecFileTensor *const *theirs;
+    int count;
+    int wrong; /* tensors that are told, and those that would be */
+} Match;
+
+static const char *const remedy_import =
+    "`moec weights` lists what there is; a layout of your own can say what is different: "
+    "--layout FILE";
+
+static void tell(Match *match, const char *what, const char *name) {
+    if (match->wrong++ < MAX_TOLD) fprintf(stderr, "  %s  %s\n", what, name);
+}
+
+/* The end of the list, as the error that it is. */
+static bool told(const Match *match, const char *remedy) {
+    if (!match->wrong) return true;
+    if (match->wrong > MAX_TOLD) fprintf(stderr, "  and %d more\n", match->wrong - MAX_TOLD);
+    return error_message(remedy, "%d tensor%s not fit layout '%s'", match->wrong,
+                         match->wrong == 1 ? " does" : "s do", match->layout);
+}
+
+static char *shape_text(const long *shape, int rank) {
+    char *text = memory_format("%s", "");
+    for (int i = 0; i < rank; i++) {
+        char *longer = memory_format("%s%s%ld", text, i ? ", " : "", shape[i]);
+        free(text);
+        text = longer;
+    }
+    return text;
+}
+
+static bool same_shape(const Entry *entry, const long *shape, int rank) {
+    return entry->rank == rank && !memcmp(entry->shape, shape, sizeof *shape * (size_t)rank);
+}
+
+static void tell_shape(Match *match, const Entry *entry, const long *shape, int rank) {
+    char *found = shape_text(entry->shape, entry->rank), *wanted = shape_text(shape, rank);
+    char *text = memory_format("%s: [%s], wanted [%s]", entry->name, found, wanted);
+    tell(match, "shape  ", text);
+    free(text);
+    free(found);
+    free(wanted);
+}
+
+static bool begin(Match *match) {
+    int count = match->model->parameter_count;
+    MoecNamedTensor *tensors = memory_new(sizeof *tensors * ((size_t)count + 1));
+    for (int i = 0; i < count; i++) {
+        const PublicTensor *one = &match->model->parameters[i];
+        tensors[i] = (MoecNamedTensor){one->name, one->axes, one->rank, one->shape};
+    }
+    match->theirs =
+        moec_layout_tensors(match->layouts, match->layout, tensors, count, &match->count);
+    free(tensors);
+    if (!match->theirs) fputs(moec_reports(match->layouts), stderr);
+    return match->theirs != NULL;
+}
+
+/* Parameters that no line of the layout speaks of. */
+static void check_spoken(Match *match) {
+    int count = match->model->parameter_count;
+    bool *spoken = memory_new(sizeof *spoken * ((size_t)count + 1));
+    for (int i = 0; i < match->count; i++)
+        for (int k = 0; k < match->theirs[i]->piece_count; k++)
+            spoken[match->theirs[i]->pieces[k].tensor] = true;
+    for (int i = 0; i < count; i++)
+        if (!spoken[i]) tell(match, "no place for", match->model->parameters[i].name);
+    free(spoken);
+}
+
+static void add_their(Match *match, Conversion *conversion, const Shards *shards,
+                      const MoecFileTensor *their, bool *used) {
+    int at = shards_find(shards, their->name);
+    if (at < 0) at = shards_find(shards, their->other_name);
+    if (at < 0) {
+        tell(match, "missing", their->name);
+        return;
+    }
+    const Entry *entry = shards->entries[at];
+    used[at] = true;
+    if (!same_shape(entry, their->shape, their->rank)) {
+        tell_shape(match, entry, their->shape, their->rank);
+        return;
+    }
+    for (int k = 0; k < their->piece_count; k++)
+        if (!conversion_origin(conversion, their->pieces[k].tensor, entry, &their->pieces[k]))
+            match->wrong++;
+}
+
+Conversion *match_import(MoecCompiler *layouts, const char *layout, const Model *model,
+                         const Shards *shards) {
+    Match match = {.layouts = layouts, .layout = layout, .model = model};
+    if (!begin(&match)) return NULL;
+    Conversion *conversion = conversion_new(model->parameter_count, true);
+    for (int i = 0; i < model->parameter_count; i++)
+        conversion_target(conversion, i, model->parameters[i].name, model->parameters[i].rank,
+                          model->parameters[i].shape);
+    bool *used = memory_new(sizeof *used * ((size_t)shards->count + 1));
+    check_spoken(&match);
+    for (int i = 0; i < match.count; i++)
+        add_their(&match, conversion, shards, match.theirs[i], used);
+    for (int i = 0; i < shards->count; i++)
+        if (!used[i] && !moec_layout_ignores(layouts, layout, shards->entries[i]->name))
+            tell(&match, "unknown", shards->entries[i]->name);
+    free(used);
+    if (told(&match, remedy_import)) return conversion;
+    conversion_free(conversion);
+    return NULL;
+}
+
+static void add_our(Match *match, Conversion *conversion, const Safetensors *file, int place) {
+    const MoecFileTensor *their = match->theirs[place];
+    conversion_target(conversion, place, their->name, their->rank, their->shape);
+    for (int k = 0; k < their->piece_count; k++) {
+        const PublicTensor *one = &match->model->parameters[their->pieces[k].tensor];
+        const Entry *entry = safetensors_find(file, one->name);
+        if (!entry)
+            tell(match, "missing", one->name);
+        else if (!same_shape(entry, one->shape, one->rank))
+            tell_shape(match, entry, one->shape, one->rank);
+        else if (!conversion_origin(conversion, place, entry, &their->pieces[k]))
+            match->wrong++;
+    }
+}
+
+Conversion *match_export(MoecCompiler *layouts, const char *layout, const Model *model,
+                         const Safetensors *file) {
+    Match match = {.layouts = layouts, .layout = layout, .model = model};
+    if (!begin(&match)) return NULL;
+    Conversion *conversion = conversion_new(match.count, false);
+    check_spoken(&match);
+    for (int i = 0; i < match.count; i++) add_our(&match, conversion, file, i);
+    if (told(&match, "the family has no such part: train a model without it, or write a layout "
+                     "that says where it goes"))
+        return conversion;
+    conversion_free(conversion);
+    return NULL;
+}

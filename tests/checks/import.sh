@@ -1,0 +1,87 @@
+#!/bin/sh
+# A model as a folder that others read, and back with the same bits; folders that are not what they seem leave nothing behind.
+. "$(dirname "$0")/../begin.sh"
+cd "$work"
+
+cat > m.moe <<'SPEC'
+use decoder
+model m = decoder { vocab = 64, dim = 16, layers = 2, attention = { heads = { q = 4, k = 2 }, head_dim = 8 }, ffn.hidden = 24 }
+model gated = m { attention.gate = { at = sdpa } }
+model capped = m { cap = 30 }
+model uneven = m { attention.heads = { k = 2, v = 4 } }
+model normed = m { attention.qk_norm = true, train.context = 16 }
+model routed = normed { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
+model learned = decoder {
+  vocab = 64, dim = 16, layers = 2, tied = true, positions = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true }
+  attention = { heads.q = 4, head_dim = 4, bias = true, rotary = none }, train.context = 16
+}
+SPEC
+again() { # MODEL LAYOUT: out, in, out again: the same bytes, and the run is the model
+    moec init "m.moe:$1" --seed 3 --out "$1.safetensors"
+    moec export "$1.safetensors" --as "$2" --out "$1" > log 2>&1 || wrong "export $1: $(cat log)"
+    moec import "$1" --out "run_$1" --name "$1" > log 2>&1 || wrong "import $1: $(cat log)"
+    moec export "run_$1" --as "$2" --out "again_$1" > log 2>&1 || wrong "export again $1: $(cat log)"
+    cmp "$1/model.safetensors" "again_$1/model.safetensors" || wrong "$1 is not the same"
+    cmp "$1/config.json" "again_$1/config.json" || wrong "the configuration of $1 is not the same"
+    moec weights "$1.safetensors" > before
+    moec weights "run_$1" | cmp - before || wrong "the weights of $1 are not the same"
+    moec fmt --check "run_$1/$1.moe" || wrong "the spec of $1 is not in the one layout"
+    moec check "run_$1/$1.moe" > log || wrong "the spec of $1 is wrong"
+}
+again m llama
+again normed qwen3
+again routed qwen3_moe
+again learned gpt2
+head -c 100 /dev/zero | tr '\0' '\1' > text
+moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
+
+# What the family has no place for is named, and nothing is written.
+fails() { # TEXT COMMAND...
+    text=$1
+    shift
+    code=0
+    "$@" > out 2>&1 || code=$?
+    [ $code = 1 ] || wrong "exit code $code where 1 is due: $*: $(cat out)"
+    grep -qF "$text" out || wrong "it does not say '$text': $(cat out)"
+    [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
+}
+for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
+fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
+fails "cap is 30 here, 0 there" moec export capped.safetensors --as llama --out nowhere
+fails "attention.heads.v is 4 here, 2 there" moec export uneven.safetensors --as llama --out nowhere
+fails "there is no layout 'lama'" moec export m.safetensors --as lama --out nowhere
+fails "m already holds a model" moec export m.safetensors --as llama --out m
+fails "run_m already holds a run" moec import m --out run_m
+
+# A folder changed by one sed command.
+spoilt() { # TEXT FILE SED
+    rm -rf bad
+    cp -r m bad
+    sed -i "$3" "bad/$2"
+    fails "$1" moec import bad --out nowhere
+}
+spoilt "no JSON" config.json 's/}//'
+spoilt "no layout is for model_type 'strange'" config.json 's/"llama"/"strange"/'
+spoilt "'hidden_act' is \"gelu\"" config.json 's/"silu"/"gelu"/'
+spoilt "the configuration has no 'hidden_size'" config.json '/hidden_size/d'
+spoilt "shape    model.embed_tokens.weight: [64, 16], wanted [32, 16]" config.json 's/"vocab_size": 64/"vocab_size": 32/'
+spoilt "missing  model.layers.2.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 3/'
+spoilt "unknown  model.layers.1.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
+spoilt "'rope_scaling.factor' is 8" config.json 's/"rope_scaling": null/"rope_scaling": {"factor": 8}/'
+spoilt "no value of an option" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
+spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
+spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'
+spoilt "its header" model.safetensors '1s/^......../\xff\xff\xff\xff\xff\xff\xff\xff/'
+spoilt "not a sound safetensors file" model.safetensors 's/q_proj/k_proj/'
+rm bad/model.safetensors
+fails "bad holds no safetensors" moec import bad --out nowhere
+rm bad/config.json
+fails "cannot read bad/config.json" moec import bad --out nowhere
+fails "none is no folder" moec import none --out nowhere
+rm -rf bad
+cp -r m bad
+printf '{"model": {"type": "WordLevel", "vocab": {"a": 0, "b": 99}, "unk_token": "a"}}' > bad/tokenizer.json
+fails "has 100 tokens, the embedding 64 rows" moec import bad --out nowhere
+moec import bad --out bare --no-tokenizer > out 2>&1 || wrong "--no-tokenizer: $(cat out)"
+sed -i 's/"vocab_size"/"mystery": 1, "vocab_size"/' bad/config.json
+moec import bad --out noted --no-tokenizer 2>&1 | grep -q "layout 'llama' does not know 'mystery'" || wrong "a strange key is not told"

@@ -1,0 +1,104 @@
+"""Tiny random models of the transformers library through moec and back; see compare.sh.
+
+For each family: saved by the library, imported, logits compared at 1e-5; exported, every f32 tensor bit by bit the same, and
+loaded by the library again with the same logits.
+"""
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+SMALL = dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+             intermediate_size=80, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False)
+MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
+FAMILIES = {
+    "llama": ("Llama", SMALL),
+    "llama-tied-wide": ("Llama", {**SMALL, "tie_word_embeddings": True, "head_dim": 16, "num_key_value_heads": 4}),
+    "llama-bias": ("Llama", {**SMALL, "attention_bias": True}),
+    "mistral": ("Mistral", {**SMALL, "sliding_window": None}),
+    "qwen2": ("Qwen2", SMALL),
+    "qwen3": ("Qwen3", {**SMALL, "head_dim": 16}),
+    "mixtral": ("Mixtral", {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
+    "qwen3_moe": ("Qwen3Moe", {**SMALL, **MOE, "head_dim": 16, "norm_topk_prob": True, "decoder_sparse_step": 1}),
+    "olmoe": ("Olmoe", {**SMALL, "num_experts": 6, "num_experts_per_tok": 2}),
+    "olmo2": ("Olmo2", SMALL),
+    "gpt2": ("GPT2", dict(vocab_size=96, n_embd=48, n_layer=3, n_head=4, n_positions=64)),
+    "gpt_neox": ("GPTNeoX", dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+                                 intermediate_size=96, max_position_embeddings=64, rotary_pct=0.5)),
+}
+
+
+def moec(*arguments):
+    done = subprocess.run(["moec", *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"moec {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def tiny(kind, options, seed):
+    torch.manual_seed(seed)
+    config = getattr(transformers, kind + "Config")(**options)
+    names = [kind + "ForCausalLM", kind + "LMHeadModel"]
+    model = next(getattr(transformers, name) for name in names if hasattr(transformers, name))(config)
+    with torch.no_grad():  # fresh models have zeros and ones where a mistake would not show
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return model.float().eval()
+
+
+def logits_of(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor(tokens)).logits
+
+
+def compare(name, folder):
+    kind, options = FAMILIES[name]
+    model = tiny(kind, options, 1)
+    model.save_pretrained(folder / "theirs", max_shard_size="60KB" if name == "llama" else "5GB")
+    print(f"{name}: {moec('import', folder / 'theirs', '--out', folder / 'run', '--name', name).strip()}")
+    tokens = torch.randint(0, 96, (2, 65), generator=torch.Generator().manual_seed(2)).tolist()
+    with open(folder / "tokens.bin", "wb") as file:
+        numbers = [token for row in tokens for token in row]
+        file.write(struct.pack("<256I", 20240520, 1, len(numbers), *[0] * 253))
+        file.write(struct.pack(f"<{len(numbers)}H", *numbers))
+    moec("run", folder / "run" / f"{name.replace('-', '_')}.moe", "--weights", folder / "run" / "last.safetensors", "--tokens",
+         folder / "tokens.bin", "--want", "logits", "--out", folder / "out.safetensors")
+    ours = load_file(folder / "out.safetensors")["logits"]
+    theirs = logits_of(model, [row[:64] for row in tokens])
+    error = (ours - theirs).abs().max().item() / theirs.abs().max().item()
+    moec("export", folder / "run", "--as", name.split("-")[0], "--out", folder / "again")
+    before, after = {}, load_file(folder / "again" / "model.safetensors")
+    for file in (folder / "theirs").glob("*.safetensors"):
+        before.update(load_file(file))
+    assert set(before) == set(after), set(before) ^ set(after)
+    for key, value in before.items():
+        assert value.dtype == after[key].dtype and torch.equal(value, after[key]), f"{key} is not the same"
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder / "again", dtype=torch.float32).eval()
+    back = (logits_of(loaded, [row[:64] for row in tokens]) - theirs).abs().max().item()
+    print(f"{name}: logits differ by {error:.1e} of the largest, loaded again by {back:.1e}, {len(before)} tensors the same")
+    return error < 1e-5 and back == 0
+
+
+def main():
+    failed = []
+    for name in sys.argv[1:] or FAMILIES:
+        folder = pathlib.Path(tempfile.mkdtemp())
+        try:
+            good = compare(name, folder)
+        except Exception as error:  # the others are tried nevertheless
+            print(f"{name}: {type(error).__name__}: {error}")
+            good = False
+        shutil.rmtree(folder)
+        if not good:
+            failed.append(name)
+    print(f"{len(failed)} failed: {' '.join(failed)}" if failed else "all agree")
+    return 1 if failed else 0
+
+
+sys.exit(main())
