@@ -127,6 +127,56 @@ static void add_equation(Spec *spec, long i) {
     add(spec, "\n");
 }
 
+/* What a place makes of the state S[f] that the one before left, and of earlier tensors. */
+static const char *const state_sides[] = {
+    "sigmoid(A[s,f]) * S[f] + B[s,f]",
+    "tanh(A[s,f] + 0.5 * S[f])",
+    "max(0.9 * S[f], A[s,f])",
+    "where(B[s,f] > 0.2, 0, 0.7 * S[f]) + A[s,f]",
+    "tanh((sum[g] S[g] * m[g,f]) + A[s,f])",
+    "0.5 * S[(f + 1) % size(f)] + A[s,f] * tanh(A[s - 1,f])",
+    "S[f] * rsqrt((mean[f] S[f] * S[f]) + 0.5) + A[s,f]",
+    "softmax[f](S[f] + A[s,f]) + 0.1 * B[s,f]",
+    "silu(0.5 * S[f] + B[s,f]) + A[s,f] * (s + 1) / 16",
+    "0.6 * S[f] + (sum[r] (sum[g] S[g] * w[g,r]) * u[r,f]) * 0.1 + B[s,f]",
+};
+
+/* The same of a matrix M[f,r]: linear in it, corrected by what it gives, anything else. */
+static const char *const matrix_sides[] = {
+    "sigmoid(A[s,f]) * M[f,r] + tanh(B[s,f]) * e[r]",
+    "0.9 * M[f,r] + 0.2 * tanh(A[s,f]) * (tanh((sum[g] B[s,g] * w[g,r])) - (sum[g] tanh(A[s,g]) * M[g,r]))",
+    "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
+};
+
+static void add_side(Spec *spec, const char *side, long a, long b) {
+    for (const char *at = side; *at; at++) {
+        if (*at == 'A' || *at == 'B')
+            add(spec, "t%ld", *at == 'A' ? a : b);
+        else
+            add(spec, "%c", *at);
+    }
+}
+
+/* t<i>[s,f] by a recurrence of one or two states. Drawn apart, so that the rest of a model is what it is without. */
+static void add_recurrence(Spec *spec, Random *random, long i) {
+    long a = between(random, 0, i - 1), b = between(random, 0, i - 1);
+    const char *from = PICK(random, "", " from 0", " from 0.3", " from c[f]");
+    const char *way = !spec->causal && chance(random, 40) ? " reversed" : "";
+    if (chance(random, 30)) {
+        add(spec, "  scan M[f,r]%s over s%s { M[f,r] = ", chance(random, 50) ? "" : " from 0.1", way);
+        add_side(spec, ANY_OF(random, matrix_sides), a, b);
+        add(spec, " }\n  t%ld[s,f] = sum[r] M[s,f,r] * u[r,f]\n", i);
+        return;
+    }
+    int two = chance(random, 40);
+    add(spec, "  scan S[f]%s%s over s%s {\n", from, two ? ", T[f] from 0.2" : "", way);
+    if (two) add(spec, "    T[f] = 0.4 * T[f] + tanh(S[f]) + 0.2 * t%ld[s,f]\n", b);
+    add(spec, "    S[f] = ");
+    add_side(spec, ANY_OF(random, state_sides), a, b);
+    add(spec, "%s\n  }\n", two ? " + 0.3 * T[f]" : "");
+    add(spec, "  t%ld[s,f] = S[s,f]%s\n", i, two ? " * T[s,f]" : "");
+}
+
 /* Numbers that training moves without a gradient, or that are logged. */
 static void add_extras(Spec *spec, long last) {
     Random *random = &spec->random;
@@ -154,6 +204,8 @@ static void add_layer(Spec *spec) {
     add(spec, "  param a[d,f], b[f,d], c[f] ~ normal(1), e[r] ~ ones\n  param w[f,r], u[r,f], m[f,f]\n"
               "  t0[s,f] = sum[d] x[s,d] * a[d,f]\n");
     for (long i = 1; i <= count; i++) add_equation(spec, i);
+    Random apart = {random->state ^ 0x5CA17A11u};
+    if (chance(&apart, 50)) add_recurrence(spec, &apart, ++count);
     add_extras(spec, count);
     add(spec, "  y[s,d] = sum[f] z[s,f] * b[f,d]\n}\n\n");
 }
