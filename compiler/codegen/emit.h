@@ -265,7 +265,7 @@ typedef struct ScanCells {
     bool all;                /* no statement has other loops */
     long turns;              /* how many cells */
 } ScanCells;
-ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan);
+ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device);
 /* The scan as one kernel, for what looks at one. */
 Kernel *scan_kernel(Emitter *emitter, const Statement *scan);
 /* Names the loops of the cells, in every statement, from the number of the cell. */

@@ -8,7 +8,9 @@
  */
 #include "codegen/emit.h"
 
-enum { MAX_COLUMNS = 512 }; /* sums that are kept side by side */
+/* Sums that are kept side by side; more cells than these would only tear apart what lies together in
+ * the memory of a processor. */
+enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8 };
 
 /* ---- cells ---- */
 
@@ -114,7 +116,7 @@ static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
     cells->turns *= loops[0]->axis->size;
 }
 
-ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan) {
+ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device) {
     ScanCells cells = {.turns = 1, .all = true};
     const Expr *first = body_at(scan, 0)->target;
     Class inner;
@@ -122,6 +124,7 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     int classes = 0;
     for (int i = 0; i < first->count; i++) {
         Class class;
+        if (!device && cells.turns >= ENOUGH_CELLS) break;
         if (!find_class(arena, program, scan, i, &class)) continue;
         classes++;
         if (is_innermost_of(&class, program->tensors.count)) {
@@ -133,6 +136,7 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     }
     for (int i = 0; i < scan->body.statements.count; i++)
         cells.all &= body_at(scan, i)->loop_count == classes;
+    cells.all &= device;
     if (left && cells.all) add_class(arena, &cells, &inner);
     return cells;
 }
@@ -292,7 +296,7 @@ static void lower_statement(Emitter *emitter, const Statement *statement) {
 void emit_scan(Emitter *emitter, const Statement *scan) {
     KernelText text;
     Kernel *kernel = scan_kernel(emitter, scan);
-    ScanCells cells = scan_cells(emitter->arena, emitter->program, scan);
+    ScanCells cells = scan_cells(emitter->arena, emitter->program, scan, false);
     open_kernel(emitter, kernel, &text);
     const char *cell = bind_name(emitter, NULL, NULL, "cell");
     lower_count(emitter, "long", cell, cells.turns, IN_BRACES)->run = RUN_PARALLEL;

@@ -93,7 +93,7 @@ void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
     KernelText text;
     Arena *arena = emitter->arena;
     Kernel *kernel = scan_kernel(emitter, scan);
-    ScanCells cells = scan_cells(arena, emitter->program, scan);
+    ScanCells cells = scan_cells(arena, emitter->program, scan, true);
     open_kernel(emitter, kernel, &text);
     const char *cell = bind_name(emitter, NULL, NULL, "cell");
     lower_for(emitter, "long", cell, term(arena, cells.all ? "moec_first()" : "moec_block()"),
