@@ -8,8 +8,8 @@
  */
 #include "codegen/emit.h"
 
-/* Sums that are kept side by side; more cells than these would only tear apart what lies together in
- * the memory of a processor. */
+/* Sums that are kept side by side; more cells than these would only tear apart what lies together
+ * in the memory of a processor. */
 enum { MAX_COLUMNS = 512, ENOUGH_CELLS = 8 };
 
 /* ---- cells ---- */
