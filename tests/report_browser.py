@@ -79,7 +79,7 @@ with sync_playwright() as play:
             if width == 1440 and scheme == "light":
                 check_use(page)
                 page.emulate_media(media="print")
-                page.pdf(path=os.path.join(folder, "print.pdf"))
+                page.pdf(path=os.path.join(folder, "print.pdf"), format="A4")
             page.close()
     browser.close()
 others = [url for url in requests if not url.startswith(("file://", "data:"))]

@@ -394,7 +394,7 @@ function meanCurve(curves) {
 }
 
 function lineOf(model, label, values, extra = {}) {
-  const few = values.length <= 40;
+  const few = values.length <= 15;
   return {
     label, data: values, borderColor: colour(model), backgroundColor: colour(model), borderDash: stroke(model),
     borderWidth: 2, pointRadius: few ? 3 : 0, pointHoverRadius: 4, pointStyle: pointOf(model), tension: 0,
@@ -530,7 +530,7 @@ function optimumChart(setting, shapes) {
     shape.values.sort((a, b) => a.x - b.x);
     const best = shape.values.filter((one) => isNumber(one.y)).reduce((a, b) => ((b.y < a.y) !== Boolean(comparison.higher) ? b : a));
     return [lineOf(shape.model, shapeName(shape, shapes), shape.values),
-      lineOf(shape.model, 'best', [best], { pointRadius: 8, pointHoverRadius: 8, showLine: false, best: true })];
+      lineOf(shape.model, 'best', [best], { pointRadius: 9, pointHoverRadius: 9, pointBorderWidth: 2.5, pointBackgroundColor: 'transparent', showLine: false, best: true })];
   });
   return {
     type: 'line',
