@@ -103,11 +103,21 @@ static Group *find_name(const Gathering *gathering, const char *name) {
     return NULL;
 }
 
+/* A new string that JSON can hold: bytes of a folder's name that are no UTF-8 become '?'. */
+static char *valid_name(const char *name) {
+    char *copy = memory_format("%s", name);
+    json_t *string = json_string(copy);
+    for (char *at = copy; !string && *at; at++)
+        if ((unsigned char)*at > 127) *at = '?';
+    json_decref(string);
+    return copy;
+}
+
 static Group *add_group(Gathering *gathering, const char *name) {
     size_t size = (size_t)(gathering->count + 1) * sizeof *gathering->groups;
     gathering->groups = memory_grow(gathering->groups, size);
     Group *group = &gathering->groups[gathering->count++];
-    *group = (Group){.name = memory_format("%s", name)};
+    *group = (Group){.name = valid_name(name)};
     return group;
 }
 

@@ -55,10 +55,10 @@ static json_t *run_json(const Run *run) {
     for (int i = 1; i < run->history.columns; i++)
         json_object_set_new(all, run->history.names[i], series_json(&run->history, i));
     json_t *starts = json_object_get(run->account, "starts");
-    return json_pack("{s:I, s:s, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
-                     "folder", run->folder, "diverged", run->result.diverged, "nonsense",
-                     run->history.diverged, "starts", starts, "clock", clock_json(&run->history),
-                     "series", all);
+    return json_pack("{s:I, s:o?, s:b, s:s?, s:O?, s:o, s:o}", "seed", (json_int_t)run->seed,
+                     "folder", json_string(run->folder), "diverged", run->result.diverged,
+                     "nonsense", run->history.diverged, "starts", starts, "clock",
+                     clock_json(&run->history), "series", all);
 }
 
 static json_t *model_json(const Group *group) {
