@@ -531,6 +531,10 @@ const char *moec_warnings_json(MoecCompiler *compiler) {
     return warnings_json(&compiler->reports, compiler->arena);
 }
 
+const char *moec_nearest(const char *name, const char *const *candidates, int count) {
+    return did_you_mean(name, candidates, count);
+}
+
 void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
 }

@@ -126,6 +126,8 @@ typedef enum MoecExplainForm {
  * and time at the ceilings by unit of work, memory over the step. NULL after an error. */
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form);
+/* The candidate nearest to a name that is none of them, or NULL when none is near. */
+const char *moec_nearest(const char *name, const char *const *candidates, int count);
 /* A file in the one layout, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 

@@ -46,6 +46,9 @@ static void report_axis_conflict(Elaborator *e, const EquationIndex *entry, cons
         name, entry->index->axis->name, entry->index->axis->size, axis->name, axis->size);
     report_note(e->reports, entry->span, "'%s' runs over '%s' because of this", name,
                 entry->index->axis->name);
+    if (entry->index->axis->size > axis->size && entry->index->axis->size % axis->size == 0)
+        report_help(e->reports, "to go through it %ld times, write %s %% %ld",
+                    entry->index->axis->size / axis->size, name, axis->size);
 }
 
 static Index *batch_index(Elaborator *e, const Axis *axis, Span span) {

@@ -231,6 +231,15 @@ static Value *name(Elaborator *e, const Node *node) {
     return word;
 }
 
+/* What other languages do to the dimensions of an array. */
+static bool is_of_arrays(const char *name) {
+    static const char *const names[] = {"reshape", "view",    "transpose", "permute",   "T",
+                                        "flatten", "squeeze", "unsqueeze", "rearrange", "expand"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(names[i], name)) return true;
+    return false;
+}
+
 static Value *field(Elaborator *e, const Node *node) {
     Value *base = evaluate(e, node->kids[0]);
     if (base->kind == KIND_ERROR) return base;
@@ -248,6 +257,9 @@ static Value *field(Elaborator *e, const Node *node) {
     }
     report_error(e->reports, node->name_span, "%s has no field '%s'", value_kind_text(base),
                  node->name);
+    if (base->kind == KIND_TENSOR && is_of_arrays(node->name))
+        report_help(e->reports, "axes have names, so nothing is reshaped or transposed: "
+                                "y[s, h, c] = ... says what y is for each s, h and c");
     if (base->kind == KIND_RECORD) {
         const char *names[64];
         int count = 0;
@@ -440,6 +452,16 @@ Value *evaluate(Elaborator *e, const Node *node) {
             list_push(e->arena, &range->list, value_number(e, i, node->span));
         return range;
     }
+    case NODE_LABELLED:
+        report_error(e->reports, node->span,
+                     "'@' gives a name to a layer that is applied: "
+                     "%s@%s(...)",
+                     node->name, node->kids[0]->name);
+        report_help(e->reports,
+                    "a product of matrices names what is summed: "
+                    "y[s, j] = sum[d] %s[s, d] * %s[d, j]",
+                    node->name, node->kids[0]->name);
+        break;
     default:
         report_error(e->reports, node->span, "this cannot stand in an expression");
     }

@@ -422,6 +422,10 @@ static Value *option_value(Elaborator *e, const Node *option, Record *given) {
                      strchr("aeiou", option->kids[0]->name[0]) ? "an " : "a ",
                      option->kids[0]->name, found);
         report_note(e->reports, option->span, "declared here");
+        if (value->kind == KIND_WORD && *value->word &&
+            strspn(value->word, "0123456789.e+-") == strlen(value->word))
+            report_help(e->reports, "a number stands without quotes: %s = %s", option->name,
+                        value->word);
         return value_error(e, option->span);
     }
     return converted;
@@ -485,6 +489,46 @@ static void report_help_inner(Elaborator *e, const char *path, const List *names
                 value_text(e, value));
 }
 
+/* ---- an option further in ---- */
+
+enum { MAX_INNER = 3 };
+
+/* The layer that an option takes by default, or NULL. */
+static const Node *default_layer(Elaborator *e, const Node *option) {
+    const Node *value = option->kind == NODE_OPTION ? option->kids[2] : NULL;
+    if (!value || strcmp(option->kids[0]->name, "layer")) return NULL;
+    bool named = value->kind == NODE_NAME || value->kind == NODE_MADE;
+    return named ? find_layer(e, value->name) : NULL;
+}
+
+/* heads.q is one of heads, too. */
+static bool has_option(const Node *body, const char *name) {
+    size_t length = strlen(name);
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION || strncmp(option->name, name, length)) continue;
+        if (!option->name[length] || option->name[length] == '.') return true;
+    }
+    return false;
+}
+
+/* The path from a layer to an option of this name in the layers that its options take by default,
+ * `depth` of them further in: "train.lr" for lr in a decoder; NULL when there is none. */
+static const char *path_inside(Elaborator *e, const Node *layer, const char *name, int depth) {
+    const Node *body = layer_body(layer);
+    const char *path = NULL;
+    for (int i = 0; i < body->count && !path; i++) {
+        const Node *inner = default_layer(e, body->kids[i]);
+        if (!inner || inner == layer) continue;
+        if (depth > 1)
+            path = path_inside(e, inner, name, depth - 1);
+        else if (has_option(layer_body(inner), name))
+            path = name;
+        if (path) path = arena_format(e->arena, "%s.%s", body->kids[i]->name, path);
+    }
+    return path;
+}
+
 static void check_record(Elaborator *e, const Node *layer, Record *given, const char *prefix,
                          const List *names) {
     for (int i = 0; i < given->entries.count; i++) {
@@ -512,6 +556,12 @@ static void check_record(Elaborator *e, const Node *layer, Record *given, const 
         report_error(e->reports, entry->span, "%s '%s' has no option '%s'",
                      node_kind_name(layer->kind), layer->name, path);
         const char *near = did_you_mean(path, (const char *const *)names->items, names->count);
+        for (int depth = 1; depth <= MAX_INNER; depth++) {
+            const char *inside = path_inside(e, layer, path, depth);
+            if (!inside) continue;
+            near = inside;
+            break;
+        }
         if (near) report_help(e->reports, "did you mean '%s'?", near);
         Text text = {.arena = e->arena};
         for (int j = 0; j < names->count && j < 24; j++)

@@ -1,6 +1,7 @@
 #include "command/arguments.h"
 
 #include "base/message.h"
+#include "moec.h"
 
 #include <errno.h>
 #include <math.h>
@@ -66,15 +67,26 @@ static const Option *find_option(const Option *options, const char *text, size_t
     return NULL;
 }
 
+/* "did you mean --steps?", or where to look. */
+static int unknown_option(const Command *command, const Option *options, const char *text) {
+    const char *names[LIST_LIMIT];
+    int count = 0;
+    char name[64], remedy[96] = "see moec help, or --help after the command";
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    for (; options[count].kind != OPTION_END && count < LIST_LIMIT; count++)
+        names[count] = options[count].name;
+    const char *near = moec_nearest(name, names, count);
+    if (near) snprintf(remedy, sizeof remedy, "did you mean %s?", near);
+    return arguments_wrong(command, remedy, "%s is not an option of moec %s", text, command->name);
+}
+
 /* One option at argv[*at]; its value may be the next argument or stand after '='. */
 static int read_option(const Command *command, const Option *options, int argc, char **argv,
                        int *at) {
     const char *text = argv[*at], *equals = strchr(text, '=');
     const Option *option =
         find_option(options, text, equals ? (size_t)(equals - text) : strlen(text));
-    if (!option)
-        return arguments_wrong(command, "see moec help, or --help after the command",
-                               "%s is not an option of moec %s", text, command->name);
+    if (!option) return unknown_option(command, options, text);
     if (option->kind == OPTION_FLAG) {
         *(bool *)option->value = true;
         return equals ? arguments_wrong(command, NULL, "%s takes no value", option->name) : -1;
