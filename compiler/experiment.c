@@ -4,6 +4,7 @@
 #include "experiment.h"
 
 #include "base/table.h"
+#include "explain/explain.h"
 #include "syntax/format.h"
 
 #include <ctype.h>
@@ -32,6 +33,10 @@ static bool needs_cache(const Expansion *expansion) {
     return expansion->asked->match && !strcmp(expansion->asked->match->name, "cache");
 }
 
+static bool needs_time(const Expansion *expansion) {
+    return expansion->asked->match && !strcmp(expansion->asked->match->name, "time");
+}
+
 static double step_tokens(MoecCompiler *compiler) {
     return moec_option_number(compiler, "train.batch", 0) *
            moec_option_number(compiler, "train.context", 0) *
@@ -54,6 +59,13 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         variant->step_tokens = step_tokens(compiler);
         variant->tokens = variant->steps * variant->step_tokens;
         variant->fingerprint = fingerprint_of(compiler, forward);
+        if (needs_time(expansion)) {
+            MoecCeilings ceilings = {1e9 * expansion->asked->gflops,
+                                     1e9 * expansion->asked->gbytes};
+            double parts = moec_option_number(compiler, "train.accumulate", 1);
+            variant->nanoseconds =
+                1e9 * explain_seconds(compiler, ceilings) * parts / variant->step_tokens;
+        }
     }
     moec_close(compiler);
     return forward != NULL;

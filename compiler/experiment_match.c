@@ -17,7 +17,10 @@ static const struct {
 } measures[] = {{"params", "parameters"},
                 {"active", "active parameters"},
                 {"flops", "FLOP a token"},
-                {"cache", "bytes of cache a token"}};
+                {"cache", "bytes of cache a token"},
+                {"time", "ns a token at the ceilings"}};
+
+enum { MEASURES = sizeof measures / sizeof *measures };
 
 typedef struct Solution {
     const Expansion *expansion;
@@ -36,7 +39,7 @@ typedef struct Candidate {
 } Candidate;
 
 static const char *unit_of(const Expansion *expansion) {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MEASURES; i++)
         if (!strcmp(measures[i].word, expansion->asked->match->name)) return measures[i].unit;
     return "";
 }
@@ -46,7 +49,8 @@ static double matched_size(const Expansion *expansion, const MoecVariant *varian
     return !strcmp(what, "params")   ? variant->parameters
            : !strcmp(what, "active") ? variant->active
            : !strcmp(what, "flops")  ? variant->flops_train
-                                     : variant->cache;
+           : !strcmp(what, "cache")  ? variant->cache
+                                     : variant->nanoseconds;
 }
 
 Node *number_entry(Arena *arena, const Node *path, double number) {

@@ -144,6 +144,7 @@ typedef struct MoecVariant {
     const char *solved;    /* what `match` chose and what it leaves, or NULL */
     double parameters, active, flops_train; /* flops: of one token */
     double cache;                           /* bytes of one token; 0 where nothing asks for it */
+    double nanoseconds;                     /* of one token at the ceilings; the same */
     double step_tokens;
     double steps, tokens; /* of one run */
     uint64_t fingerprint; /* of what the variant means */

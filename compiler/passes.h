@@ -93,11 +93,12 @@ typedef struct Experiment {
     long seeds;
     Budget budget;
     double amount;
-    const char *metric; /* NULL: the loss of held-out data, or of the last tenth of the steps */
-    bool higher;        /* is better */
-    double limit;       /* a run whose loss is above has diverged; 0: none */
-    List halvings;      /* double *: the shares of a run at which the better half goes on */
-    List overrides;     /* Node * NODE_ENTRY, of every variant */
+    const char *metric;    /* NULL: the loss of held-out data, or of the last tenth of the steps */
+    bool higher;           /* is better */
+    double limit;          /* a run whose loss is above has diverged; 0: none */
+    double gflops, gbytes; /* of the machine that `match time` is about: products, memory */
+    List halvings;         /* double *: the shares of a run at which the better half goes on */
+    List overrides;        /* Node * NODE_ENTRY, of every variant */
 } Experiment;
 
 /* experiment: NULL after an error. find: without a name, the last one that the file declares. */

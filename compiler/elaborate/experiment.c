@@ -8,8 +8,8 @@
 
 enum { MAX_SEEDS = 1000 };
 
-static const char *const entries[] = {"base",   "vary",  "variants", "tune", "match",   "seeds",
-                                      "budget", "train", "metric",   "keep", "transfer"};
+static const char *const entries[] = {"base",   "vary",  "variants", "tune", "match",    "seeds",
+                                      "budget", "train", "metric",   "keep", "transfer", "machine"};
 
 static const Node *find_named(const List *list, const char *name) {
     for (int i = 0; i < list->count; i++) {
@@ -61,15 +61,15 @@ static bool read_seeds(Unit *unit, Experiment *experiment, const Node *value) {
 }
 
 static bool read_match(Asking *asking, const Node *match) {
-    static const char *const known[] = {"params", "active", "flops", "cache"};
+    static const char *const known[] = {"params", "active", "flops", "cache", "time"};
     Reports *reports = asking->e->reports;
     Experiment *experiment = asking->experiment;
     const Node *options = match->kids[0];
     bool good = false, list = options->kind == NODE_LIST;
-    for (int i = 0; i < 4; i++) good = good || !strcmp(match->name, known[i]);
+    for (int i = 0; i < 5; i++) good = good || !strcmp(match->name, known[i]);
     if (!good) {
         report_error(reports, match->name_span, "'%s' is nothing that can be matched", match->name);
-        report_help(reports, "match takes params, active, flops or cache");
+        report_help(reports, "match takes params, active, flops, cache or time");
         return false;
     }
     if (experiment->match) {
@@ -221,6 +221,22 @@ static bool read_keep(Asking *asking, const Node *value) {
     return true;
 }
 
+static bool read_machine(Asking *asking, const Node *value) {
+    static const char *const names[] = {"gflops", "gbytes"};
+    double numbers[2] = {asking->experiment->gflops, asking->experiment->gbytes};
+    if (value->kind != NODE_RECORD || !value->count) {
+        report_error(asking->e->reports, value->span, "machine takes a record");
+        report_help(asking->e->reports, "write machine = { gflops = 400, gbytes = 40 }: products "
+                                        "and memory a second");
+        return false;
+    }
+    for (int i = 0; i < value->count; i++)
+        if (!read_named(asking, value->kids[i], names, 2, numbers)) return false;
+    asking->experiment->gflops = numbers[0];
+    asking->experiment->gbytes = numbers[1];
+    return true;
+}
+
 static bool read_transfer(Asking *asking, const Node *value) {
     Experiment *experiment = asking->experiment;
     if (value->kind == NODE_NAME || value->kind == NODE_MADE) {
@@ -243,6 +259,7 @@ static bool read_entry(Asking *asking, const Node *entry) {
     if (!strcmp(entry->name, "budget")) return read_budget(asking, entry);
     if (!strcmp(entry->name, "metric")) return read_metric(asking, value);
     if (!strcmp(entry->name, "keep")) return read_keep(asking, value);
+    if (!strcmp(entry->name, "machine")) return read_machine(asking, value);
     if (!strcmp(entry->name, "transfer")) return read_transfer(asking, value);
     int count = sizeof entries / sizeof *entries;
     const char *near = did_you_mean(entry->name, entries, count);
@@ -252,7 +269,7 @@ static bool read_entry(Asking *asking, const Node *entry) {
     else
         report_help(unit->reports,
                     "it has base, vary PATH = [...], variants, tune PATH = [...], match params by "
-                    "PATH, seeds, budget, train, metric, keep and transfer");
+                    "PATH, seeds, budget, train, metric, keep, machine and transfer");
     return false;
 }
 
@@ -317,7 +334,7 @@ static void add_model(Unit *unit, Experiment *experiment) {
 
 const Experiment *experiment_read(Unit *unit, const Node *node) {
     Experiment *experiment = arena_alloc(unit->arena, sizeof *experiment);
-    *experiment = (Experiment){.node = node, .seeds = 1};
+    *experiment = (Experiment){.node = node, .seeds = 1, .gflops = 400, .gbytes = 40};
     const Node *body = node->kids[0];
     Asking asking = {elaborator_new(unit), experiment, {0}};
     Scope scope = {0};
@@ -326,6 +343,13 @@ const Experiment *experiment_read(Unit *unit, const Node *node) {
     bool good = true;
     for (int i = 0; i < body->count; i++)
         good = !is_repeated(unit, body, i) && read_any(&asking, body->kids[i]) && good;
+    bool timed = experiment->match && !strcmp(experiment->match->name, "time");
+    const Node *machine = find_named(&(List){(void **)body->kids, body->count, 0}, "machine");
+    if (good && machine && !timed) {
+        report_error(unit->reports, machine->name_span, "nothing asks what the machine can do");
+        report_help(unit->reports, "match time by PATH does");
+        good = false;
+    }
     if (good && !experiment->base) {
         report_error(unit->reports, node->name_span, "experiment '%s' has no base", node->name);
         report_help(unit->reports, "add one: base = MODEL");

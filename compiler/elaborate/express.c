@@ -404,6 +404,16 @@ static Value *reduction(Elaborator *e, const Node *node) {
     return reduce(e, node->name, indices, count, value, node->span);
 }
 
+/* x @ w, as other languages write a product. */
+static void report_label(Elaborator *e, const Node *node) {
+    const char *name = node->name, *label = node->kids[0]->name;
+    report_error(e->reports, node->span, "'@' gives a name to a layer that is applied: %s@%s(...)",
+                 name, label);
+    report_help(e->reports,
+                "a product of matrices names what is summed: y[s, j] = sum[d] %s[s, d] * %s[d, j]",
+                name, label);
+}
+
 Value *evaluate(Elaborator *e, const Node *node) {
     count_step(e, node->span);
     switch (node->kind) {
@@ -453,14 +463,7 @@ Value *evaluate(Elaborator *e, const Node *node) {
         return range;
     }
     case NODE_LABELLED:
-        report_error(e->reports, node->span,
-                     "'@' gives a name to a layer that is applied: "
-                     "%s@%s(...)",
-                     node->name, node->kids[0]->name);
-        report_help(e->reports,
-                    "a product of matrices names what is summed: "
-                    "y[s, j] = sum[d] %s[s, d] * %s[d, j]",
-                    node->name, node->kids[0]->name);
+        report_label(e, node);
         break;
     default:
         report_error(e->reports, node->span, "this cannot stand in an expression");

@@ -246,6 +246,16 @@ static void add_layers(Explanation *explanation, Program *forward) {
     }
 }
 
+double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings) {
+    Program *program = moec_compile(compiler, MOEC_TRAIN, 0, 0, 0);
+    if (!program) return 0;
+    Explanation explanation = {.arena = moec_arena(compiler), .ceilings = ceilings};
+    explanation.schedule = moec_schedule(compiler, program);
+    if (moec_failed(compiler)) return 0;
+    add_units(&explanation, &explanation.schedule->units, 1);
+    return explanation.seconds;
+}
+
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form) {
     static const char *const names[] = {"forward", "training", "decoding", "update", "measuring"};

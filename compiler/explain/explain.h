@@ -50,6 +50,9 @@ const char *explain_path(Arena *arena, const char *path);
 /* The temporaries that live at the peak, the largest first: Tensor *. */
 List explain_peak(const Explanation *explanation);
 
+/* What a training step takes at the ceilings, at least; 0 after an error. */
+double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings);
+
 const char *explain_text(const Explanation *explanation);
 const char *explain_json(const Explanation *explanation);
 const char *explain_svg(const Explanation *explanation);
