@@ -30,6 +30,7 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
                                 json_number(bits));
         if (data->text_bytes)
             json_object_set_new(object, "bits_per_byte", json_number(bits_per_byte(data, bits)));
+        if (!apart) json_object_set_new(object, "perplexity", json_number(exp(found->nats)));
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
         json_object_set_new(object, "step", json_integer((json_int_t)step));
@@ -44,8 +45,9 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
                  bits_per_byte(data, bits));
     else if (!apart)
         snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
-    printf("loss %.4f%s  on %" PRIu64 " %s, weights of step %ld\n", found->nats, unit, count, what,
-           step);
+    printf("loss %.4f%s", found->nats, unit);
+    if (!apart) printf(", perplexity %.5g", exp(found->nats));
+    printf("  on %" PRIu64 " %s, weights of step %ld\n", count, what, step);
 }
 
 static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bool json,

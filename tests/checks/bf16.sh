@@ -50,6 +50,11 @@ cmp "$work/one/last.safetensors" "$work/two/last.safetensors" || wrong "two thre
 train one f32 8 1 --resume
 grep -q 'tok/s f32' "$work/out" || wrong "the line does not tell the precision: $(cat "$work/out")"
 
+# What rounding costs is told by eval, in perplexity.
+perplexity() { moec eval "$work/two" --data "$work/text" --set train.precision=$1 --json | sed -n 's/.*"perplexity": *\([0-9.e+]*\).*/\1/p'; }
+awk -v a="$(perplexity f32)" -v b="$(perplexity bf16)" 'BEGIN { exit !(a > 1 && b / a < 1.01 && a / b < 1.01) }' ||
+    wrong "perplexity: f32 $(perplexity f32), bf16 $(perplexity bf16)"
+
 # What is emitted writes what the hosted one does.
 hosted() { moec generate "$work/two" --prompt "layer " --tokens 24 --temperature 0 --set train.precision=bf16; }
 hosted >"$work/hosted" || wrong "generating in bf16"
