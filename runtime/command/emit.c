@@ -136,12 +136,12 @@ static bool write_weights(const Options *options, Model *model, const Safetensor
     return good;
 }
 
-static bool write_program(const Options *options, MoecCompiler *compiler, const Wish *wishes,
+static bool write_program(const Options *options, MoecCompiler *compiler, const GraphShape *shapes,
                           int count) {
     MoecProgram *programs[2];
     for (int i = 0; i < count; i++) {
-        programs[i] = moec_compile(compiler, wishes[i].graph, wishes[i].batch, wishes[i].context,
-                                   wishes[i].tokens);
+        programs[i] = moec_compile(compiler, shapes[i].graph, shapes[i].batch, shapes[i].context,
+                                   shapes[i].tokens);
         if (!programs[i]) return reports_good(compiler);
     }
     const char *kernels = NULL,
@@ -153,18 +153,18 @@ static bool write_program(const Options *options, MoecCompiler *compiler, const 
 }
 
 /* The programs of a graph; returns their number. */
-static int wishes_of(const Options *options, const Settings *settings, Wish wishes[2]) {
+static int shapes_of(const Options *options, const Settings *settings, GraphShape shapes[2]) {
     switch (graph_of(options->graph)) {
     case TRAIN:
-        wishes[0] = (Wish){.graph = MOEC_TRAIN};
-        wishes[1] = (Wish){.graph = MOEC_UPDATE};
+        shapes[0] = (GraphShape){.graph = MOEC_TRAIN};
+        shapes[1] = (GraphShape){.graph = MOEC_UPDATE};
         return 2;
     case DRAW:
-        wishes[0] = (Wish){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
+        shapes[0] = (GraphShape){.graph = MOEC_FORWARD, .batch = DRAWN_AT_ONCE};
         return 1;
     default:
-        wishes[0] = (Wish){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
-        wishes[0].context = options->context ? options->context : settings->context;
+        shapes[0] = (GraphShape){.graph = MOEC_DECODE, .batch = 1, .tokens = 1};
+        shapes[0].context = options->context ? options->context : settings->context;
         return 1;
     }
 }
@@ -193,11 +193,11 @@ static bool write_tokenizer(const Options *options, const Safetensors *file) {
 static bool write_folder(const Options *options, MoecCompiler *compiler, const Safetensors *file) {
     bool trains = graph_of(options->graph) == TRAIN;
     Settings settings = settings_of(compiler);
-    Wish wishes[2];
-    int count = wishes_of(options, &settings, wishes);
-    Model *model = model_open(compiler, wishes, count, true);
+    GraphShape shapes[2];
+    int count = shapes_of(options, &settings, shapes);
+    Model *model = model_open(compiler, shapes, count, true);
     bool good = model && folder_make(options->out) &&
-                write_program(options, compiler, wishes, count) && write_common(options) &&
+                write_program(options, compiler, shapes, count) && write_common(options) &&
                 (!trains || write_settings(options->out, &settings)) &&
                 write_weights(options, model, file, (uint64_t)settings.seed) &&
                 write_tokenizer(options, file);

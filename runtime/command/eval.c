@@ -91,8 +91,8 @@ int command_eval(int argc, char **argv) {
     Safetensors *file = checkpoint_open(operand);
     MoecCompiler *compiler = file ? checkpoint_spec(file, sets.items, sets.count) : NULL;
     Device *device = compiler ? device_open(name) : NULL;
-    const Wish wish = {.graph = MOEC_MEASURE};
-    Model *model = device ? model_open_on(device, compiler, &wish, 1, true) : NULL;
+    const GraphShape shape = {.graph = MOEC_MEASURE};
+    Model *model = device ? model_open_on(device, compiler, &shape, 1, true) : NULL;
     moec_close(compiler);
     bool good = model && model_read(model, file, false);
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;

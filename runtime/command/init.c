@@ -40,8 +40,8 @@ int command_init(int argc, char **argv) {
     if (code >= 0) return code;
     if (seed < 0 || !out) return arguments_wrong(command, NULL, "moec init needs --seed and --out");
     MoecCompiler *compiler = spec_open(operand, &sets);
-    const Wish wish = {.graph = MOEC_FORWARD};
-    Model *model = compiler ? model_describe(compiler, &wish) : NULL;
+    const GraphShape shape = {.graph = MOEC_FORWARD};
+    Model *model = compiler ? model_describe(compiler, &shape) : NULL;
     bool good = model != NULL;
     if (good) {
         model_initialise(model, (uint64_t)seed);

@@ -226,10 +226,10 @@ static bool run_graph(const Options *options, MoecCompiler *compiler, MoecGraph 
     Batch batch = {0};
     Safetensors *file = safetensors_open(options->weights);
     bool good = file && read_batch(options, context, &batch);
-    const Wish wish = {.graph = graph, .batch = batch.batch, .context = batch.context};
+    const GraphShape shape = {.graph = graph, .batch = batch.batch, .context = batch.context};
     Model *model = !good         ? NULL
-                   : options->on ? model_open_on(options->on, compiler, &wish, 1, true)
-                                 : model_describe(compiler, &wish);
+                   : options->on ? model_open_on(options->on, compiler, &shape, 1, true)
+                                 : model_describe(compiler, &shape);
     good = model != NULL;
     if (good) {
         model_initialise(model, 0);

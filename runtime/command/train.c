@@ -61,9 +61,10 @@ static bool build(Training *training) {
     training->settings = settings_of(compiler);
     if (options->steps >= 0) training->settings.steps = options->steps;
     if (options->seed >= 0) training->settings.seed = options->seed;
-    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
+    const GraphShape shapes[] = {
+        {.graph = MOEC_TRAIN}, {.graph = MOEC_MEASURE}, {.graph = MOEC_UPDATE}};
     training->bundle = memory_format("%s", moec_bundle(compiler));
-    training->model = model_open_on(training->device, compiler, wishes, 3, !options->no_cache);
+    training->model = model_open_on(training->device, compiler, shapes, 3, !options->no_cache);
     moec_close(compiler);
     if (!training->model) return false;
     const MoecGraphEntry *train = model_graph(training->model, MOEC_GRAPH_TRAIN);

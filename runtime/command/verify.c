@@ -614,7 +614,7 @@ static void print_text(const Comparison *comparison) {
 /* ---- the command ---- */
 
 /* The graphs that this model has: a loss to train, steps to decode. */
-static int wishes_of(const Comparison *comparison, Wish *wishes) {
+static int shapes_of(const Comparison *comparison, GraphShape *shapes) {
     const char *bytes = moec_cost_json(comparison->compiler);
     json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
     bool decodes = json_number_value(json_object_get(cost, "cache_bytes_per_token")) > 0 ||
@@ -622,10 +622,11 @@ static int wishes_of(const Comparison *comparison, Wish *wishes) {
     json_decref(cost);
     long batch = comparison->options->batch, context = comparison->context;
     int count = 0;
-    wishes[count++] = (Wish){.graph = MOEC_FORWARD, .batch = batch, .context = context};
-    wishes[count++] = (Wish){.graph = MOEC_TRAIN, .batch = batch, .context = context};
+    shapes[count++] = (GraphShape){.graph = MOEC_FORWARD, .batch = batch, .context = context};
+    shapes[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
     if (decodes)
-        wishes[count++] = (Wish){.graph = MOEC_DECODE, .batch = 1, .context = context, .tokens = 1};
+        shapes[count++] =
+            (GraphShape){.graph = MOEC_DECODE, .batch = 1, .context = context, .tokens = 1};
     return count;
 }
 
@@ -639,10 +640,10 @@ static bool compare(Comparison *comparison) {
                                                       : DEFAULT_CONTEXT;
     const char *precision = moec_option(comparison->compiler, "train.precision");
     comparison->rounded = precision && !strcmp(precision, "bf16");
-    Wish wishes[3];
-    int count = wishes_of(comparison, wishes);
+    GraphShape shapes[3];
+    int count = shapes_of(comparison, shapes);
     comparison->model =
-        model_open_on(comparison->device, comparison->compiler, wishes, count, true);
+        model_open_on(comparison->device, comparison->compiler, shapes, count, true);
     bool good = comparison->model && compare_forward(comparison) && compare_training(comparison);
     if (good && options->json) print_json(comparison);
     if (good && !options->json) print_text(comparison);

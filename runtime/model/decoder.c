@@ -43,12 +43,12 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, 
         note_message(
             "the text goes beyond the %ld tokens that the model was trained on (train.context)",
             context);
-    const Wish wishes[] = {
+    const GraphShape shapes[] = {
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
         {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},
     };
     decoder->model =
-        model_open_on(device, compiler, wishes, expected >= PREFILL_TOKENS ? 2 : 1, true);
+        model_open_on(device, compiler, shapes, expected >= PREFILL_TOKENS ? 2 : 1, true);
     if (decoder->model && open_calls(decoder)) return decoder;
     decoder_close(decoder);
     return NULL;

@@ -11,14 +11,15 @@
 
 enum { GRAPH_LIMIT = 8 };
 
-/* The texts of the wished graphs: C, and the kernels that it launches where the device wants them
+/* The texts of the graphs: C, and the kernels that it launches where the device wants them
  * apart. False after the reports were printed. */
-static bool text_of(const Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
-                    const char *texts[2]) {
+static bool text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
+                    int count, const char *texts[2]) {
     MoecProgram *programs[GRAPH_LIMIT];
     for (int i = 0; i < count; i++) {
-        const Wish *wish = &wishes[i];
-        programs[i] = moec_compile(compiler, wish->graph, wish->batch, wish->context, wish->tokens);
+        const GraphShape *shape = &shapes[i];
+        programs[i] =
+            moec_compile(compiler, shape->graph, shape->batch, shape->context, shape->tokens);
         if (!programs[i]) {
             reports_good(compiler);
             return false;
@@ -124,19 +125,19 @@ static Model *model_of(Device *device, Module *module, const char *kernels, bool
     return NULL;
 }
 
-Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                      bool keep) {
     const char *texts[2] = {NULL, NULL};
-    bool good = text_of(device, compiler, wishes, count, texts);
+    bool good = text_of(device, compiler, shapes, count, texts);
     return model_of(device, good ? module_load(texts[0], keep) : NULL, texts[1], keep);
 }
 
-Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep) {
-    return model_open_on(device_cpu(), compiler, wishes, count, keep);
+Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep) {
+    return model_open_on(device_cpu(), compiler, shapes, count, keep);
 }
 
-Model *model_describe(MoecCompiler *compiler, const Wish *wish) {
-    Module *module = module_describe(compiler, wish->graph, wish->batch, wish->context);
+Model *model_describe(MoecCompiler *compiler, const GraphShape *shape) {
+    Module *module = module_describe(compiler, shape->graph, shape->batch, shape->context);
     if (!module) reports_good(compiler);
     return model_of(device_cpu(), module, NULL, false);
 }

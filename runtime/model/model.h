@@ -11,10 +11,10 @@
 #include "model/public.h"
 #include "data/safetensors.h"
 
-typedef struct Wish {
+typedef struct GraphShape {
     MoecGraph graph;
     long batch, context, tokens; /* 0: what the spec says */
-} Wish;
+} GraphShape;
 
 /* Where the device has the same; on the CPU these are the blocks of the model itself. */
 typedef struct ModelMemory {
@@ -40,15 +40,15 @@ typedef struct Model {
     ModelMemory there;
 } Model;
 
-/* Compiles and loads the wished graphs. The compiler may be closed afterwards. NULL after a
+/* Compiles and loads the graphs. The compiler may be closed afterwards. NULL after a
  * message. */
-Model *model_open(MoecCompiler *compiler, const Wish *wishes, int count, bool keep);
+Model *model_open(MoecCompiler *compiler, const GraphShape *shapes, int count, bool keep);
 /* The same on another device than the CPU. */
-Model *model_open_on(Device *device, MoecCompiler *compiler, const Wish *wishes, int count,
+Model *model_open_on(Device *device, MoecCompiler *compiler, const GraphShape *shapes, int count,
                      bool keep);
 /* One graph that can be given weights but not run: nothing is compiled. Closed before the
  * compiler. */
-Model *model_describe(MoecCompiler *compiler, const Wish *wish);
+Model *model_describe(MoecCompiler *compiler, const GraphShape *shape);
 void model_close(Model *model);
 /* Copies weights and all states to the device, after the host has changed them; or back, before it
  * reads them. Nothing happens where they are the same. */

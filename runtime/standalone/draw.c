@@ -10,7 +10,7 @@
 #include "streams.h"
 #include "tensors.h"
 #include "weights.h"
-#include "wishes.h"
+#include "options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@
 
 extern const MoecTable moec_table;
 
-typedef struct Wishes {
+typedef struct Options {
     const char *out, *weights;
     long count, steps;
     uint64_t seed;
-} Wishes;
+} Options;
 
 typedef struct Drawer {
     const MoecGraphEntry *graph;
@@ -33,12 +33,12 @@ typedef struct Drawer {
     void **inputs, **outputs;   /* by slot */
     int image, time, label, velocity; /* slots */
     float *images, *labels;     /* what is drawn: [count, ...], [count] */
-    Wishes wishes;
+    Options options;
 } Drawer;
 
 static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
-    size_t count = (size_t)drawer->wishes.count,
+    size_t count = (size_t)drawer->options.count,
            each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
     if (count > SIZE_MAX / sizeof(float) / each)
         return "not enough memory";
@@ -67,7 +67,7 @@ static const char *open_drawer(Drawer *drawer) {
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
         return "the model reads no image, time and label, or gives no velocity";
     const char *error = take_memory(drawer);
-    if (!error && weights_read(drawer->wishes.weights, &moec_table, block_put, drawer->weights,
+    if (!error && weights_read(drawer->options.weights, &moec_table, block_put, drawer->weights,
                                drawer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     if (!error)
@@ -91,7 +91,7 @@ static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
     const MoecGraphEntry *graph = drawer->graph;
     const float *velocity = drawer->outputs[drawer->velocity];
     float *time = drawer->inputs[drawer->time];
-    long steps = drawer->wishes.steps;
+    long steps = drawer->options.steps;
     MoecRun run = {
         .weights = drawer->weights,
         .rounded = drawer->rounded,
@@ -116,13 +116,13 @@ static void draw(Drawer *drawer) {
     long classes = label->vocabulary ? label->vocabulary : 1;
     float *seen = drawer->inputs[drawer->image];
     int32_t *kinds = drawer->inputs[drawer->label];
-    for (long first = 0; first < drawer->wishes.count; first += graph->batch) {
+    for (long first = 0; first < drawer->options.count; first += graph->batch) {
         for (long b = 0; b < graph->batch; b++)
             kinds[b] = (int32_t)((first + b) % classes);
         for (size_t i = 0; i < numbers; i++)
-            seen[i] = (float)random_normal(drawer->wishes.seed, (size_t)first * each + i);
+            seen[i] = (float)random_normal(drawer->options.seed, (size_t)first * each + i);
         remove_noise(drawer, seen, numbers);
-        long left = drawer->wishes.count - first, kept = left < graph->batch ? left : graph->batch;
+        long left = drawer->options.count - first, kept = left < graph->batch ? left : graph->batch;
         memcpy(drawer->images + (size_t)first * each, seen, sizeof *seen * each * (size_t)kept);
         for (long b = 0; b < kept; b++)
             drawer->labels[first + b] = (float)kinds[b];
@@ -131,36 +131,36 @@ static void draw(Drawer *drawer) {
 
 static const char *write_drawings(const Drawer *drawer) {
     const MoecTensor *image = &drawer->graph->inputs[drawer->image];
-    size_t numbers = (size_t)drawer->wishes.count * (block_count(image) / (size_t)image->shape[0]);
+    size_t numbers = (size_t)drawer->options.count * (block_count(image) / (size_t)image->shape[0]);
     for (size_t i = 0; i < numbers; i++)
         if (!isfinite(drawer->images[i]))
             return "what is drawn are no finite numbers: the weights are broken";
     long shape[MOEC_MAX_RANK];
     memcpy(shape, image->shape, sizeof shape);
-    shape[0] = drawer->wishes.count;
+    shape[0] = drawer->options.count;
     const WrittenTensor tensors[] = {
         {.name = "image", .rank = image->rank, .shape = shape, .values = drawer->images},
         {.name = "label", .rank = 1, .shape = shape, .values = drawer->labels},
     };
-    return tensors_write(drawer->wishes.out, tensors, 2);
+    return tensors_write(drawer->options.out, tensors, 2);
 }
 
-static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    const Wish known[] = {
-        {.name = "--out", .text = &wishes->out},
-        {.name = "--weights", .text = &wishes->weights},
-        {.name = "--count", .whole = &wishes->count},
-        {.name = "--steps", .whole = &wishes->steps},
-        {.name = "--seed", .seed = &wishes->seed},
+static int read_options(Options *options, int count, char **arguments) {
+    const Option known[] = {
+        {.name = "--out", .text = &options->out},
+        {.name = "--weights", .text = &options->weights},
+        {.name = "--count", .whole = &options->count},
+        {.name = "--steps", .whole = &options->steps},
+        {.name = "--seed", .seed = &options->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
-           wishes->out && wishes->count > 0 && wishes->steps > 0;
+    return options_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           options->out && options->count > 0 && options->steps > 0;
 }
 
 int main(int count, char **arguments) {
     streams_hold();
-    Drawer drawer = {.wishes = {.weights = "weights.bin", .count = 16, .steps = 50}};
-    if (!read_wishes(&drawer.wishes, count, arguments)) {
+    Drawer drawer = {.options = {.weights = "weights.bin", .count = 16, .steps = 50}};
+    if (!read_options(&drawer.options, count, arguments)) {
         fprintf(stderr,
                 "usage: %s --out FILE [--count N] [--steps N] [--seed N] [--weights FILE]\n",
                 arguments[0]);

@@ -11,7 +11,7 @@
 #include "lexicon.h"
 #include "model.h"
 #include "streams.h"
-#include "wishes.h"
+#include "options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,12 +19,12 @@
 #include <string.h>
 #include <time.h>
 
-typedef struct Wishes {
+typedef struct Options {
     const char *prompt, *weights, *tokenizer;
     long tokens, speed, numbers;
     double temperature;
     uint64_t seed;
-} Wishes;
+} Options;
 
 static int32_t likeliest(const float *logits, long count) {
     long best = 0;
@@ -133,23 +133,23 @@ static int read_token(Model *model, long token, const float **logits) {
 }
 
 /* The prompt as numbers, by the tokenizer, or as bytes. */
-static int read_prompt(Model *model, const Lexicon *lexicon, const Wishes *wishes,
+static int read_prompt(Model *model, const Lexicon *lexicon, const Options *options,
                        const float **logits) {
     int error = MODEL_FINE;
     int32_t *tokens = NULL;
-    if (wishes->numbers) {
+    if (options->numbers) {
         char *end = NULL;
-        for (const char *at = wishes->prompt; *at && !error; at = end + strspn(end, " ,")) {
+        for (const char *at = options->prompt; *at && !error; at = end + strspn(end, " ,")) {
             long token = strtol(at, &end, 10);
             error = end == at ? MODEL_BAD_TOKEN : read_token(model, token, logits);
         }
     } else if (lexicon) {
-        long count = lexicon_encode(lexicon, wishes->prompt, &tokens);
+        long count = lexicon_encode(lexicon, options->prompt, &tokens);
         error = count < 0 ? MODEL_NO_MEMORY : MODEL_FINE;
         for (long i = 0; i < count && !error; i++)
             error = read_token(model, tokens[i], logits);
     } else {
-        for (const char *byte = wishes->prompt; *byte && !error; byte++)
+        for (const char *byte = options->prompt; *byte && !error; byte++)
             error = read_token(model, (unsigned char)*byte, logits);
     }
     free(tokens);
@@ -157,50 +157,50 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Wishes *wishe
 }
 
 /* Reads the prompt, then writes tokens until there are enough or the context is full. */
-static int generate(Model *model, const Lexicon *lexicon, const Wishes *wishes) {
+static int generate(Model *model, const Lexicon *lexicon, const Options *options) {
     const float *logits = NULL;
-    int error = read_prompt(model, lexicon, wishes, &logits);
+    int error = read_prompt(model, lexicon, options, &logits);
     if (error || !logits)
         return error ? error : MODEL_BAD_TOKEN;
-    uint64_t state = wishes->seed;
+    uint64_t state = options->seed;
     Held held = {.count = 0};
-    fputs(wishes->prompt, stdout);
-    for (long i = 0; i < wishes->tokens && !error && !ferror(stdout); i++) {
-        int32_t token = sample(logits, model_vocabulary(model), wishes->temperature, &state);
+    fputs(options->prompt, stdout);
+    for (long i = 0; i < options->tokens && !error && !ferror(stdout); i++) {
+        int32_t token = sample(logits, model_vocabulary(model), options->temperature, &state);
         write_token(lexicon, model, token, &held);
-        error = i + 1 < wishes->tokens ? model_step(model, token, &logits) : MODEL_FINE;
+        error = i + 1 < options->tokens ? model_step(model, token, &logits) : MODEL_FINE;
     }
     write_held(&held, 1);
     return error == MODEL_FULL ? MODEL_FINE : error;
 }
 
-static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    const Wish known[] = {
-        {.name = "--prompt", .text = &wishes->prompt},
-        {.name = "--weights", .text = &wishes->weights},
-        {.name = "--tokenizer", .text = &wishes->tokenizer},
-        {.name = "--numbers", .whole = &wishes->numbers},
-        {.name = "--tokens", .whole = &wishes->tokens},
-        {.name = "--speed", .whole = &wishes->speed},
-        {.name = "--temperature", .real = &wishes->temperature},
-        {.name = "--seed", .seed = &wishes->seed},
+static int read_options(Options *options, int count, char **arguments) {
+    const Option known[] = {
+        {.name = "--prompt", .text = &options->prompt},
+        {.name = "--weights", .text = &options->weights},
+        {.name = "--tokenizer", .text = &options->tokenizer},
+        {.name = "--numbers", .whole = &options->numbers},
+        {.name = "--tokens", .whole = &options->tokens},
+        {.name = "--speed", .whole = &options->speed},
+        {.name = "--temperature", .real = &options->temperature},
+        {.name = "--seed", .seed = &options->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
-           wishes->prompt && *wishes->prompt;
+    return options_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           options->prompt && *options->prompt;
 }
 
-static void finish(const Model *model, const Wishes *wishes, double began) {
+static void finish(const Model *model, const Options *options, double began) {
     putchar('\n');
-    if (wishes->speed)
+    if (options->speed)
         fprintf(stderr, "%.4g tokens/s\n", (double)model_position(model) / (seconds_now() - began));
 }
 
 /* The tokenizer that lies in the folder, if there is one. What is wrong, or NULL. */
-static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Wishes *wishes) {
-    int error = lexicon_open(lexicon, wishes->tokenizer);
+static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Options *options) {
+    int error = lexicon_open(lexicon, options->tokenizer);
     if (error && error != LEXICON_NO_FILE)
         return error == LEXICON_DAMAGED ? "the tokenizer is damaged" : "not enough memory";
-    if (wishes->numbers || (*lexicon && lexicon_encodes(*lexicon)))
+    if (options->numbers || (*lexicon && lexicon_encodes(*lexicon)))
         return NULL;
     if (*lexicon)
         return "the tokenizer of this model does not encode here, see README.md: give the prompt "
@@ -213,8 +213,8 @@ static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Wis
 
 int main(int count, char **arguments) {
     streams_hold();
-    Wishes wishes = {.weights = "weights.bin", .tokenizer = "tokenizer.bin", .tokens = 100};
-    if (!read_wishes(&wishes, count, arguments)) {
+    Options options = {.weights = "weights.bin", .tokenizer = "tokenizer.bin", .tokens = 100};
+    if (!read_options(&options, count, arguments)) {
         fprintf(stderr,
                 "usage: %s --prompt TEXT [--numbers 1] [--tokens N] [--temperature T] [--seed N] "
                 "[--weights FILE] [--tokenizer FILE] [--speed 1]\n",
@@ -223,13 +223,13 @@ int main(int count, char **arguments) {
     }
     Model *model;
     Lexicon *lexicon = NULL;
-    int error = model_open(&model, wishes.weights);
-    const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &wishes);
+    int error = model_open(&model, options.weights);
+    const char *problem = error ? model_error(error) : open_lexicon(&lexicon, model, &options);
     double began = seconds_now();
     if (!problem) {
-        error = generate(model, lexicon, &wishes);
+        error = generate(model, lexicon, &options);
         if (!error)
-            finish(model, &wishes, began);
+            finish(model, &options, began);
         problem = error ? model_error(error) : streams_end();
     }
     if (problem)

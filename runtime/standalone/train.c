@@ -11,7 +11,7 @@
 #include "streams.h"
 #include "training.h"
 #include "weights.h"
-#include "wishes.h"
+#include "options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,11 +20,11 @@
 
 extern const MoecTable moec_table;
 
-typedef struct Wishes {
+typedef struct Options {
     const char *data, *weights, *out;
     long steps;
     uint64_t seed;
-} Wishes;
+} Options;
 
 typedef struct Trainer {
     const MoecGraphEntry *graph;
@@ -36,7 +36,7 @@ typedef struct Trainer {
     void **inputs, **outputs; /* by slot */
     Data data;
     int loss; /* its slot */
-    Wishes wishes;
+    Options options;
 } Trainer;
 
 /* Of a block of gradients, or of a state of the optimizer. */
@@ -79,8 +79,8 @@ static const char *open_trainer(Trainer *trainer) {
         return "the model has no loss";
     const char *error = take_memory(trainer);
     if (!error)
-        error = data_open(&trainer->data, trainer->wishes.data, graph, trainer->wishes.seed);
-    if (!error && weights_read(trainer->wishes.weights, &moec_table, block_put, trainer->weights,
+        error = data_open(&trainer->data, trainer->options.data, graph, trainer->options.seed);
+    if (!error && weights_read(trainer->options.weights, &moec_table, block_put, trainer->weights,
                                trainer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
     return error;
@@ -119,7 +119,7 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
         const char *name = update->scalar_names[i % update->scalar_count];
         scalars[i] = update->own[i] * (float)(strcmp(name, "lr") == 0      ? rate
                                               : strcmp(name, "step") == 0  ? (double)step + 1
-                                              : strcmp(name, "steps") == 0 ? (double)trainer->wishes.steps
+                                              : strcmp(name, "steps") == 0 ? (double)trainer->options.steps
                                               : strcmp(name, "clip") == 0  ? factor
                                                                            : 1);
     }
@@ -136,7 +136,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     block_zero(trainer->gradients, trained_bytes(&moec_table));
     set_scalar(trainer, "loss_scale", 1.0 / (double)parts);
     set_scalar(trainer, "step", (double)step);
-    set_scalar(trainer, "steps", (double)trainer->wishes.steps);
+    set_scalar(trainer, "steps", (double)trainer->options.steps);
     *loss = 0;
     for (long part = 0; part < parts; part++) {
         long number = step * parts + part;
@@ -152,7 +152,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
             .arena = trainer->arena,
             .inputs = (const void *const *)trainer->inputs,
             .outputs = (float *const *)trainer->outputs,
-            .seed = random_bits(trainer->wishes.seed, (uint64_t)number),
+            .seed = random_bits(trainer->options.seed, (uint64_t)number),
             .last_micro_batch = part == parts - 1,
         };
         graph_run(graph, &run);
@@ -161,14 +161,14 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
     double norm = sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
-    double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->wishes.steps);
+    double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps);
     update_all(trainer, step, rate,
                SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
     return NULL;
 }
 
 static const char *train(Trainer *trainer) {
-    for (long step = 0; step < trainer->wishes.steps; step++) {
+    for (long step = 0; step < trainer->options.steps; step++) {
         double loss;
         const char *error = run_step(trainer, step, &loss);
         if (error)
@@ -178,31 +178,31 @@ static const char *train(Trainer *trainer) {
     }
     if (!isfinite(block_squares(trainer->weights, moec_table.weight_bytes / sizeof(float))))
         return "the weights are no finite numbers any more: try a lower learning rate";
-    if (weights_write(trainer->wishes.out, &moec_table, block_get, trainer->weights,
+    if (weights_write(trainer->options.out, &moec_table, block_get, trainer->weights,
                       trainer->states) != WEIGHTS_FINE)
         return "the trained weights cannot be written";
     return NULL;
 }
 
-static int read_wishes(Wishes *wishes, int count, char **arguments) {
-    const Wish known[] = {
-        {.name = "--data", .text = &wishes->data},
-        {.name = "--weights", .text = &wishes->weights},
-        {.name = "--out", .text = &wishes->out},
-        {.name = "--steps", .whole = &wishes->steps},
-        {.name = "--seed", .seed = &wishes->seed},
+static int read_options(Options *options, int count, char **arguments) {
+    const Option known[] = {
+        {.name = "--data", .text = &options->data},
+        {.name = "--weights", .text = &options->weights},
+        {.name = "--out", .text = &options->out},
+        {.name = "--steps", .whole = &options->steps},
+        {.name = "--seed", .seed = &options->seed},
     };
-    return wishes_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
-           wishes->data;
+    return options_read(known, (int)(sizeof known / sizeof *known), count, arguments) &&
+           options->data;
 }
 
 int main(int count, char **arguments) {
     streams_hold();
-    Trainer trainer = {.wishes = {.weights = "weights.bin",
+    Trainer trainer = {.options = {.weights = "weights.bin",
                                   .out = "trained.bin",
                                   .steps = SETTING_STEPS,
                                   .seed = SETTING_SEED}};
-    if (!read_wishes(&trainer.wishes, count, arguments)) {
+    if (!read_options(&trainer.options, count, arguments)) {
         fprintf(stderr,
                 "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n",
                 arguments[0]);

@@ -49,7 +49,7 @@ static Data *make_data(void) {
 }
 
 static Model *trained_model(Device *device) {
-    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     char *path = memory_format("%s/moec_frozen_%ld.moe",
                                getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", random());
     FILE *file = fopen(path, "w");
@@ -58,7 +58,7 @@ static Model *trained_model(Device *device) {
     fclose(file);
     MoecCompiler *compiler = moec_open(path, "frozen", NULL, 0, NULL);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    Model *model = model_open_on(device, compiler, wishes, 2, true);
+    Model *model = model_open_on(device, compiler, shapes, 2, true);
     assert_non_null(model);
     Data *data = make_data();
     Call *train = call_open(model, model_graph(model, MOEC_GRAPH_TRAIN), NULL);

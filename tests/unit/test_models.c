@@ -433,8 +433,8 @@ static void shake(Model *model, Random *random) {
 }
 
 static int check_model(Trial *trial, Random *random) {
-    const Wish wishes[] = {{.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
-    trial->model = model_open_on(trial->device, trial->compiler, wishes, 3, true);
+    const GraphShape shapes[] = {{.graph = MOEC_FORWARD}, {.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    trial->model = model_open_on(trial->device, trial->compiler, shapes, 3, true);
     if (!trial->model) return fail(trial, "it does not compile: %s", moec_reports(trial->compiler));
     model_initialise(trial->model, draw(random));
     shake(trial->model, random);

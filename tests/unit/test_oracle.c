@@ -444,13 +444,13 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
 }
 
 static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
-    const Wish wishes[] = {{MOEC_TRAIN, row->batch, row->context, 0},
+    const GraphShape shapes[] = {{MOEC_TRAIN, row->batch, row->context, 0},
                            {MOEC_FORWARD, row->batch, row->context, 0},
                            {.graph = MOEC_UPDATE},
                            {MOEC_DECODE, 1, row->context, 1}};
     bool decodes = find(row, "decode") != NULL;
     Settings settings = settings_of(compiler);
-    Model *model = model_open_on(device, compiler, wishes, decodes ? 4 : 3, true);
+    Model *model = model_open_on(device, compiler, shapes, decodes ? 4 : 3, true);
     if (!model) {
         missing(row, "compiled", "program");
         return;

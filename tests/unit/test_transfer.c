@@ -340,9 +340,9 @@ typedef struct Run {
 } Run;
 
 static Run run_open(const char *name) {
-    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     MoecCompiler *compiler = open_model(name, NULL, 0);
-    Run run = {.model = model_open(compiler, wishes, 2, true), .data = make_data()};
+    Run run = {.model = model_open(compiler, shapes, 2, true), .data = make_data()};
     if (!run.model) fail_msg("%s does not compile", name);
     run.train = call_open(run.model, model_graph(run.model, MOEC_GRAPH_TRAIN), NULL);
     run.stepper = (Stepper){.train = run.train,

@@ -14,8 +14,8 @@ enum { DECODE_SECONDS = 10, DECODE_ROUNDS = 10, AFTER_PREFIX = 64 };
 /* Step by step with caches has to give what the whole window gives at once. */
 static bool check_decoder(const Bench *bench, Decoder *decoder) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
-    const Wish wish = {.graph = MOEC_FORWARD, .batch = 1, .context = 8};
-    Model *model = compiler ? model_open_on(bench->on, compiler, &wish, 1, true) : NULL;
+    const GraphShape shape = {.graph = MOEC_FORWARD, .batch = 1, .context = 8};
+    Model *model = compiler ? model_open_on(bench->on, compiler, &shape, 1, true) : NULL;
     moec_close(compiler);
     Call *call = model ? call_open(model, &model->table->graphs[0], NULL) : NULL;
     int slot = call ? call_output(call, "logits") : -1;

@@ -38,12 +38,12 @@ static bool take_steps(const Bench *bench, Call *call, const Data *data, Start *
 }
 
 static bool start_model(const Bench *bench, bool keep, Start *start) {
-    const Wish wishes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
+    const GraphShape shapes[] = {{.graph = MOEC_TRAIN}, {.graph = MOEC_UPDATE}};
     Device *device = device_open(bench->device);
     startup_begin(&start->startup);
     MoecCompiler *compiler = device ? spec_open(bench->operand, &bench->sets) : NULL;
     startup_mark(&start->startup, "spec");
-    Model *model = compiler ? model_open_on(device, compiler, wishes, 2, keep) : NULL;
+    Model *model = compiler ? model_open_on(device, compiler, shapes, 2, keep) : NULL;
     moec_close(compiler);
     if (model) {
         start->compile = model->module->compile_seconds;

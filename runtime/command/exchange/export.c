@@ -43,13 +43,13 @@ static bool find_layout(const Export *export) {
 
 /* Both that tensors have no place and that options cannot be said are told, in one go. */
 static bool look(Export *export) {
-    const Wish wish = {.graph = MOEC_FORWARD};
+    const GraphShape shape = {.graph = MOEC_FORWARD};
     export->file = checkpoint_open(export->run);
     export->compiler = export->file ? checkpoint_spec(export->file, NULL, 0) : NULL;
     export->layouts =
         export->compiler ? moec_open_layouts(export->layouts_file, getenv("MOEC_PATH")) : NULL;
     if (!export->layouts || !reports_good(export->layouts) || !find_layout(export)) return false;
-    export->model = model_describe(export->compiler, &wish);
+    export->model = model_describe(export->compiler, &shape);
     if (!export->model) return false;
     export->conversion = match_export(export->layouts, export->layout, export->model, export->file);
     if (moec_failed(export->layouts)) return false;

@@ -120,14 +120,14 @@ static bool open_tokenizer(Import *import) {
 
 static bool look(Import *import) {
     char *path = path_join(import->folder, "config.json");
-    const Wish wish = {.graph = MOEC_FORWARD};
+    const GraphShape shape = {.graph = MOEC_FORWARD};
     bool good = (import->config = config_open(path)) != NULL;
     free(path);
     if (good) import->layouts = moec_open_layouts(import->file, getenv("MOEC_PATH"));
     good = good && reports_good(import->layouts) && recognise(import) && make_spec(import) &&
            open_spec(import) && open_tokenizer(import) &&
            (import->shards = shards_open(import->folder)) != NULL &&
-           (import->model = model_describe(import->compiler, &wish)) != NULL;
+           (import->model = model_describe(import->compiler, &shape)) != NULL;
     if (good)
         import->conversion =
             match_import(import->layouts, import->layout, import->model, import->shards);
