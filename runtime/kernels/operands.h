@@ -117,7 +117,7 @@ enum { MOEC_TRANSPOSES = 1 };
 MOEC_INLINE void moec_transpose(MoecVector rows[MOEC_LANES]) {
 #pragma GCC unroll 4
     for (int step = 1; step < MOEC_LANES; step *= 2) {
-        MoecPlaces low, high;
+        MoecPlaces low = {0}, high = {0};
 #pragma GCC unroll 16
         for (int j = 0; j < MOEC_LANES; j++) {
             low[j] = (j & step) != 0 ? MOEC_LANES + j - step : j;
