@@ -313,7 +313,8 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
     Slot *slot = path ? find_slot(reading, path) : NULL;
     const Node *otherwise = rule->kids[2];
     double number;
-    if (is_constant(value) || (slot && slot->text)) return;
+    Slot *open = NULL;
+    if (is_constant(value) || !open_slots(reading, value, &open)) return;
     if (!otherwise && last) {
         report_error(reading->unit->reports, rule->span, "the configuration has no '%s'",
                      rule->name);

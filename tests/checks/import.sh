@@ -11,6 +11,13 @@ model capped = m { cap = 30 }
 model uneven = m { attention.heads = { k = 2, v = 4 } }
 model normed = m { attention.qk_norm = true, train.context = 16 }
 model routed = normed { ffn = moe { experts = 3, top = 2, expert = swiglu { hidden = 8 }, weights = renormalised } }
+model post = m { before = false, sandwich = true, attention.qk_wide = true }
+model offset = m { tied = true, amplify = 4, norm.offset = 1, ffn.act = gelu_tanh }
+model query_bias = m { attention = { bias = true, out_bias = false } }
+model neox = decoder {
+  vocab = 64, dim = 16, layers = 2, parallel = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
+  attention = { heads.q = 2, head_dim = 8, bias = true, rotary.dim = 4 }
+}
 model learned = decoder {
   vocab = 64, dim = 16, layers = 2, tied = true, positions = learned, norm = layer_norm, ffn = mlp { act = gelu_tanh, bias = true }
   attention = { heads.q = 4, head_dim = 4, bias = true, rotary = none }, train.context = 16
@@ -32,6 +39,10 @@ again m llama
 again normed qwen3
 again routed qwen3_moe
 again learned gpt2
+again neox gpt_neox
+again post olmo2
+again offset gemma
+again query_bias qwen2
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 

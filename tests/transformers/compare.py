@@ -28,6 +28,7 @@ FAMILIES = {
     "qwen3_moe": ("Qwen3Moe", {**SMALL, **MOE, "head_dim": 16, "norm_topk_prob": True, "decoder_sparse_step": 1}),
     "olmoe": ("Olmoe", {**SMALL, "num_experts": 6, "num_experts_per_tok": 2}),
     "olmo2": ("Olmo2", SMALL),
+    "gemma": ("Gemma", {**SMALL, "head_dim": 16, "tie_word_embeddings": True}),
     "gpt2": ("GPT2", dict(vocab_size=96, n_embd=48, n_layer=3, n_head=4, n_positions=64)),
     "gpt_neox": ("GPTNeoX", dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
                                  intermediate_size=96, max_position_embeddings=64, rotary_pct=0.5)),
