@@ -68,20 +68,23 @@ static bool names_turn(const Tensor *tensor, const char *name, Slice *slice) {
 }
 
 /* What a name may begin with, and what it means then; any of the others is the first of the roles
- * in their order that has it. A spec may call a parameter as an output or as a number that the
- * runtime sets. */
+ * in their order that has it. A spec may call a parameter or an input as an output or as a number
+ * that the runtime sets. */
 static const struct {
     const char *prefix;
     Role role;
+    bool scalar; /* of inputs */
 } kinds[] = {
-    {"gradient:", ROLE_GRADIENT},
-    {"cache:", ROLE_CACHE},
-    {"input:", ROLE_INPUT},
-    {"output:", ROLE_OUTPUT},
-    {"", ROLE_PARAMETER},
-    {"", ROLE_STATE},
-    {"", ROLE_INPUT},
-    {"", ROLE_OUTPUT},
+    {"gradient:", ROLE_GRADIENT, false},
+    {"cache:", ROLE_CACHE, false},
+    {"input:", ROLE_INPUT, false},
+    {"scalar:", ROLE_INPUT, true},
+    {"output:", ROLE_OUTPUT, false},
+    {"", ROLE_PARAMETER, false},
+    {"", ROLE_STATE, false},
+    {"", ROLE_INPUT, false},
+    {"", ROLE_INPUT, true},
+    {"", ROLE_OUTPUT, false},
 };
 
 static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
@@ -101,7 +104,9 @@ static bool find_slice(const MoecEval *eval, const char *name, Slice *slice) {
         if (strncmp(name, kinds[i].prefix, prefix) != 0) continue;
         for (int j = 0; j < tensors->count; j++) {
             const Tensor *tensor = tensors->items[j];
-            if (tensor->role == kinds[i].role && is_called(tensor, name + prefix, slice))
+            bool scalar = tensor->role == ROLE_INPUT && tensor->input == INPUT_SCALAR;
+            if (tensor->role == kinds[i].role && scalar == kinds[i].scalar &&
+                is_called(tensor, name + prefix, slice))
                 return true;
         }
     }

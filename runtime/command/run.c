@@ -153,7 +153,8 @@ static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
                 values[j] =
                     batch->tokens[j / (size_t)batch->context * (size_t)(batch->context + 1) +
                                   j % (size_t)batch->context + (size_t)shift];
-        char *name = memory_format("input:%s", input->name);
+        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
+                                   input->name);
         moec_eval_set(eval, name, values, count);
         free(name);
         free(values);

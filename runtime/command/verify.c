@@ -145,7 +145,8 @@ static void give(MoecEval *eval, const char *name, const void *values, size_t co
 static void give_inputs(MoecEval *eval, const Call *call) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
-        char *name = memory_format("input:%s", input->name);
+        char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
+                                   input->name);
         give(eval, name, call->inputs[i], tensor_count(input), input->is_int);
         free(name);
     }
