@@ -131,6 +131,43 @@ const char *moec_nearest(const char *name, const char *const *candidates, int co
 /* A file in the one layout, or NULL with reports. */
 const char *moec_format(MoecCompiler *compiler);
 
+/* ---- for editors ---- */
+
+/* A file as an editor shows it, which need not be what is on the disk. */
+typedef struct MoecDocument {
+    const char *path, *text;
+    size_t length;
+} MoecDocument;
+/* Reads documents[0]; the others stand for the files of their paths where it uses them. */
+MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
+                                 const char *search);
+/* The models of the file itself, in order. */
+const char *const *moec_models(MoecCompiler *compiler, int *count);
+
+/* What stands at a byte offset of the file, as Markdown; NULL: nothing that is known. */
+const char *moec_hover(MoecCompiler *compiler, size_t offset);
+/* Where it was declared: bytes of a text, which is the standard library's own when `standard`. */
+typedef struct MoecLocation {
+    const char *path, *text;
+    bool standard;
+    size_t start, end;
+} MoecLocation;
+bool moec_definition(MoecCompiler *compiler, size_t offset, MoecLocation *location);
+/* What could stand there. */
+typedef enum MoecCompletionKind {
+    MOEC_COMPLETES_OPTION,
+    MOEC_COMPLETES_WORD,
+    MOEC_COMPLETES_LAYER,
+    MOEC_COMPLETES_TENSOR,
+    MOEC_COMPLETES_FUNCTION,
+    MOEC_COMPLETES_KEYWORD
+} MoecCompletionKind;
+typedef struct MoecCompletion {
+    const char *label, *detail; /* detail: its declaration, or NULL */
+    MoecCompletionKind kind;
+} MoecCompletion;
+const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *count);
+
 /* ---- experiments ---- */
 
 /* One of the models that an experiment compares: its model with `sets`, "key=value" texts. */
@@ -234,7 +271,7 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
 
 /* The meaning: a program in double precision. Tensors are named as in its table of parameters,
  * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, "input:" or
- * "output:" + name, "cache:" + name; without its prefix where no parameter and no state has the
+ * "output:" + name, "scalar:" + name of an input that the runtime sets, "cache:" + name; without its prefix where no parameter and no state has the
  * name. */
 typedef struct MoecEval MoecEval;
 MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);

@@ -28,6 +28,9 @@ typedef struct Unit {
  * the embedded stdlib). */
 Unit *resolve(Arena *arena, Reports *reports, const char *path, const char *search,
               const char *const *sets, int set_count);
+/* The same where some files, the first of them, are as an editor shows them. */
+Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *documents, int count,
+                        const char *search);
 /* The same from sources that are at hand, as a Unit lists them (without the --set texts); nothing
  * is read but the stdlib. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,

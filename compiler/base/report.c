@@ -294,6 +294,9 @@ static char *list_json(Arena *arena, const List *list) {
             json_object_set_new(object, "file", json_text(arena, report->span.source->path));
             json_object_set_new(object, "line", json_integer(span_line(report->span)));
             json_object_set_new(object, "column", json_integer(span_column(report->span)));
+            Span end = {report->span.source, report->span.end, report->span.end};
+            json_object_set_new(object, "end_line", json_integer(span_line(end)));
+            json_object_set_new(object, "end_column", json_integer(span_column(end)));
         }
         json_object_set_new(object, "message", json_text(arena, report->message));
         json_array_append_new(array, object);

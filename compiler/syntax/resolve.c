@@ -31,6 +31,8 @@ typedef struct Names {
 typedef struct Resolver {
     Unit *unit;
     const char *search;
+    const Source *const *documents; /* what an editor shows in place of files */
+    int document_count;
     bool given; /* all sources are given: nothing is read from disk */
     Names parts, optimizers, schedules, parametrizations, experiments, layouts;
 } Resolver;
@@ -103,12 +105,22 @@ static const char *folder_of(Arena *arena, const char *path) {
     return slash ? arena_copy(arena, path, (size_t)(slash - path) + 1) : "";
 }
 
+static bool add_document(Resolver *resolver, const char *path) {
+    for (int i = 0; i < resolver->document_count; i++) {
+        const Source *document = resolver->documents[i];
+        if (strcmp(document->path, path)) continue;
+        add_source(resolver->unit, document->path, document->text, document->length);
+        return true;
+    }
+    return false;
+}
+
 /* Reads FOLDER/NAME.moe unless that was done before; false when there is no such file. One that
  * cannot be read is an error: another file of that name is not what was meant. */
 static bool use_from(Resolver *resolver, const char *folder, const Node *use) {
     Unit *unit = resolver->unit;
     const char *path = arena_format(unit->arena, "%s%s.moe", folder, use->name), *problem;
-    if (find_source(unit, path)) return true;
+    if (find_source(unit, path) || add_document(resolver, path)) return true;
     size_t length = 0;
     if (access(path, F_OK) != 0) return false;
     char *text = read_text(unit->arena, path, &length, &problem);
@@ -302,6 +314,16 @@ static Unit *unit_new(Arena *arena, Reports *reports) {
     unit->arena = arena;
     unit->reports = reports;
     return unit;
+}
+
+Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *documents, int count,
+                        const char *search) {
+    Resolver resolver = {.unit = unit_new(arena, reports),
+                         .search = search,
+                         .documents = documents,
+                         .document_count = count};
+    add_document(&resolver, documents[0]->path);
+    return resolve_all(&resolver, NULL, 0);
 }
 
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,

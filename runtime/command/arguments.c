@@ -126,7 +126,7 @@ static int read_all(const Command *command, const Option *options, int argc, cha
             code = take_operand(command, argv[i], most, operands);
         if (code >= 0) return code;
     }
-    return operands->count
+    return operands->count || most == 0
                ? -1
                : arguments_wrong(command, NULL, "moec %s: the first argument is missing",
                                  command->name);
@@ -135,8 +135,8 @@ static int read_all(const Command *command, const Option *options, int argc, cha
 int arguments_read(const Command *command, const Option *options, int argc, char **argv,
                    const char **operand) {
     TextList operands = {0};
-    int code = read_all(command, options, argc, argv, 1, &operands);
-    *operand = operands.items[0];
+    int code = read_all(command, options, argc, argv, operand ? 1 : 0, &operands);
+    if (operand) *operand = operands.items[0];
     return code;
 }
 

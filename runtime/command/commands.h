@@ -31,6 +31,7 @@ int command_report(int argc, char **argv);
 int command_log(int argc, char **argv);
 int command_verify(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_lsp(int argc, char **argv);
 int command_prepare(int argc, char **argv);
 
 /* The row of a command by its name; the table stands in main.c. */

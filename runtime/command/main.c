@@ -89,6 +89,8 @@ static const Command commands[] = {
     {"bench", command_bench,
      "FILE[:MODEL]|DIR [--graph train|decode] [--device cpu|cuda] [--kernels] [--json]",
      "Measures speed beside the ceilings of the machine."},
+    {"lsp", command_lsp, "[--stdio]",
+     "Talks to an editor: errors while typing, descriptions, declarations, completion, layout."},
     {"prepare", command_prepare, "DIR",
      "Compiles what all programs share into DIR; `make` does it, to make first starts short."},
 };

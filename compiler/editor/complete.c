@@ -1,0 +1,129 @@
+#include "editor/declared.h"
+
+#include "moec.h"
+#include "syntax/format.h"
+
+#include <string.h>
+
+/* complete: what could stand at an offset. */
+
+typedef struct Offers {
+    Arena *arena;
+    MoecCompletion *items;
+    int count, capacity;
+} Offers;
+
+static void offer(Offers *offers, const char *label, MoecCompletionKind kind, const char *detail) {
+    for (int i = 0; i < offers->count; i++)
+        if (!strcmp(offers->items[i].label, label)) return;
+    if (offers->count == offers->capacity) {
+        int capacity = offers->capacity ? 2 * offers->capacity : 64;
+        MoecCompletion *items = arena_alloc(offers->arena, (size_t)capacity * sizeof *items);
+        if (offers->count) memcpy(items, offers->items, (size_t)offers->count * sizeof *items);
+        offers->items = items;
+        offers->capacity = capacity;
+    }
+    offers->items[offers->count++] = (MoecCompletion){label, detail, kind};
+}
+
+static void offer_all(Offers *offers, const List *nodes, MoecCompletionKind kind) {
+    for (int i = 0; i < nodes->count; i++) {
+        const Node *node = nodes->items[i];
+        offer(offers, node->name, kind, line_of_declaration(offers->arena, node));
+    }
+}
+
+static void offer_layers(Offers *offers, const Unit *unit) {
+    offer_all(offers, &unit->layers, MOEC_COMPLETES_LAYER);
+    offer_all(offers, &unit->optimizers, MOEC_COMPLETES_LAYER);
+    offer_all(offers, &unit->schedules, MOEC_COMPLETES_LAYER);
+}
+
+/* Options of a layer, or of the one that the option before the last dot takes. */
+static void offer_options(Offers *offers, const Unit *unit, const Place *place) {
+    const char *dot = strrchr(place->word, '.'), *prefix = "";
+    const Node *layer = place->layer, *option = NULL;
+    if (dot && layer)
+        option = option_of(unit, layer,
+                           arena_copy(offers->arena, place->word, (size_t)(dot - place->word)));
+    if (option) {
+        layer = layer_of_option(unit, option);
+        prefix = arena_copy(offers->arena, place->word, (size_t)(dot - place->word) + 1);
+    }
+    for (int i = 0; layer && i < body_of(layer)->count; i++) {
+        const Node *node = body_of(layer)->kids[i];
+        if (node->kind == NODE_OPTION)
+            offer(offers, arena_format(offers->arena, "%s%s", prefix, node->name),
+                  MOEC_COMPLETES_OPTION, line_of_declaration(offers->arena, node));
+    }
+}
+
+/* Values that an option may have: its words, true and false, layers. */
+static void offer_values(Offers *offers, const Unit *unit, const Place *place) {
+    const Node *option =
+        place->layer && place->path ? option_of(unit, place->layer, place->path) : NULL;
+    const char *type = option ? option->kids[0]->name : "layer";
+    const Node *limits = option && option->kids[1] ? option->kids[1]->kids[0] : NULL;
+    for (int i = 0; limits && limits->kind == NODE_LIST && i < limits->count; i++)
+        if (limits->kids[i]->kind == NODE_NAME)
+            offer(offers, limits->kids[i]->name, MOEC_COMPLETES_WORD, place->path);
+    if (!strcmp(type, "flag")) {
+        offer(offers, "true", MOEC_COMPLETES_WORD, place->path);
+        offer(offers, "false", MOEC_COMPLETES_WORD, place->path);
+    }
+    if (!strcmp(type, "layer") || !strcmp(type, "any")) {
+        offer_layers(offers, unit);
+        offer(offers, "none", MOEC_COMPLETES_WORD, place->path);
+    }
+}
+
+static void offer_names(Offers *offers, const Unit *unit, const Place *place) {
+    static const char *const words[] = {
+        "param", "axis",    "state", "option", "sequence", "input",  "output", "repeat",
+        "scan",  "if",      "else",  "match",  "for",      "update", "probe",  "aux",
+        "loss",  "require", "cache", "sum",    "mean",     "max",    "min",    "logsumexp"};
+    const Node *layer = place->layer;
+    for (int i = 0; layer && layer->kind == NODE_LAYER && i < layer->kids[0]->count; i++)
+        offer(offers, layer->kids[0]->kids[i]->name, MOEC_COMPLETES_TENSOR,
+              line_of_declaration(offers->arena, layer->kids[0]));
+    int at = 0;
+    for (const Node *node; layer && (node = next_declaration(body_of(layer), &at));)
+        offer(offers, node->name,
+              node->kind == NODE_OPTION ? MOEC_COMPLETES_OPTION : MOEC_COMPLETES_TENSOR,
+              line_of_declaration(offers->arena, node));
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        offer(offers, words[i], MOEC_COMPLETES_KEYWORD, NULL);
+    for (int op = 0; op < OP_COUNT; op++)
+        if (op_table[op].text[0] >= 'a' && op_table[op].text[0] <= 'z')
+            offer(offers, op_table[op].text, MOEC_COMPLETES_FUNCTION, NULL);
+    offer_layers(offers, unit);
+}
+
+const MoecCompletion *moec_complete(MoecCompiler *compiler, size_t offset, int *count) {
+    static const char *const items[] = {"use",      "layer",      "model",          "optimizer",
+                                        "schedule", "experiment", "parametrization"};
+    Unit *unit = moec_unit(compiler);
+    Offers offers = {.arena = moec_arena(compiler)};
+    *count = 0;
+    if (!unit || !unit->sources.count) return NULL;
+    Place place = place_find(unit, offset);
+    switch (place.kind) {
+    case PLACE_OPTION:
+        offer_options(&offers, unit, &place);
+        break;
+    case PLACE_VALUE:
+        offer_values(&offers, unit, &place);
+        break;
+    case PLACE_BODY:
+        offer_names(&offers, unit, &place);
+        break;
+    case PLACE_ITEM:
+        for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+            offer(&offers, items[i], MOEC_COMPLETES_KEYWORD, NULL);
+        offer_all(&offers, &unit->models, MOEC_COMPLETES_LAYER);
+        offer_layers(&offers, unit);
+        break;
+    }
+    *count = offers.count;
+    return offers.items;
+}

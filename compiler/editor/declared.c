@@ -1,0 +1,109 @@
+#include "editor/declared.h"
+
+#include <string.h>
+
+static bool declares(const Node *node) {
+    switch (node->kind) {
+    case NODE_OPTION:
+    case NODE_AXIS:
+    case NODE_SEQUENCE:
+    case NODE_PARAM:
+    case NODE_STATE:
+    case NODE_INPUT:
+    case NODE_EQUATION:
+    case NODE_FOR:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_block(const Node *node) {
+    return node &&
+           (node->kind == NODE_BLOCK || node->kind == NODE_IF || node->kind == NODE_MATCH ||
+            node->kind == NODE_CASE || node->kind == NODE_FOR || node->kind == NODE_REPEAT ||
+            node->kind == NODE_SCAN || node->kind == NODE_LIST);
+}
+
+static const Node *nth_declaration(const Node *block, int *left) {
+    for (int i = 0; i < block->count; i++) {
+        const Node *node = block->kids[i];
+        if (!node) continue;
+        if (declares(node) && (*left)-- == 0) return node;
+        const Node *inner = is_block(node) ? nth_declaration(node, left) : NULL;
+        if (inner) return inner;
+    }
+    return NULL;
+}
+
+const Node *next_declaration(const Node *block, int *at) {
+    int left = (*at)++;
+    return nth_declaration(block, &left);
+}
+
+static const Node *formal_of(const Node *layer, const char *name) {
+    if (layer->kind != NODE_LAYER) return NULL;
+    for (int i = 0; i < layer->kids[0]->count; i++)
+        if (!strcmp(layer->kids[0]->kids[i]->name, name)) return layer->kids[0]->kids[i];
+    return NULL;
+}
+
+static const Node *in_layer(const Unit *unit, const Node *layer, const char *name) {
+    const Node *found = formal_of(layer, name), *best = NULL;
+    int at = 0;
+    for (const Node *node; !found && (node = next_declaration(body_of(layer), &at));)
+        if (!strcmp(node->name, name) && !best) best = node;
+    if (!found && !best) best = option_of(unit, layer, name);
+    return found ? found : best;
+}
+
+/* A name with dots may go on where the option ends: `heads.q` of attention, `act` alone. */
+const Node *declared(const Unit *unit, const Place *place) {
+    if (!*place->word) return NULL;
+    const Node *found = NULL;
+    if (place->kind == PLACE_OPTION && place->layer)
+        found = option_of(unit, place->layer, place->word);
+    if (place->kind == PLACE_BODY && place->layer)
+        found = in_layer(unit, place->layer, place->word);
+    if (!found && place->kind != PLACE_OPTION) {
+        const Node *model = named_model(unit, place->word);
+        found = model ? model : named_layer(unit, place->word);
+    }
+    return found;
+}
+
+const char *comment_above(Arena *arena, const Node *node) {
+    const char *text = node->span.source->text;
+    int first = node->span.start;
+    while (first > 0 && text[first - 1] != '\n') first--;
+    int from = first;
+    while (from > 0) {
+        int line = from - 1;
+        while (line > 0 && text[line - 1] != '\n') line--;
+        int sign = line;
+        while (text[sign] == ' ' || text[sign] == '\t') sign++;
+        if (text[sign] != '#') break;
+        from = line;
+    }
+    Text out = {.arena = arena};
+    text_add(&out, "%s", "");
+    for (int at = from; at < first;) {
+        while (text[at] == ' ' || text[at] == '\t' || text[at] == '#') at++;
+        int end = at;
+        while (text[end] != '\n') end++;
+        text_add_bytes(&out, text + at, (size_t)(end - at));
+        text_add(&out, "\n");
+        at = end + 1;
+    }
+    return out.text;
+}
+
+const char *line_of_declaration(Arena *arena, const Node *node) {
+    enum { MOST = 160 };
+    const char *text = node->span.source->text;
+    int start = node->span.start, end = start;
+    while (end < node->span.end && end - start < MOST && text[end] != '\n' && text[end] != '{')
+        end++;
+    while (end > start && text[end - 1] == ' ') end--;
+    return arena_copy(arena, text + start, (size_t)(end - start));
+}

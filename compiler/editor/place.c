@@ -1,0 +1,282 @@
+#include "editor/place.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what names stand for ---- */
+
+static const Node *named(const List *list, const char *name) {
+    for (int i = 0; i < list->count; i++) {
+        const Node *node = list->items[i];
+        if (!strcmp(node->name, name)) return node;
+    }
+    return NULL;
+}
+
+const Node *named_layer(const Unit *unit, const char *name) {
+    const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
+                           &unit->parametrizations};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const Node *found = named(lists[i], name);
+        if (found) return found;
+    }
+    return NULL;
+}
+
+const Node *named_model(const Unit *unit, const char *name) {
+    return named(&unit->models, name);
+}
+
+const Node *body_of(const Node *layer) {
+    return layer->kids[layer->count - 1];
+}
+
+/* The layer that a value stands for: its name, or one with options. */
+static const Node *layer_of_value(const Unit *unit, const Node *value) {
+    bool says = value && (value->kind == NODE_NAME || value->kind == NODE_MADE);
+    return says ? named_layer(unit, value->name) : NULL;
+}
+
+const Node *layer_of_option(const Unit *unit, const Node *option) {
+    const Node *given = layer_of_value(unit, option->kids[2]);
+    const char *type = option->kids[0]->name, *dot = strrchr(option->name, '.');
+    bool layers = !strcmp(type, "layer") || !strcmp(type, "layers");
+    if (given || !layers) return given;
+    return named_layer(unit, dot ? dot + 1 : option->name);
+}
+
+/* The option whose name `path` begins with; *rest is what follows it. */
+static const Node *first_option(const Node *layer, const char *path, const char **rest) {
+    const Node *body = body_of(layer), *best = NULL;
+    size_t most = 0;
+    for (int i = 0; i < body->count; i++) {
+        const Node *option = body->kids[i];
+        if (option->kind != NODE_OPTION) continue;
+        size_t length = strlen(option->name);
+        bool begins =
+            !strncmp(path, option->name, length) && (path[length] == '.' || !path[length]);
+        if (!begins || length < most) continue;
+        best = option;
+        most = length;
+    }
+    *rest = path + most + (path[most] == '.');
+    return best;
+}
+
+const Node *option_of(const Unit *unit, const Node *layer, const char *path) {
+    while (layer) {
+        const char *rest;
+        const Node *option = first_option(layer, path, &rest);
+        if (!option || !*rest) return option;
+        layer = layer_of_option(unit, option);
+        path = rest;
+    }
+    return NULL;
+}
+
+/* ---- models: what they set, the nearest first ---- */
+
+static const Node *entry_of(const Node *record, const char *path) {
+    for (int i = 0; record && i < record->count; i++) {
+        const Node *entry = record->kids[i];
+        if (entry->kind == NODE_ENTRY && !strcmp(entry->name, path)) return entry->kids[0];
+    }
+    return NULL;
+}
+
+/* The layer that a model is made of in the end. */
+static const Node *root_layer(const Unit *unit, const Node *model) {
+    for (int depth = 0; model && depth < 100; depth++) {
+        const char *base = model->kids[0]->name;
+        const Node *next = named_model(unit, base);
+        if (!next || next == model) return named_layer(unit, base);
+        model = next;
+    }
+    return NULL;
+}
+
+/* The layer that an option of `layer` takes, in a model that may have chosen it. */
+static const Node *layer_at(const Unit *unit, const Node *model, const Node *layer,
+                            const char *path) {
+    const Node *option = option_of(unit, layer, path);
+    const Node *chosen = NULL;
+    for (int depth = 0; model && !chosen && depth < 100; depth++) {
+        chosen = layer_of_value(unit, entry_of(model->count > 1 ? model->kids[1] : NULL, path));
+        const Node *next = named_model(unit, model->kids[0]->name);
+        model = next == model ? NULL : next;
+    }
+    return chosen ? chosen : option ? layer_of_option(unit, option) : NULL;
+}
+
+/* ---- brackets ---- */
+
+typedef struct Bracket {
+    char opened;
+    bool record;
+    const char *path; /* of the entry that it is the value of, or NULL */
+    const char *made; /* the layer named before it, or NULL */
+    bool plan;        /* of an experiment */
+    const Node *layer, *model;
+} Bracket;
+
+/* The words and signs of a statement that were read last, the last one first. */
+enum { KEPT = 4, MOST_BRACKETS = 256 };
+typedef struct Scan {
+    Unit *unit;
+    const char *kept[KEPT];
+    const char *first; /* of this line or entry */
+    Bracket brackets[MOST_BRACKETS];
+    int count;
+    const Node *item; /* the layer whose body comes next */
+} Scan;
+
+static void keep(Scan *scan, const char *token) {
+    memmove(scan->kept + 1, scan->kept, (KEPT - 1) * sizeof *scan->kept);
+    scan->kept[0] = token;
+    if (!scan->first) scan->first = token;
+}
+
+static void forget(Scan *scan) {
+    memset(scan->kept, 0, sizeof scan->kept);
+    scan->first = NULL;
+}
+
+static bool is(const char *token, const char *text) {
+    return token && !strcmp(token, text);
+}
+
+static bool is_word(const char *token) {
+    return token && (isalpha((unsigned char)*token) || *token == '_');
+}
+
+static void open_record(const Scan *scan, Bracket *bracket, const Bracket *around) {
+    const char *const *kept = scan->kept;
+    bool made = is_word(kept[0]) && (is(kept[1], "=") || is(kept[1], "[") || is(kept[1], ","));
+    bracket->made = made ? kept[0] : NULL;
+    bracket->path = is(kept[0], "=") ? kept[1] : is(kept[1], "=") ? kept[2] : NULL;
+    if (!bracket->path && around && around->opened == '[') bracket->path = around->path;
+    Unit *unit = scan->unit;
+    if (is(scan->first, "model") && (!around || around->opened != '{')) {
+        const Node *base = bracket->made ? named_model(unit, bracket->made) : NULL;
+        bracket->model = base;
+        bracket->layer = base            ? root_layer(unit, base)
+                         : bracket->made ? named_layer(unit, bracket->made)
+                                         : NULL;
+        return;
+    }
+    if (bracket->made) {
+        bracket->layer = named_layer(unit, bracket->made);
+        return;
+    }
+    if (!around) return;
+    bracket->model = around->model;
+    bracket->layer = around->layer && bracket->path
+                         ? layer_at(unit, around->model, around->layer, bracket->path)
+                         : around->layer;
+}
+
+static void open_bracket(Scan *scan, char character) {
+    const Bracket *around = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+    Bracket bracket = {.opened = character};
+    const char *const *kept = scan->kept;
+    bool value = is(kept[0], "=") || is(kept[1], "=") || is(kept[0], "[") || is(kept[0], ",") ||
+                 is(kept[1], "[") || is(kept[1], ",") || is(kept[0], "vary");
+    if (character == '{' && is(scan->first, "experiment")) {
+        bracket.record = bracket.plan = true;
+    } else if (character == '{' && is(kept[1], "transfer")) {
+        bracket.record = true;
+        bracket.layer = named_layer(scan->unit, kept[0]);
+    } else if (character == '{' && value) {
+        bracket.record = true;
+        open_record(scan, &bracket, around);
+    } else if (around) {
+        bracket = *around;
+        bracket.opened = character;
+        if (character == '[') bracket.path = is(kept[0], "=") ? kept[1] : around->path;
+    } else if (character == '{') {
+        bracket.layer = scan->item;
+    }
+    if (character == '(' && is_word(kept[0])) bracket.made = kept[0];
+    if (scan->count < MOST_BRACKETS) scan->brackets[scan->count++] = bracket;
+    forget(scan);
+    if (character != '{') keep(scan, character == '[' ? "[" : "(");
+}
+
+/* `;` in a call: what follows are options of the layer. */
+static void begin_options(Scan *scan) {
+    Bracket *bracket = scan->count ? &scan->brackets[scan->count - 1] : NULL;
+    if (bracket && bracket->opened == '(') {
+        bracket->record = true;
+        bracket->layer = bracket->made ? named_layer(scan->unit, bracket->made) : NULL;
+        bracket->model = NULL;
+    }
+    forget(scan);
+}
+
+static bool in_word(char character) {
+    return isalnum((unsigned char)character) || character == '_' || character == '.';
+}
+
+static void scan_word(Scan *scan, const char *text, size_t length) {
+    const char *word = arena_copy(scan->unit->arena, text, length);
+    bool heads = is(scan->first, "layer") || is(scan->first, "optimizer") ||
+                 is(scan->first, "schedule") || is(scan->first, "parametrization");
+    if (heads && !scan->count && is(scan->kept[0], scan->first))
+        scan->item = named_layer(scan->unit, word);
+    keep(scan, word);
+}
+
+/* Reads the text up to the offset. */
+static void scan_to(Scan *scan, const char *text, size_t end) {
+    for (size_t at = 0; at < end;) {
+        char character = text[at];
+        size_t start = at++;
+        if (character == '#') {
+            while (at < end && text[at] != '\n') at++;
+        } else if (character == '"') {
+            while (at < end && text[at] != '"' && text[at] != '\n') at++;
+            at += at < end;
+        } else if (in_word(character)) {
+            while (at < end && in_word(text[at])) at++;
+            scan_word(scan, text + start, at - start);
+        } else if (strchr("{[(", character)) {
+            open_bracket(scan, character);
+        } else if (strchr("}])", character)) {
+            scan->count -= scan->count > 0;
+            keep(scan, ")");
+        } else if (character == ';') {
+            begin_options(scan);
+        } else if (character == '\n' || character == ',') {
+            bool list = scan->count && scan->brackets[scan->count - 1].opened == '[';
+            bool head = !scan->count && character == ',';
+            if (!is(scan->kept[0], "=") && !head) forget(scan);
+            if (list && character == ',') keep(scan, ",");
+        } else if (!isspace((unsigned char)character)) {
+            keep(scan, arena_copy(scan->unit->arena, &character, 1));
+        }
+    }
+}
+
+Place place_find(Unit *unit, size_t offset) {
+    const Source *source = unit->sources.items[0];
+    const char *text = source->text;
+    if (offset > source->length) offset = source->length;
+    size_t start = offset, end = offset;
+    while (start > 0 && in_word(text[start - 1])) start--;
+    while (end < source->length && in_word(text[end])) end++;
+    Place place = {.source = source, .start = (int)start, .end = (int)end, .at = (int)offset};
+    place.word = arena_copy(unit->arena, text + start, end - start);
+    Scan scan = {.unit = unit};
+    scan_to(&scan, text, start);
+    const Bracket *bracket = scan.count ? &scan.brackets[scan.count - 1] : NULL;
+    if (!bracket) return place;
+    place.layer = bracket->layer;
+    place.model = bracket->model;
+    bool value = is(scan.kept[0], "=") || bracket->opened == '[';
+    place.kind = !bracket->record ? PLACE_BODY : value ? PLACE_VALUE : PLACE_OPTION;
+    if (place.kind == PLACE_VALUE)
+        place.path = is(scan.kept[0], "=") ? scan.kept[1] : bracket->path;
+    if (scan.kept[0] && place.kind == PLACE_OPTION) place.kind = PLACE_VALUE; /* in an expression */
+    return place;
+}

@@ -1,0 +1,42 @@
+/* place: what an offset of a file that is being edited stands in. The brackets before it say so, since a text that is
+ * being typed has no tree there.
+ *
+ *     model m = decoder { ffn = moe { experts = 4, to|
+ *                       ^ m         ^ moe          ^ the name of an option of moe
+ */
+#ifndef PLACE_H
+#define PLACE_H
+
+#include "passes.h"
+
+typedef enum PlaceKind {
+    PLACE_ITEM,   /* outside of every bracket */
+    PLACE_BODY,   /* among the statements of a layer */
+    PLACE_OPTION, /* where the name of an option stands in a record */
+    PLACE_VALUE   /* where its value stands */
+} PlaceKind;
+
+typedef struct Place {
+    PlaceKind kind;
+    const Source *source;
+    int start, end;    /* of the name at the offset, with its dots; empty: none */
+    const char *word;  /* that name, "" */
+    int at;            /* the offset itself */
+    const char *path;  /* PLACE_VALUE: the option, from its layer on */
+    const Node *layer; /* whose options the record sets, or whose body it is; NULL: not known */
+    const Node *model; /* the model that the record belongs to, or NULL */
+} Place;
+
+Place place_find(Unit *unit, size_t offset);
+
+/* The layer, optimizer or schedule, or the model of this name; NULL: there is none. */
+const Node *named_layer(const Unit *unit, const char *name);
+const Node *named_model(const Unit *unit, const char *name);
+/* The statements of a layer, an optimizer, a schedule. */
+const Node *body_of(const Node *layer);
+/* The layer that a record alone sets options of: the default's, or that of the option's name; NULL. */
+const Node *layer_of_option(const Unit *unit, const Node *option);
+/* The option of a layer, or of the layers that its options take: "attention.heads.q". */
+const Node *option_of(const Unit *unit, const Node *layer, const char *path);
+
+#endif

@@ -1,0 +1,25 @@
+/* wire: messages of the Language Server Protocol, each behind a header with its length. */
+#ifndef WIRE_H
+#define WIRE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { LONGEST_MESSAGE = 64 << 20 };
+
+typedef struct Wire {
+    int in, out;
+    char *bytes; /* that came and are not read yet */
+    size_t length, capacity;
+    bool ended; /* nothing more will come */
+} Wire;
+
+/* Waits for a message, at most so many milliseconds (-1: for ever). NULL when none came, when the input ended or made no
+ * sense; *broken says the last. A text that is no JSON is an empty object. */
+json_t *wire_read(Wire *wire, int milliseconds, bool *broken);
+/* Writes one and lets go of it; false when nobody reads. */
+bool wire_write(Wire *wire, json_t *message);
+void wire_close(Wire *wire);
+
+#endif
