@@ -271,7 +271,8 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
 
 /* The meaning: a program in double precision. Tensors are named as in its table of parameters,
  * inputs and outputs: parameter paths ("block.3.attention.query"), "gradient:" + path, "input:" or
- * "output:" + name, "scalar:" + name of an input that the runtime sets, "cache:" + name; without its prefix where no parameter and no state has the
+ * "output:" + name, "scalar:" + name of an input that the runtime sets, "cache:" + name; without
+ * its prefix where no parameter and no state has the
  * name. */
 typedef struct MoecEval MoecEval;
 MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);

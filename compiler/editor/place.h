@@ -1,8 +1,9 @@
-/* place: what an offset of a file that is being edited stands in. The brackets before it say so, since a text that is
+/* place: what an offset of a file that is being edited stands in. The brackets before it say so,
+ * since a text that is
  * being typed has no tree there.
  *
- *     model m = decoder { ffn = moe { experts = 4, to|
- *                       ^ m         ^ moe          ^ the name of an option of moe
+ *     model m = base { part = kind { size = 4, to|
+ *                      ^ m           ^ kind    ^ the name of an option of kind
  */
 #ifndef PLACE_H
 #define PLACE_H
@@ -34,7 +35,8 @@ const Node *named_layer(const Unit *unit, const char *name);
 const Node *named_model(const Unit *unit, const char *name);
 /* The statements of a layer, an optimizer, a schedule. */
 const Node *body_of(const Node *layer);
-/* The layer that a record alone sets options of: the default's, or that of the option's name; NULL. */
+/* The layer that a record alone sets options of: the default's, or that of the option's name;
+ * NULL. */
 const Node *layer_of_option(const Unit *unit, const Node *option);
 /* The option of a layer, or of the layers that its options take: "attention.heads.q". */
 const Node *option_of(const Unit *unit, const Node *layer, const char *path);

@@ -1,4 +1,5 @@
-/* documents: what an editor shows. Positions are those of the protocol: lines from 0, characters in units of UTF-16. */
+/* documents: what an editor shows. Positions are those of the protocol: lines from 0, characters
+ * in units of UTF-16. */
 #ifndef DOCUMENTS_H
 #define DOCUMENTS_H
 

@@ -15,7 +15,8 @@ typedef struct Wire {
     bool ended; /* nothing more will come */
 } Wire;
 
-/* Waits for a message, at most so many milliseconds (-1: for ever). NULL when none came, when the input ended or made no
+/* Waits for a message, at most so many milliseconds (-1: for ever). NULL when none came, when the
+ * input ended or made no
  * sense; *broken says the last. A text that is no JSON is an empty object. */
 json_t *wire_read(Wire *wire, int milliseconds, bool *broken);
 /* Writes one and lets go of it; false when nobody reads. */
