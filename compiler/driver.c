@@ -438,21 +438,14 @@ static void read_model(void *data) {
     const char *const *sets = (const char *const *)reading->sets.items;
     const Source *const *sources = (const Source *const *)reading->sources.items;
     int set_count = reading->sets.count, source_count = reading->sources.count;
-<<<<<<< HEAD
-    compiler->unit = reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
-                                             reading->search, sets, set_count)
-                                   : resolve_sources(compiler->arena, &compiler->reports, sources,
-                                                     source_count, sets, set_count);
-    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
-    if (reading->layouts) return;
-=======
     compiler->unit = reading->shown  ? resolve_documents(compiler->arena, &compiler->reports,
                                                          sources, source_count, reading->search)
                      : reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
                                                reading->search, sets, set_count)
                                      : resolve_sources(compiler->arena, &compiler->reports, sources,
                                                        source_count, sets, set_count);
->>>>>>> 615bfcf (lsp: a language server, and highlighting for editors)
+    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
+    if (reading->layouts) return;
     if (!compiler->reports.errors) read_experiments(reading);
     if (!compiler->reports.errors) elaborate_model(compiler);
 }
@@ -509,26 +502,14 @@ MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
     return compiler;
 }
 
-<<<<<<< HEAD
-MoecCompiler *moec_open_layouts(const char *file, const char *search) {
-    MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
-    if (!file) reading.sources = standard_layouts(compiler->arena);
-=======
-MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
-                                 const char *search) {
-    MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .search = search, .shown = true};
-    if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
-    for (int i = 0; i < count; i++) {
-        Source *source = arena_alloc(compiler->arena, sizeof *source);
-        const MoecDocument *document = &documents[i];
-        source->path = arena_copy(compiler->arena, document->path, strlen(document->path));
-        source->text = arena_copy(compiler->arena, document->text, document->length);
-        source->length = document->length;
-        list_push(compiler->arena, &reading.sources, source);
-    }
->>>>>>> 615bfcf (lsp: a language server, and highlighting for editors)
+    compiler->unit = reading->shown  ? resolve_documents(compiler->arena, &compiler->reports,
+                                                         sources, source_count, reading->search)
+                     : reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
+                                               reading->search, sets, set_count)
+                                     : resolve_sources(compiler->arena, &compiler->reports, sources,
+                                                       source_count, sets, set_count);
+    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
+    if (reading->layouts) return;
     bounded(compiler, read_model, &reading);
     return compiler;
 }
