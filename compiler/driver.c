@@ -363,7 +363,7 @@ static MoecCompiler *compiler_new(void) {
 /* What a spec is read from: a file, or sources that are at hand. */
 typedef struct Reading {
     MoecCompiler *compiler;
-    const char *file, *search;
+    const char *file, *search, *model;
     List sources; /* Source * */
     bool shown;   /* in an editor, the first of them; others are used where they are asked for */
     List sets;    /* char * */
@@ -482,34 +482,48 @@ MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell
     return variant;
 }
 
-MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
-                        const char *search) {
-    MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .file = file, .search = search};
+static MoecCompiler *read_file(Reading reading, const char *const *sets, int set_count) {
+    MoecCompiler *compiler = reading.compiler = compiler_new();
+    const char *model = reading.model;
     if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
     for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
     bounded(compiler, read_model, &reading);
     return compiler;
 }
 
+MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
+                        const char *search) {
+    return read_file((Reading){.file = file, .search = search, .model = model}, sets, set_count);
+}
+
 MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
                                    const char *const *sets, int set_count, const char *search) {
+    const Reading reading = {
+        .file = file, .search = search, .asks = true, .experiment = experiment};
+    return read_file(reading, sets, set_count);
+}
+
+MoecCompiler *moec_open_layouts(const char *file, const char *search) {
     MoecCompiler *compiler = compiler_new();
-    Reading reading = {.compiler = compiler, .file = file, .search = search, .asks = true};
-    reading.experiment = experiment;
-    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
+    Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
+    if (!file) reading.sources = standard_layouts(compiler->arena);
     bounded(compiler, read_model, &reading);
     return compiler;
 }
 
-    compiler->unit = reading->shown  ? resolve_documents(compiler->arena, &compiler->reports,
-                                                         sources, source_count, reading->search)
-                     : reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
-                                               reading->search, sets, set_count)
-                                     : resolve_sources(compiler->arena, &compiler->reports, sources,
-                                                       source_count, sets, set_count);
-    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
-    if (reading->layouts) return;
+MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
+                                 const char *search) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .search = search, .shown = true};
+    if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
+    for (int i = 0; i < count; i++) {
+        Source *source = arena_alloc(compiler->arena, sizeof *source);
+        const MoecDocument *document = &documents[i];
+        source->path = arena_copy(compiler->arena, document->path, strlen(document->path));
+        source->text = arena_copy(compiler->arena, document->text, document->length);
+        source->length = document->length;
+        list_push(compiler->arena, &reading.sources, source);
+    }
     bounded(compiler, read_model, &reading);
     return compiler;
 }
