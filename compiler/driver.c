@@ -607,85 +607,16 @@ double moec_option_number(MoecCompiler *compiler, const char *path, double other
     return setting && setting->kind == VALUE_NUMBER ? setting->number : otherwise;
 }
 
-/* ---- bundles ----
- *
- *     moec-bundle 1
- *     model NAME
- *     file LENGTH PATH
- *     ...text...
- *     set LENGTH
- *     ...text...
- */
-
-const char *moec_bundle(MoecCompiler *compiler) {
-    Text text = {.arena = compiler->arena};
-    text_add(&text, "moec-bundle 1\nmodel %s\n", compiler->model);
-    for (int i = 0; i < compiler->unit->sources.count; i++) {
-        const Source *source = compiler->unit->sources.items[i];
-        bool set = !strcmp(source->path, "--set");
-        if (set)
-            text_add(&text, "set %zu\n", source->length);
-        else
-            text_add(&text, "file %zu %s\n", source->length, source->path);
-        text_add_bytes(&text, source->text, source->length);
-        text_add(&text, "\n");
-    }
-    return text.text;
-}
-
-typedef struct Bundle {
-    const char *at, *end;
-    List sources; /* Source * */
-    List sets;    /* char * */
-} Bundle;
-
-static char *bundle_line(Arena *arena, Bundle *bundle) {
-    const char *newline = memchr(bundle->at, '\n', (size_t)(bundle->end - bundle->at));
-    if (!newline) return NULL;
-    char *line = arena_copy(arena, bundle->at, (size_t)(newline - bundle->at));
-    bundle->at = newline + 1;
-    return line;
-}
-
-static bool bundle_part(Arena *arena, Bundle *bundle, const char *line) {
-    size_t length = 0;
-    int read = 0;
-    bool file = !strncmp(line, "file ", 5);
-    if (sscanf(line, file ? "file %zu %n" : "set %zu%n", &length, &read) != 1 || !read)
-        return false;
-    if (length >= (size_t)(bundle->end - bundle->at) || bundle->at[length] != '\n') return false;
-    char *text = arena_copy(arena, bundle->at, length);
-    bundle->at += length + 1;
-    if (!file) {
-        list_push(arena, &bundle->sets, text);
-        return true;
-    }
-    Source *source = arena_alloc(arena, sizeof *source);
-    *source = (Source){.path = line + read, .text = text, .length = length};
-    list_push(arena, &bundle->sources, source);
-    return true;
-}
-
 MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,
                                int set_count) {
     MoecCompiler *compiler = compiler_new();
-    Arena *arena = compiler->arena;
-    Bundle bundle = {.at = text, .end = text + length};
-    char *line = bundle_line(arena, &bundle);
-    bool fine = line && !strcmp(line, "moec-bundle 1");
-    line = fine ? bundle_line(arena, &bundle) : NULL;
-    fine = line && !strncmp(line, "model ", 6);
-    if (fine) compiler->model = line + 6;
-    while (fine && bundle.at < bundle.end) {
-        line = bundle_line(arena, &bundle);
-        fine = line && bundle_part(arena, &bundle, line);
-    }
-    if (!fine) {
+    Reading reading = {.compiler = compiler};
+    compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
+    if (!compiler->model) {
         report_error(&compiler->reports, (Span){0}, "the spec saved with the weights is damaged");
         return compiler;
     }
-    for (int i = 0; i < set_count; i++) list_push(arena, &bundle.sets, (void *)sets[i]);
-    Reading reading = {.compiler = compiler, .sources = bundle.sources, .sets = bundle.sets};
+    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
     bounded(compiler, read_model, &reading);
     return compiler;
 }

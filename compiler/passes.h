@@ -35,6 +35,9 @@ Unit *resolve_documents(Arena *arena, Reports *reports, const Source *const *doc
  * is read but the stdlib. */
 Unit *resolve_sources(Arena *arena, Reports *reports, const Source *const *sources,
                       int source_count, const char *const *sets, int set_count);
+/* What a text of moec_bundle holds, Source * and char *: the name of its model, or NULL when it is
+ * damaged. */
+const char *bundle_read(Arena *arena, const char *text, size_t length, List *sources, List *sets);
 /* The text of an embedded stdlib file ("decoder"), or NULL. */
 const char *stdlib_text(const char *name, size_t *length);
 /* The embedded layouts, Source *. */
