@@ -50,10 +50,11 @@ generate text --prompts "$work/prompts" > "$work/all" || fail "prompts"
 [ "$(wc -l < "$work/all")" -eq 3 ] || fail "not an object for each prompt"
 generate text --prompt "use decoder" --json > "$work/one" || fail "json"
 [ "$(sed -n 2p "$work/all")" = "$(cat "$work/one")" ] || fail "a prompt before another changes its text"
-stop=$(sed 's/.*"text":"\(.*\)","tokens".*/\1/' "$work/one" | grep -o '[a-z]\{3,\}' | head -1 | cut -c 2-)
+said() { sed 's/.*"text":"\(.*\)","tokens".*/\1/' "$1"; }
+stop=$(said "$work/one" | grep -o '[^"\\]\{3,\}' | head -1 | cut -c 2-3)
 generate text --prompt "use decoder" --json --stop "$stop" > "$work/stopped" || fail "stop"
 grep -q '"end":"stop"' "$work/stopped" || fail "--stop '$stop' does not stop: $(cat "$work/stopped")"
-! grep -q "\"text\":\".*$stop" "$work/stopped" || fail "the stop stands in the text"
+! said "$work/stopped" | grep -qF -e "$stop" || fail "the stop stands in the text"
 [ "$(generate text --prompt x --samples 3 --temperature 1 --min-p 0.01 | sort -u | wc -l)" -eq 3 ] || fail "samples are alike"
 generate text --prompt x --repetition 1000000 --tokens 30 --numbers > "$work/none"
 [ $? -eq 1 ] && grep -q "is no token number" "$work/log" || fail "letters are taken for numbers"
