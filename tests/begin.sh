@@ -44,3 +44,17 @@ model small = decoder {
 SPEC
     cat stdlib/*.moe >"$work/text"
 }
+
+# swept_model NAME STEPS EVALUATE: $work/NAME.moe with what experiments compare, which are to be added, and $work/text.
+swept_model() {
+    cat >"$work/$1.moe" <<SPEC
+use decoder
+model small = decoder {
+  dim = 16, layers = 1
+  attention = { heads = { q = 2 }, head_dim = 8 }
+  ffn.hidden = 16
+  train = { lr = 1e-2, batch = 2, context = 16, steps = $2, evaluate = $3, checkpoint = 20 }
+}
+SPEC
+    cat stdlib/*.moe >"$work/text"
+}

@@ -54,17 +54,10 @@ until sinfo -h -o %T 2> /dev/null | grep -q idle; do
     sleep 1
 done
 
-cat > "$work/small.moe" <<'SPEC'
-use decoder
-model small = decoder {
-  dim = 16, layers = 1
-  attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn.hidden = 16
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 200, evaluate = 100, checkpoint = 20 }
-}
+swept_model small 200 100
+cat >> "$work/small.moe" <<'SPEC'
 experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
 SPEC
-cat stdlib/*.moe > "$work/text"
 cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS

@@ -4,17 +4,10 @@
 . "$(dirname "$0")/begin.sh"
 kills=${1:-3} seed=${2:-$$}
 
-cat > "$work/twelve.moe" <<'SPEC'
-use decoder
-model small = decoder {
-  dim = 16, layers = 1
-  attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn.hidden = 16
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 200, evaluate = 50, checkpoint = 20 }
-}
+swept_model twelve 200 50
+cat >> "$work/twelve.moe" <<'SPEC'
 experiment twelve { base = small, vary attention.gate = [{ at = v }, { at = sdpa }, { at = k }], match params by ffn.hidden, seeds = 3 }
 SPEC
-cat stdlib/*.moe > "$work/text"
 cd "$work"
 OMP_NUM_THREADS=1
 export OMP_NUM_THREADS

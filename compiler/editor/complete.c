@@ -33,14 +33,14 @@ static void offer_all(Offers *offers, const List *nodes, MoecCompletionKind kind
     }
 }
 
-static void offer_layers(Offers *offers, const Unit *unit) {
+static void offer_layers(Offers *offers, Unit *unit) {
     offer_all(offers, &unit->layers, MOEC_COMPLETES_LAYER);
     offer_all(offers, &unit->optimizers, MOEC_COMPLETES_LAYER);
     offer_all(offers, &unit->schedules, MOEC_COMPLETES_LAYER);
 }
 
 /* Options of a layer, or of the one that the option before the last dot takes. */
-static void offer_options(Offers *offers, const Unit *unit, const Place *place) {
+static void offer_options(Offers *offers, Unit *unit, const Place *place) {
     const char *dot = strrchr(place->word, '.'), *prefix = "";
     const Node *layer = place->layer, *option = NULL;
     if (dot && layer)
@@ -50,8 +50,8 @@ static void offer_options(Offers *offers, const Unit *unit, const Place *place) 
         layer = layer_of_option(unit, option);
         prefix = arena_copy(offers->arena, place->word, (size_t)(dot - place->word) + 1);
     }
-    for (int i = 0; layer && i < body_of(layer)->count; i++) {
-        const Node *node = body_of(layer)->kids[i];
+    for (int i = 0; layer && i < layer_body(layer)->count; i++) {
+        const Node *node = layer_body(layer)->kids[i];
         if (node->kind == NODE_OPTION)
             offer(offers, arena_format(offers->arena, "%s%s", prefix, node->name),
                   MOEC_COMPLETES_OPTION, line_of_declaration(offers->arena, node));
@@ -59,7 +59,7 @@ static void offer_options(Offers *offers, const Unit *unit, const Place *place) 
 }
 
 /* Values that an option may have: its words, true and false, layers. */
-static void offer_values(Offers *offers, const Unit *unit, const Place *place) {
+static void offer_values(Offers *offers, Unit *unit, const Place *place) {
     const Node *option =
         place->layer && place->path ? option_of(unit, place->layer, place->path) : NULL;
     const char *type = option ? option->kids[0]->name : "layer";
@@ -77,7 +77,7 @@ static void offer_values(Offers *offers, const Unit *unit, const Place *place) {
     }
 }
 
-static void offer_names(Offers *offers, const Unit *unit, const Place *place) {
+static void offer_names(Offers *offers, Unit *unit, const Place *place) {
     static const char *const words[] = {
         "param", "axis",    "state", "option", "sequence", "input",  "output", "repeat",
         "scan",  "if",      "else",  "match",  "for",      "update", "probe",  "aux",
@@ -87,7 +87,7 @@ static void offer_names(Offers *offers, const Unit *unit, const Place *place) {
         offer(offers, layer->kids[0]->kids[i]->name, MOEC_COMPLETES_TENSOR,
               line_of_declaration(offers->arena, layer->kids[0]));
     int at = 0;
-    for (const Node *node; layer && (node = next_declaration(body_of(layer), &at));)
+    for (const Node *node; layer && (node = next_declaration(layer_body(layer), &at));)
         offer(offers, node->name,
               node->kind == NODE_OPTION ? MOEC_COMPLETES_OPTION : MOEC_COMPLETES_TENSOR,
               line_of_declaration(offers->arena, node));

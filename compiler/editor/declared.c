@@ -48,17 +48,17 @@ static const Node *formal_of(const Node *layer, const char *name) {
     return NULL;
 }
 
-static const Node *in_layer(const Unit *unit, const Node *layer, const char *name) {
+static const Node *in_layer(Unit *unit, const Node *layer, const char *name) {
     const Node *found = formal_of(layer, name), *best = NULL;
     int at = 0;
-    for (const Node *node; !found && (node = next_declaration(body_of(layer), &at));)
+    for (const Node *node; !found && (node = next_declaration(layer_body(layer), &at));)
         if (!strcmp(node->name, name) && !best) best = node;
     if (!found && !best) best = option_of(unit, layer, name);
     return found ? found : best;
 }
 
 /* A name with dots may go on where the option ends: `heads.q` of attention, `act` alone. */
-const Node *declared(const Unit *unit, const Place *place) {
+const Node *declared(Unit *unit, const Place *place) {
     if (!*place->word) return NULL;
     const Node *found = NULL;
     if (place->kind == PLACE_OPTION && place->layer)
@@ -66,7 +66,7 @@ const Node *declared(const Unit *unit, const Place *place) {
     if (place->kind == PLACE_BODY && place->layer)
         found = in_layer(unit, place->layer, place->word);
     if (!found && place->kind != PLACE_OPTION) {
-        const Node *model = named_model(unit, place->word);
+        const Node *model = find_model(unit, place->word);
         found = model ? model : named_layer(unit, place->word);
     }
     return found;

@@ -6,7 +6,7 @@
 
 /* The declaration of the name at the place: an option, what a layer declares, a layer, a model;
  * NULL when it is none. */
-const Node *declared(const Unit *unit, const Place *place);
+const Node *declared(Unit *unit, const Place *place);
 /* The next name that a block declares, in its inner blocks too; *at counts on from 0. NULL after
  * the last. */
 const Node *next_declaration(const Node *block, int *at);

@@ -38,7 +38,7 @@ static void add_shape(Text *out, const Program *program, const Node *node) {
 }
 
 static void add_options(Text *out, const Node *layer) {
-    const Node *body = body_of(layer);
+    const Node *body = layer_body(layer);
     bool any = false;
     for (int i = 0; i < body->count; i++) {
         if (body->kids[i]->kind != NODE_OPTION) continue;
@@ -87,7 +87,7 @@ bool moec_definition(MoecCompiler *compiler, size_t offset, MoecLocation *locati
 }
 
 const char *const *moec_models(MoecCompiler *compiler, int *count) {
-    const Unit *unit = moec_unit(compiler);
+    Unit *unit = moec_unit(compiler);
     List names = {0};
     for (int i = 0; unit && i < unit->models.count; i++) {
         const Node *model = unit->models.items[i];

@@ -14,7 +14,7 @@ static const Node *named(const List *list, const char *name) {
     return NULL;
 }
 
-const Node *named_layer(const Unit *unit, const char *name) {
+const Node *named_layer(Unit *unit, const char *name) {
     const List *lists[] = {&unit->layers, &unit->optimizers, &unit->schedules,
                            &unit->parametrizations};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
@@ -24,21 +24,13 @@ const Node *named_layer(const Unit *unit, const char *name) {
     return NULL;
 }
 
-const Node *named_model(const Unit *unit, const char *name) {
-    return named(&unit->models, name);
-}
-
-const Node *body_of(const Node *layer) {
-    return layer->kids[layer->count - 1];
-}
-
 /* The layer that a value stands for: its name, or one with options. */
-static const Node *layer_of_value(const Unit *unit, const Node *value) {
+static const Node *layer_of_value(Unit *unit, const Node *value) {
     bool says = value && (value->kind == NODE_NAME || value->kind == NODE_MADE);
     return says ? named_layer(unit, value->name) : NULL;
 }
 
-const Node *layer_of_option(const Unit *unit, const Node *option) {
+const Node *layer_of_option(Unit *unit, const Node *option) {
     const Node *given = layer_of_value(unit, option->kids[2]);
     const char *type = option->kids[0]->name, *dot = strrchr(option->name, '.');
     bool layers = !strcmp(type, "layer") || !strcmp(type, "layers");
@@ -48,7 +40,7 @@ const Node *layer_of_option(const Unit *unit, const Node *option) {
 
 /* The option whose name `path` begins with; *rest is what follows it. */
 static const Node *first_option(const Node *layer, const char *path, const char **rest) {
-    const Node *body = body_of(layer), *best = NULL;
+    const Node *body = layer_body(layer), *best = NULL;
     size_t most = 0;
     for (int i = 0; i < body->count; i++) {
         const Node *option = body->kids[i];
@@ -64,7 +56,7 @@ static const Node *first_option(const Node *layer, const char *path, const char 
     return best;
 }
 
-const Node *option_of(const Unit *unit, const Node *layer, const char *path) {
+const Node *option_of(Unit *unit, const Node *layer, const char *path) {
     while (layer) {
         const char *rest;
         const Node *option = first_option(layer, path, &rest);
@@ -86,10 +78,10 @@ static const Node *entry_of(const Node *record, const char *path) {
 }
 
 /* The layer that a model is made of in the end. */
-static const Node *root_layer(const Unit *unit, const Node *model) {
+static const Node *root_layer(Unit *unit, const Node *model) {
     for (int depth = 0; model && depth < 100; depth++) {
         const char *base = model->kids[0]->name;
-        const Node *next = named_model(unit, base);
+        const Node *next = find_model(unit, base);
         if (!next || next == model) return named_layer(unit, base);
         model = next;
     }
@@ -97,13 +89,12 @@ static const Node *root_layer(const Unit *unit, const Node *model) {
 }
 
 /* The layer that an option of `layer` takes, in a model that may have chosen it. */
-static const Node *layer_at(const Unit *unit, const Node *model, const Node *layer,
-                            const char *path) {
+static const Node *layer_at(Unit *unit, const Node *model, const Node *layer, const char *path) {
     const Node *option = option_of(unit, layer, path);
     const Node *chosen = NULL;
     for (int depth = 0; model && !chosen && depth < 100; depth++) {
         chosen = layer_of_value(unit, entry_of(model->count > 1 ? model->kids[1] : NULL, path));
-        const Node *next = named_model(unit, model->kids[0]->name);
+        const Node *next = find_model(unit, model->kids[0]->name);
         model = next == model ? NULL : next;
     }
     return chosen ? chosen : option ? layer_of_option(unit, option) : NULL;
@@ -158,7 +149,7 @@ static void open_record(const Scan *scan, Bracket *bracket, const Bracket *aroun
     if (!bracket->path && around && around->opened == '[') bracket->path = around->path;
     Unit *unit = scan->unit;
     if (is(scan->first, "model") && (!around || around->opened != '{')) {
-        const Node *base = bracket->made ? named_model(unit, bracket->made) : NULL;
+        const Node *base = bracket->made ? find_model(unit, bracket->made) : NULL;
         bracket->model = base;
         bracket->layer = base            ? root_layer(unit, base)
                          : bracket->made ? named_layer(unit, bracket->made)

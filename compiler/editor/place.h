@@ -8,7 +8,7 @@
 #ifndef PLACE_H
 #define PLACE_H
 
-#include "passes.h"
+#include "elaborate/elaborate.h"
 
 typedef enum PlaceKind {
     PLACE_ITEM,   /* outside of every bracket */
@@ -30,15 +30,12 @@ typedef struct Place {
 
 Place place_find(Unit *unit, size_t offset);
 
-/* The layer, optimizer or schedule, or the model of this name; NULL: there is none. */
-const Node *named_layer(const Unit *unit, const char *name);
-const Node *named_model(const Unit *unit, const char *name);
-/* The statements of a layer, an optimizer, a schedule. */
-const Node *body_of(const Node *layer);
+/* The layer, optimizer, schedule or parametrization of this name; NULL: there is none. */
+const Node *named_layer(Unit *unit, const char *name);
 /* The layer that a record alone sets options of: the default's, or that of the option's name;
  * NULL. */
-const Node *layer_of_option(const Unit *unit, const Node *option);
+const Node *layer_of_option(Unit *unit, const Node *option);
 /* The option of a layer, or of the layers that its options take: "attention.heads.q". */
-const Node *option_of(const Unit *unit, const Node *layer, const char *path);
+const Node *option_of(Unit *unit, const Node *layer, const char *path);
 
 #endif

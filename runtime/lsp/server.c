@@ -27,9 +27,7 @@ static const char *text_at(const json_t *object, const char *outer, const char *
 /* ---- what is asked about a place; each returns a new value ---- */
 
 typedef struct Asked {
-    Server *server;
     const Document *document;
-    const json_t *params;
     MoecCompiler *compiler;
     size_t offset;
 } Asked;
@@ -117,7 +115,6 @@ static const Method methods[] = {
     {"textDocument/formatting", formatting},
 };
 
-/* The model in which the offset stands is the one whose numbers are told. */
 static json_t *answer_at(Server *server, const Method *method, const json_t *params, int *code) {
     const char *uri = text_at(params, "textDocument", "uri");
     const Document *document = uri ? document_find(&server->documents, uri) : NULL;
@@ -125,7 +122,7 @@ static json_t *answer_at(Server *server, const Method *method, const json_t *par
         *code = WRONG_PARAMETERS;
         return NULL;
     }
-    Asked asked = {.server = server, .document = document, .params = params};
+    Asked asked = {.document = document};
     asked.compiler = document_open(&server->documents, document, NULL);
     asked.offset =
         offset_of_position(document->text, document->length, json_object_get(params, "position"));

@@ -3,14 +3,8 @@
 # one sweep at a time, and only the one that it began with. tests/sweep_kill.sh is the longer form of it.
 . "$(dirname "$0")/../begin.sh"
 
-cat > "$work/small.moe" <<'SPEC'
-use decoder
-model small = decoder {
-  dim = 16, layers = 1
-  attention = { heads = { q = 2 }, head_dim = 8 }
-  ffn.hidden = 16
-  train = { lr = 1e-2, batch = 2, context = 16, steps = 400, evaluate = 100, checkpoint = 20 }
-}
+swept_model small 400 100
+cat >> "$work/small.moe" <<'SPEC'
 experiment gate { base = small, vary attention.gate = [{ at = v }], match params by ffn.hidden, seeds = 2 }
 experiment rates { base = small, vary attention.gate = [{ at = v }], tune train.lr = [1e-3, 1e-2, 1e30], train = { steps = 20, clip = 0 } }
 experiment halves { base = small, vary train.lr = [1e-4, 1e-3, 1e-5], seeds = 2, train = { steps = 40 }, keep = { halve_at = [0.25, 0.5] } }
@@ -20,7 +14,6 @@ experiment missing { base = small, train = { steps = 4 }, metric = accuracy }
 experiment timed { base = small, budget = { seconds = 0.05 } }
 experiment diverging { base = small, vary train.lr = [1e30], seeds = 2, train = { steps = 20, clip = 0 } }
 SPEC
-cat stdlib/*.moe > "$work/text"
 cd "$work"
 
 OMP_NUM_THREADS=1
