@@ -141,10 +141,8 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
 
 /* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time,
  * those beyond k times 0. */
-MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
+MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
     float *c = block->c;
-    for (long i = 0; i < block->m && !block->accumulate; i++)
-        memset(c + i * block->c_m, 0, (size_t)block->n * sizeof *c);
     for (long p = 0; p < block->k; p += MOEC_STREAMS) {
         const void *from[MOEC_STREAMS];
         for (long q = 0; q < MOEC_STREAMS; q++)
@@ -155,12 +153,18 @@ MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
                 factor[q] = p + q < block->k
                                 ? moec_value(moec_element(&block->a, i, p + q), block->a.type)
                                 : 0.0f;
-            if (block->b.type == MOEC_BF16)
-                moec_add_streams(block->n, factor, from, MOEC_BF16, c + i * block->c_m);
-            else
-                moec_add_streams(block->n, factor, from, MOEC_F32, c + i * block->c_m);
+            moec_add_streams(block->n, factor, from, type, c + i * block->c_m);
         }
     }
+}
+
+MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
+    for (long i = 0; i < block->m && !block->accumulate; i++)
+        memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
+    if (block->b.type == MOEC_BF16)
+        moec_few_streams(block, MOEC_BF16);
+    else
+        moec_few_streams(block, MOEC_F32);
 }
 
 /* Neighbours along k of a row, and of columns that many elements apart. */
