@@ -461,16 +461,22 @@ static void shape_model(Derivation *d) {
     unit->reports = reports;
 }
 
+/* A base is what its file says. */
+static Program *without_overrides(Unit *unit, const Node *base) {
+    List overrides = unit->overrides;
+    unit->overrides = (List){0};
+    Program *program = elaborate(unit, base->name, GRAPH_FORWARD, 0, 0, NULL);
+    unit->overrides = overrides;
+    return program;
+}
+
 static bool open_sides(Derivation *d, const Node *model, const Node *base) {
     Elaborator *e = d->e;
     Unit *unit = e->unit;
     d->base.name = base->name;
     if (!note_training(e, model, true, &d->model) || !note_training(e, base, false, &d->base))
         return false;
-    List overrides = unit->overrides;
-    unit->overrides = (List){0};
-    d->base.program = elaborate(unit, base->name, GRAPH_FORWARD, 0, 0, NULL);
-    unit->overrides = overrides;
+    d->base.program = without_overrides(unit, base);
     if (!d->base.program) return false;
     shape_model(d);
     note_flows(&d->base);
@@ -478,11 +484,97 @@ static bool open_sides(Derivation *d, const Node *model, const Node *base) {
     return true;
 }
 
+/* ---- models that change without one ---- */
+
+/* The first model of the unit that is derived from this one, or NULL. */
+static const Node *transferred_from(const Unit *unit, const Node *base) {
+    for (int i = 0; i < unit->models.count; i++) {
+        const Node *model = unit->models.items[i];
+        if (model->count > 2 && !strcmp(model->kids[3]->name, base->name)) return model;
+    }
+    return NULL;
+}
+
+/* The model that others are derived from and that this one became by changes alone, or NULL. One
+ * that is such a base itself was tuned itself. */
+static const Node *tuned_ancestor(Unit *unit, const Node *model) {
+    if (transferred_from(unit, model)) return NULL;
+    for (int depth = 0; model && depth < MAX_APPLICATIONS; depth++) {
+        const Node *base = find_model(unit, model->kids[0]->name);
+        if (base == model) return NULL;
+        if (base && transferred_from(unit, base)) return base;
+        model = base;
+    }
+    return NULL;
+}
+
+static void add_change(Text *text, const char *what, double before, double after) {
+    if (before == after) return;
+    text_add(text, "%s%s %.9g -> %.9g", text->length ? ", " : "", what, before, after);
+}
+
+static bool has_pattern(Arena *arena, const Side *side, const char *pattern) {
+    for (int i = 0; i < side->flows.count; i++) {
+        const ParameterFlow *flow = side->flows.items[i];
+        if (!strcmp(pattern_of(arena, flow->tensor->path), pattern)) return true;
+    }
+    return false;
+}
+
+/* The axes of parameters, batch and steps that are others: "d 128 -> 1024, steps 10 -> 40". */
+static const char *changes_of(Arena *arena, const Side *model, const Side *base) {
+    Text text = {.arena = arena};
+    text_add(&text, "%s", "");
+    for (int i = 0; i < base->program->axes.count; i++) {
+        const Axis *before = base->program->axes.items[i];
+        const Axis *after = axis_called(model->program, before->name);
+        if (before->kind == AXIS_PLAIN && after)
+            add_change(&text, before->name, (double)before->size, (double)after->size);
+    }
+    for (int i = 0; i < model->flows.count; i++) {
+        const Tensor *own = ((ParameterFlow *)model->flows.items[i])->tensor;
+        const char *pattern = pattern_of(arena, own->path);
+        if (has_pattern(arena, base, pattern)) continue;
+        text_add(&text, "%s'%s' is new", text.length ? ", " : "", pattern);
+        break;
+    }
+    add_change(&text, "layers", base->depth, model->depth);
+    add_change(&text, "tokens of a step", base->batch, model->batch);
+    add_change(&text, "steps", base->steps, model->steps);
+    return text.text;
+}
+
+static void warn_of_departure(Elaborator *e, const Node *asked, Program *program) {
+    Unit *unit = e->unit;
+    const Node *base = tuned_ancestor(unit, asked);
+    Side mine = {.program = program}, its = {0};
+    if (!base || !note_training(e, asked, true, &mine) || !note_training(e, base, false, &its))
+        return;
+    its.program = without_overrides(unit, base);
+    if (!its.program) return;
+    note_flows(&mine);
+    note_flows(&its);
+    const char *changes = changes_of(unit->arena, &mine, &its);
+    if (!*changes) return;
+    const Node *other = transferred_from(unit, base);
+    report_warning(unit->reports, asked->name_span,
+                   "'%s' is no longer '%s', whose settings it takes as they are: %s", asked->name,
+                   base->name, changes);
+    report_note(unit->reports, other->kids[3]->name_span, "'%s' was tuned for others to go by",
+                base->name);
+    report_help(unit->reports, "derive its settings: transfer %s from %s", other->kids[2]->name,
+                base->name);
+}
+
 Tuning *transfer(Unit *unit, Program *program) {
     Elaborator *e = elaborator_new(unit);
     const Node *asked = find_model(unit, program->name);
     const Node *model = derived_model(unit, asked);
-    if (!model) return NULL;
+    if (!model) {
+        e->program = program;
+        warn_of_departure(e, asked, program);
+        return NULL;
+    }
     const Node *base = find_base(e, model), *rule = find_rule(e, model->kids[2]);
     if (!base || !rule) return NULL;
     e->program = program_new(unit->arena, unit->reports, rule->name, GRAPH_FORWARD);
