@@ -27,9 +27,16 @@ def line(name, tensor):
     return f"tensor {name} {tensor.dim()} {n} " + " ".join(f"{v:.9g}" for v in values)
 
 
-def rate(row, step, warmup=20):
+def warmed(step, warmup=20):
     """All ten steps are within the warm-up."""
-    return row["lr"] * (step + 1) / warmup
+    return (step + 1) / warmup
+
+
+def settings(row, name):
+    """Of the optimizer for one weight."""
+    if row["settings"]:
+        return row["settings"](name)
+    return dict(lr=row["lr"], decay=row["decay"], eps=1e-8, betas=(0.9, 0.95))
 
 
 def examples(row):
@@ -50,7 +57,7 @@ def run(w, row, given):
 
 
 def adamw(row, given):
-    """Ten steps: gradient clipped to norm 1, betas 0.9 and 0.95, epsilon 1e-8, decay of matrices times the rate."""
+    """Ten steps: gradient clipped to norm 1, decay of matrices times the rate."""
     w = Weights()
     run(w, row, given)
     moments = {name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in w.all.items()}
@@ -60,15 +67,17 @@ def adamw(row, given):
         grads = torch.autograd.grad(scalars["total"], list(w.all.values()))
         seen.append(scalars["loss"].item())
         norm = math.sqrt(sum(g.pow(2).sum().item() for g in grads))
-        clip, lr = min(1.0, 1.0 / norm), rate(row, step)
+        clip = min(1.0, 1.0 / norm)
         for (name, p), g in zip(w.all.items(), grads):
             m, v = moments[name]
+            own = settings(row, name)
+            first, second = own["betas"]
             g = g * clip
-            m.mul_(0.9).add_(0.1 * g)
-            v.mul_(0.95).add_(0.05 * g * g)
-            decay = row["decay"] if p.dim() >= 2 and not is_factor(name) else 0.0
-            update = (m / (1 - 0.9 ** (step + 1))) / ((v / (1 - 0.95 ** (step + 1))).sqrt() + 1e-8)
-            p.data.sub_(lr * (update + decay * p.data))
+            m.mul_(first).add_((1 - first) * g)
+            v.mul_(second).add_((1 - second) * g * g)
+            decay = own["decay"] if p.dim() >= 2 and not is_factor(name) else 0.0
+            update = (m / (1 - first ** (step + 1))) / ((v / (1 - second ** (step + 1))).sqrt() + own["eps"])
+            p.data.sub_(own["lr"] * warmed(step) * (update + decay * p.data))
     return w, seen
 
 

@@ -289,14 +289,14 @@ def forward(w, row, windows, decoding=False):
             a = attention(w, path + ".attention", row, seen, log, row["best"] if decoding else 0)
         if row["sandwich"]:
             a = norm(w, path + ".attention_out_norm", a, kind)
-        x = x + a
+        x = x + row["branch"] * a
         f = feed_forward(w, path + ".ffn", row, norm(w, path + ".ffn_norm", x, kind), log)
         if row["sandwich"]:
             f = norm(w, path + ".ffn_out_norm", f, kind)
-        x = x + f
+        x = x + row["branch"] * f
         log.setdefault("largest_activation", []).append(x.abs().max())
     x = norm(w, "final_norm", x, kind)
-    logits = x @ (embedding.T if row["tied"] else w.get("unembedding", row["dim"], row["vocab"]))
+    logits = row["head"] * (x @ (embedding.T if row["tied"] else w.get("unembedding", row["dim"], row["vocab"])))
     return logits, log
 
 

@@ -9,6 +9,7 @@ def decoder(dim=48, layers=3, q=4, k=4, v=None, width=12, base=10000, tied=False
     row = dict(vocab=256, dim=dim, layers=layers, q=q, k=k, v=v or k, width=width, key_width=width, base=base, tied=tied, norm=norm)
     row.update(qk_norm=False, group_norm=False, sandwich=False, gate=None, augment=0, best=0, lr=4e-3, decay=0.1)
     row.update(probes=False, causal=True, turn_kept=False, widen_hidden=0, widen_per_head=False)
+    row.update(branch=1, head=1, settings=None)  # factors of what a layer adds and of the logits; the optimizer of each weight
     row.update(parts=[None])  # of layers in turn: attention, or a recurrence
     row.update(more)
     return row
@@ -106,6 +107,22 @@ def structmoe():
     }
 
 
+def wide_settings(name):
+    """AdamW of one weight at twice the width and depth and four times the steps of what was tuned (rate 4e-3, decay 0.1, epsilon
+    1e-3, betas 0.9 and 0.95): table 2 for all, table 1 by what the weight is, decay with the width and epsilon as CompleteP has them.
+    """
+    lr, decay, eps = 4e-3 / 2, 0.1 / 2, 1e-3 * 2  # the root of a fourth
+    betas = 1 - 0.1 / 4, 1 - 0.05 / 4
+    inside, matrix = name.startswith("block."), "norm" not in name
+    if inside and matrix:  # attention, router, experts
+        lr, decay, eps = lr / 2, decay * 2, eps / 2 / 2
+    elif inside:
+        eps = eps / 2
+    elif name == "unembedding":
+        lr = lr / 2
+    return dict(lr=lr, decay=decay, eps=eps, betas=betas)
+
+
 def complete_mue():
     def model(ffn):
         return decoder(qk_norm=True, ffn=ffn)
@@ -117,6 +134,9 @@ def complete_mue():
 
     return {
         "mue_small_dense": model(dict(hidden=96, multiplier=0.25)),
+        # A is 96 / 96 where the tuned model's is 48 / 24; branches by 1 / 2 for the depth, the head by 1 / 2 for the width.
+        "mue_small_wide": decoder(dim=96, layers=6, q=8, k=8, qk_norm=True, branch=0.5, head=0.5, settings=wide_settings,
+                                  ffn=mixture(8, 4, 24, score="sigmoid", renormalised=True, route=4, multiplier=0.5)),
         "mue_small": moe(),
         "mue_small_e16a4": moe(16),
         "mue_small_e16a8": moe(16, 8, 12),

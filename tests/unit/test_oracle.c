@@ -32,9 +32,9 @@ static const char *const families[] = {"gated_attention", "sigma", "structmoe",
                                        "complete_mue",    "dit",   "hybrid"};
 /* One row of each idea; the rest are compiled on demand, which takes minutes. */
 static const char *const compiled_rows[] = {
-    "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",      "gqa16_small_q_k4_half",
-    "structmoe_small_top2", "mue_small_e16a8g4s1", "dit_small_e8a3s1", "lstm_small",
-    "mamba2_small",         "hybrid_small"};
+    "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",    "gqa16_small_q_k4_half",
+    "structmoe_small_top2", "mue_small_e16a8g4s1", "mue_small_wide", "dit_small_e8a3s1",
+    "lstm_small",           "mamba2_small",        "hybrid_small"};
 
 typedef struct Expected {
     char name[NAME_BYTES];
@@ -445,9 +445,9 @@ static void compiled_trains(const Row *row, Call *call, Settings settings, const
 
 static void check_compiled(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
     const GraphShape shapes[] = {{MOEC_TRAIN, row->batch, row->context, 0},
-                           {MOEC_FORWARD, row->batch, row->context, 0},
-                           {.graph = MOEC_UPDATE},
-                           {MOEC_DECODE, 1, row->context, 1}};
+                                 {MOEC_FORWARD, row->batch, row->context, 0},
+                                 {.graph = MOEC_UPDATE},
+                                 {MOEC_DECODE, 1, row->context, 1}};
     bool decodes = find(row, "decode") != NULL;
     Settings settings = settings_of(compiler);
     Model *model = model_open_on(device, compiler, shapes, decodes ? 4 : 3, true);
