@@ -20,8 +20,6 @@
 #include "codegen/emit.h"
 #include "schedule/nest.h"
 
-#include <string.h>
-
 /* Reals to a lane's 16 bytes; twice as many where bf16 is read or written. */
 enum { LANES = 4, MAX_LANES = 8 };
 
@@ -45,11 +43,18 @@ struct Lanes {
 
 /* ---- which accesses ---- */
 
+/* The index runs in that loop, in one of the statements inside. */
+static bool is_of_loop(const Emitter *emitter, const Nest *nest, const Index *index) {
+    const Member *member;
+    for (int at = 0; (member = member_at(emitter, at)) != NULL; at++)
+        for (int i = 0; i < member->depth; i++)
+            if (member->path[i] == nest && member->order[i] == index) return true;
+    return false;
+}
+
 static const Index *index_in(const Emitter *emitter, const Nest *nest, const Expr *expr) {
-    if (expr->kind == EXPR_INDEX) {
-        const char *name = bound_index(emitter, expr->index);
-        return name && nest->text && strcmp(name, nest->text) == 0 ? expr->index : NULL;
-    }
+    if (expr->kind == EXPR_INDEX)
+        return is_of_loop(emitter, nest, expr->index) ? expr->index : NULL;
     const Index *found = NULL;
     for (int i = 0; i < expr->count && !found; i++) found = index_in(emitter, nest, expr->args[i]);
     return found;

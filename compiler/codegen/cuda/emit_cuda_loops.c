@@ -13,8 +13,6 @@
  */
 #include "codegen/emit.h"
 
-#include <string.h>
-
 /* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
 enum { COLUMNS = 32, FEW_TURNS = 16, MAX_BLOCKS = 1 << 20 };
 
@@ -296,9 +294,10 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
 static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, const Lanes *lanes,
                        bool piece) {
     Arena *arena = emitter->arena;
-    const char *first = "32 * moec_block()", *step = "32 * moec_blocks()", *name = "moec_from";
-    if (sharing == THREADS_ALONE || sharing == SHARED_IN_BLOCK || piece) {
-        name = "turn";
+    const char *first = "32 * moec_block()", *step = "32 * moec_blocks()";
+    bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !piece;
+    const char *name = columns ? "moec_from" : "turn";
+    if (!columns) {
         first = piece                        ? "moec_thread()"
                 : sharing == SHARED_IN_BLOCK ? "moec_block()"
                                              : "moec_first()";
@@ -308,7 +307,7 @@ static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, con
     }
     lower_for(emitter, "long", name, in_lanes(emitter, lanes, first), turns,
               in_lanes(emitter, lanes, step));
-    if (strcmp(name, "turn") != 0)
+    if (columns)
         lower_let(emitter, "const long", "turn",
                   term(arena, "moec_column($0, $1)", named(emitter, name), turns));
 }
