@@ -53,7 +53,7 @@ static Value *hoist(Elaborator *e, Reduction reduction, Index *const *reduced, i
                     Value *value, Span span) {
     Index *dims[MAX_LOOPS + MAX_RANK];
     int rank = hoisted_dims(e, value, value->expr, reduced, count, dims);
-    Value *defined = define(e, "hidden", dims, rank, reduction, reduced, count, value->expr, span);
+    Value *defined = define(e, NULL, dims, rank, reduction, reduced, count, value->expr, span);
     if (defined->kind == KIND_ERROR) return defined;
     Value *result = without(e, value, reduced, count);
     result->expr = defined->expr;

@@ -152,8 +152,7 @@ bool fits_rank(Elaborator *e, const char *name, int rank, Span span) {
     report_asked(e, span,
                  "%s would have %d dimensions, those it is mapped over included; at "
                  "most %d are possible",
-                 strcmp(name, "hidden") ? arena_format(e->arena, "'%s'", name) : "this", rank,
-                 MAX_DIMENSIONS);
+                 name ? arena_format(e->arena, "'%s'", name) : "this", rank, MAX_DIMENSIONS);
     report_help(e->reports, "join axes into one (i = floor(n / 4), j = n %% 4), or reduce earlier");
     return false;
 }
@@ -234,8 +233,9 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     }
     Axis *axes[MAX_RANK];
     for (int i = 0; i < count; i++) axes[i] = indices[i]->axis;
-    Tensor *tensor =
-        tensor_new(e->program, temporary_name(e, name), ROLE_TEMP, TYPE_REAL, count, axes, span);
+    Tensor *tensor = tensor_new(e->program, temporary_name(e, name ? name : "hidden"), ROLE_TEMP,
+                                TYPE_REAL, count, axes, span);
+    tensor->part = !name;
     Expr *target = expr_read_indices(e->program, tensor, indices);
     statement_loop(e->program, e->block, target, false, reduction, reduced, reduced_count, value,
                    span);
@@ -341,7 +341,7 @@ static bool check_left(Elaborator *e, const Node *node, Expr *expr) {
     return true;
 }
 
-/* The statement just made for a hidden temporary becomes the one that defines `name`. */
+/* The statement just made for a part of the equation becomes the one that defines `name`. */
 static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const *dims, int rank,
                     Span span) {
     if (value->expr->kind != EXPR_READ || !e->block->statements.count) return NULL;
@@ -349,7 +349,7 @@ static Value *adopt(Elaborator *e, const char *name, Value *value, Index *const 
     Tensor *tensor = value->expr->tensor;
     if (last->kind != STATEMENT_LOOP || last->target->tensor != tensor || last->accumulate)
         return NULL;
-    if (!strstr(tensor->name, "hidden") || last->reduction == REDUCE_NONE) return NULL;
+    if (!tensor->part || last->reduction == REDUCE_NONE) return NULL;
     int count = rank;
     for (int i = 0; i < tensor->rank; i++) {
         Expr *sub = value->expr->args[i];

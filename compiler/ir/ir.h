@@ -122,6 +122,7 @@ typedef struct Tensor {
     bool frozen; /* parameters: not trained */
     List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
+    bool part;   /* of an equation: no name in the source stands for it */
     Span span;   /* where it is defined */
 } Tensor;
 
