@@ -12,21 +12,21 @@ static const MoecProduct moec_products[] = {
     {.m = 1, .n = 16, .k = 32, .a_m = 32, .a_k = 1, .b_k = 16, .b_n = 1, .c_m = 16,
      .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_hidden */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_weight_product */
     {.m = 1, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
      .batch = {1, 1}, .accumulate = 0}, /* 4: attention_y */
     {.m = 1, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_hidden */
+     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_gate_product */
     {.m = 1, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_hidden_2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_up_product */
     {.m = 1, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
      .batch = {1, 1}, .accumulate = 0}, /* 7: ffn_y */
     {.m = 1, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
      .batch = {1, 1}, .accumulate = 0}, /* 8: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
    query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -50,20 +50,21 @@ static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
     }
 }
 
-/* attention_norm_hidden[b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
-   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+/* attention_norm_sum_of_squares[b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   attention_norm_root[b,s] = rsqrt(attention_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2,
         const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
 {
-    float attention_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:attention_norm_hidden))
+    float attention_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
-        attention_norm_hidden += x_2[(i & 1) * 32 + d] * x_2[(i & 1) * 32 + d];
+        const float x_2_at = x_2[(i & 1) * 32 + d];
+        attention_norm_sum_of_squares += x_2_at * x_2_at;
     }
-    float attention_norm_root = moec_rsqrt(attention_norm_hidden * 0.03125f + 1e-06f);
+    float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
@@ -71,7 +72,7 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:67
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:71
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
@@ -112,36 +113,36 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* act_y[b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
+/* act_y[b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
    sdpa_gate_y[b,s,h,c] = attended[b,s,h,c] * act_y[b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_decode_4_sdpa_gate_y(const float *restrict attended,
-        const float *restrict sdpa_gate_hidden, float *restrict sdpa_gate_y)
+        const float *restrict sdpa_gate_weight_product, float *restrict sdpa_gate_y)
 {
     for (long h = 0; h < 4; h++) {
         MOEC_OMP(simd)
         for (long c = 0; c < 8; c++) {
-            float act_y = moec_sigmoid(sdpa_gate_hidden[h * 8 + c]);
+            float act_y = moec_sigmoid(sdpa_gate_weight_product[h * 8 + c]);
             sdpa_gate_y[h * 8 + c] = attended[h * 8 + c] * act_y;
         }
     }
 }
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
-   ffn_norm_hidden[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:8
-   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+   ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
         const float *restrict attention_y, float *restrict x_3, const float *restrict block_ffn_norm_weight,
         float *restrict ffn_norm_y_2)
 {
-    float ffn_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:ffn_norm_hidden))
+    float ffn_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
         x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
-        ffn_norm_hidden += x_3[d] * x_3[d];
+        ffn_norm_sum_of_squares += x_3[d] * x_3[d];
     }
-    float ffn_norm_root = moec_rsqrt(ffn_norm_hidden * 0.03125f + 1e-06f);
+    float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
@@ -149,26 +150,26 @@ static void kernel_decode_5_ffn_norm_y_2(long i, const float *restrict x_2,
     }
 }
 
-/* act_y_2[b,s,f] = ffn_hidden[b,s,f] * sigmoid(ffn_hidden[b,s,f])   -- std/activations.moe:19 */
-static void kernel_decode_6_act_y_2(const float *restrict ffn_hidden, float *restrict act_y_2)
+/* act_y_2[b,s,f] = ffn_gate_product[b,s,f] * sigmoid(ffn_gate_product[b,s,f])   -- std/activations.moe:19 */
+static void kernel_decode_6_act_y_2(const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(simd)
     for (long f = 0; f < 48; f++) {
-        act_y_2[f] = ffn_hidden[f] * moec_sigmoid(ffn_hidden[f]);
+        act_y_2[f] = ffn_gate_product[f] * moec_sigmoid(ffn_gate_product[f]);
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[b,s,f]   -- std/mlp.moe:35 */
-static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_hidden_2,
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[b,s,f]   -- std/mlp.moe:35 */
+static void kernel_decode_7_ffn_h(const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
     MOEC_OMP(simd)
     for (long f = 0; f < 48; f++) {
-        ffn_h[f] = act_y_2[f] * ffn_hidden_2[f];
+        ffn_h[f] = act_y_2[f] * ffn_up_product[f];
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61 */
+/* x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71 */
 static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -178,19 +179,19 @@ static void kernel_decode_8_x_2(long i, float *restrict x_2, const float *restri
     }
 }
 
-/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
-   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
-   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+/* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
 static void kernel_decode_9_final_norm_y_2(const float *restrict x_2,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
-    float final_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:final_norm_hidden))
+    float final_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:final_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
-        final_norm_hidden += x_2[d] * x_2[d];
+        final_norm_sum_of_squares += x_2[d] * x_2[d];
     }
-    float final_norm_root = moec_rsqrt(final_norm_hidden * 0.03125f + 1e-06f);
+    float final_norm_root = moec_rsqrt(final_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
@@ -218,7 +219,7 @@ static void run_decode(const MoecRun *run)
     float *const attended = (void *)(run->arena + 384); /* [batch, s, h, c] */
     float *const attended_lse = (void *)(run->arena + 640); /* [batch, s, h] */
     const float *const block_attention_sdpa_gate_weight = run->weights + 13440; /* [block, d, h, c] */
-    float *const sdpa_gate_hidden = (void *)(run->arena + 512); /* [batch, s, h, c] */
+    float *const sdpa_gate_weight_product = (void *)(run->arena + 512); /* [batch, s, h, c] */
     float *const sdpa_gate_y = (void *)(run->arena + 256); /* [batch, s, h, c] */
     float *const attention_y = (void *)(run->arena + 384); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 832); /* [batch, s, d] */
@@ -227,9 +228,9 @@ static void run_decode(const MoecRun *run)
     const float *const block_ffn_up = run->weights + 17664; /* [block, d, f] */
     const float *const block_ffn_gate = run->weights + 23808; /* [block, d, f] */
     const float *const block_ffn_down = run->weights + 29952; /* [block, f, d] */
-    float *const ffn_hidden = (void *)(run->arena + 256); /* [batch, s, f] */
+    float *const ffn_gate_product = (void *)(run->arena + 256); /* [batch, s, f] */
     float *const act_y_2 = (void *)(run->arena + 448); /* [batch, s, f] */
-    float *const ffn_hidden_2 = (void *)(run->arena + 256); /* [batch, s, f] */
+    float *const ffn_up_product = (void *)(run->arena + 256); /* [batch, s, f] */
     float *const ffn_h = (void *)(run->arena + 640); /* [batch, s, f] */
     float *const ffn_y = (void *)(run->arena + 256); /* [batch, s, d] */
     const float *const final_norm_weight = run->weights + 36096; /* [d] */
@@ -245,46 +246,46 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:102 */
+                mask = causal, position)   -- std/attention.moe:110 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
                 * 32 * 8, cache_attention_v + i * 32 * 2 * 8, NULL, NULL, attended, attended_lse);
-        /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
+        /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
-                * 4 * 8, sdpa_gate_hidden);
-        kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_hidden, sdpa_gate_y);
+                * 4 * 8, sdpa_gate_weight_product);
+        kernel_decode_4_sdpa_gate_y(attended, sdpa_gate_weight_product, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_decode_5_ffn_norm_y_2(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2);
-        /* ffn_hidden[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden);
-        kernel_decode_6_act_y_2(ffn_hidden, act_y_2);
-        /* ffn_hidden_2[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2);
-        kernel_decode_7_ffn_h(act_y_2, ffn_hidden_2, ffn_h);
+        /* ffn_gate_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_gate_product);
+        kernel_decode_6_act_y_2(ffn_gate_product, act_y_2);
+        /* ffn_up_product[b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_up_product);
+        kernel_decode_7_ffn_h(act_y_2, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_decode_8_x_2(i, x_2, x_3, ffn_y);
     }
     kernel_decode_9_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
 }
 

@@ -13,13 +13,13 @@ static const MoecProduct moec_products[] = {
     {.m = 64, .n = 16, .k = 32, .a_m = 32, .a_k = 1, .b_k = 16, .b_n = 1, .c_m = 16,
      .batch = {1, 1}, .accumulate = 0}, /* 2: attention_v */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
-     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_hidden */
+     .batch = {1, 1}, .accumulate = 0}, /* 3: sdpa_gate_weight_product */
     {.m = 64, .n = 32, .k = 32, .a_m = 32, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
      .batch = {1, 1}, .accumulate = 0}, /* 4: attention_y */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_hidden */
+     .batch = {1, 1}, .accumulate = 0}, /* 5: ffn_gate_product */
     {.m = 64, .n = 48, .k = 32, .a_m = 32, .a_k = 1, .b_k = 48, .b_n = 1, .c_m = 48,
-     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_hidden_2 */
+     .batch = {1, 1}, .accumulate = 0}, /* 6: ffn_up_product */
     {.m = 64, .n = 32, .k = 48, .a_m = 48, .a_k = 1, .b_k = 32, .b_n = 1, .c_m = 32,
      .batch = {1, 1}, .accumulate = 0}, /* 7: ffn_y */
     {.m = 64, .n = 64, .k = 32, .a_m = 32, .a_k = 1, .b_k = 64, .b_n = 1, .c_m = 64,
@@ -62,8 +62,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -91,26 +91,27 @@ static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, con
     }
 }
 
-/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
-   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+/* attention_norm_sum_of_squares[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   attention_norm_root[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
-        float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        float *restrict attention_norm_sum_of_squares, const float *restrict block_attention_norm_weight,
         float *restrict attention_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float attention_norm_hidden_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:attention_norm_hidden_sum))
+            float attention_norm_sum_of_squares_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares_sum))
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                attention_norm_hidden_sum += x_2_at * x_2_at;
+                attention_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
-            float attention_norm_hidden_now = attention_norm_hidden_sum;
-            attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-            float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
+            float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
+            attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] = attention_norm_sum_of_squares_now;
+            float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
@@ -157,10 +158,10 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_hidden[b,s,h,c])   -- std/activations.moe:39
+/* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
    sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
-        const float *restrict sdpa_gate_hidden, float *restrict act_y, float *restrict sdpa_gate_y)
+        const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 256; turn++) {
@@ -169,7 +170,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const long h = turn % 4;
         MOEC_OMP(simd)
         for (long c = 0; c < 8; c++) {
-            float act_y_now = moec_sigmoid(sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c]);
+            float act_y_now = moec_sigmoid(sdpa_gate_weight_product[((b * 32 + s) * 4 + h) * 8 + c]);
             act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c] = act_y_now;
             sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c] = attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c]
                     * act_y_now;
@@ -177,30 +178,30 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
-   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
-   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+   ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const float *restrict attention_y,
-        float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
-        float *restrict ffn_norm_y_2)
+        float *restrict x_3, float *restrict ffn_norm_sum_of_squares,
+        const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
-        float ffn_norm_hidden_sum = 0.0f;
-        MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
+        float ffn_norm_sum_of_squares_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
         for (long d = 0; d < 32; d++) {
             x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
                     + attention_y[(b * 32 + s) * 32 + d];
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            ffn_norm_hidden_sum += x_3_at * x_3_at;
+            ffn_norm_sum_of_squares_sum += x_3_at * x_3_at;
         }
-        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
+        float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
+        ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
@@ -209,8 +210,9 @@ static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const
     }
 }
 
-/* act_y_2[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19 */
-static void kernel_train_6_act_y_2(long i, const float *restrict ffn_hidden, float *restrict act_y_2)
+/* act_y_2[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
+          -- std/activations.moe:19 */
+static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -218,14 +220,14 @@ static void kernel_train_6_act_y_2(long i, const float *restrict ffn_hidden, flo
         const long s = turn % 32;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
-            act_y_2[(b * 32 + s) * 48 + f] = ffn_hidden_at * moec_sigmoid(ffn_hidden_at);
+            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
+            act_y_2[(b * 32 + s) * 48 + f] = ffn_gate_product_at * moec_sigmoid(ffn_gate_product_at);
         }
     }
 }
 
-/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:35 */
-static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_hidden_2,
+/* ffn_h[b,s,f] = act_y_2[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:35 */
+static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const float *restrict ffn_up_product,
         float *restrict ffn_h)
 {
     for (long b = 0; b < 2; b++) {
@@ -233,13 +235,13 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
             MOEC_OMP(simd)
             for (long f = 0; f < 48; f++) {
                 ffn_h[(b * 32 + s) * 48 + f] = act_y_2[(b * 32 + s) * 48 + f]
-                        * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
+                        * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
             }
         }
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -254,25 +256,25 @@ static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restric
     }
 }
 
-/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
-   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
-   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_train_9_final_norm_y_2(const float *restrict x_2, float *restrict final_norm_hidden,
-        float *restrict final_norm_root, float *restrict final_norm_y,
-        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
+/* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
+static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
+        float *restrict final_norm_sum_of_squares, float *restrict final_norm_root,
+        float *restrict final_norm_y, const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float final_norm_hidden_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:final_norm_hidden_sum))
+            float final_norm_sum_of_squares_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:final_norm_sum_of_squares_sum))
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                final_norm_hidden_sum += x_2_at * x_2_at;
+                final_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
-            float final_norm_hidden_now = final_norm_hidden_sum;
-            final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-            float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
+            float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
+            final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+            float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             final_norm_root[b * 32 + s] = final_norm_root_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -284,92 +286,92 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2, float *rest
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75 */
-static void kernel_train_10_hidden_3(const float *restrict logits, float *restrict hidden_2,
-        float *restrict hidden_3)
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85 */
+static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
+        float *restrict sum_of_powers)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
-        float hidden_2_sum = -INFINITY;
-        MOEC_OMP(simd reduction(max:hidden_2_sum))
+        float largest_sum = -INFINITY;
+        MOEC_OMP(simd reduction(max:largest_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
         }
-        float hidden_2_now = hidden_2_sum;
-        hidden_2[b * 32 + s] = hidden_2_now;
-        float hidden_3_sum = 0.0f;
-        MOEC_OMP(simd reduction(+:hidden_3_sum))
+        float largest_now = largest_sum;
+        largest[b * 32 + s] = largest_now;
+        float sum_of_powers_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:sum_of_powers_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
+            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
         }
-        hidden_3[b * 32 + s] = hidden_3_sum;
+        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
     }
 }
 
-/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:75
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:75 */
+/* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:85
+   loss = total * 0.015625   -- std/decoder.moe:85
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:85
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:80
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:85 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
-        const float *restrict hidden_2, const float *restrict hidden_3, float *restrict loss,
+        const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
 {
     const float loss_scale_at = loss_scale[0];
-    float hidden_4_parts[2];
+    float total_parts[2];
     MOEC_OMP(parallel for schedule(static))
     for (long chunk = 0; chunk < 2; chunk++) {
-        float hidden_4_sum = 0.0f;
+        float total_sum = 0.0f;
         const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
         for (long b = chunk * 1; b < b_to; b++) {
-            float hidden_4_part = 0.0f;
-            MOEC_OMP(simd reduction(+:hidden_4_part))
+            float total_part = 0.0f;
+            MOEC_OMP(simd reduction(+:total_part))
             for (long s = 0; s < 32; s++) {
                 const long targets_at = (long)targets[b * 32 + s];
-                hidden_4_part += hidden_2[b * 32 + s] + moec_log(hidden_3[b * 32 + s])
+                total_part += largest[b * 32 + s] + moec_log(sum_of_powers[b * 32 + s])
                         - logits[(b * 32 + s) * 64 + targets_at];
             }
-            hidden_4_sum += hidden_4_part;
+            total_sum += total_part;
         }
-        hidden_4_parts[chunk] = hidden_4_sum;
+        total_parts[chunk] = total_sum;
     }
-    float hidden_4 = 0.0f;
+    float total = 0.0f;
     for (long chunk = 0; chunk < 2; chunk++) {
-        hidden_4 += hidden_4_parts[chunk];
+        total += total_parts[chunk];
     }
-    loss[0] = hidden_4 * 0.015625f;
-    float d_hidden_4 = loss_scale_at * 0.015625f;
+    loss[0] = total * 0.015625f;
+    float d_total = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
         const long targets_at = (long)targets[b * 32 + s];
-        float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
+        float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * 32 + s]);
         MOEC_OMP(simd)
         for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3
-                    * moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2[b * 32 + s]);
+            d_logits[(b * 32 + s) * 64 + v] = d_sum_of_powers
+                    * moec_exp(logits[(b * 32 + s) * 64 + v] - largest[b * 32 + s]);
         }
-        d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
+        d_logits[(b * 32 + s) * 64 + targets_at] += -d_total;
     }
 }
 
-/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
-   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
-   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
-        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8 */
-static void kernel_train_12_d_final_norm_hidden(const float *restrict x_2,
-        const float *restrict final_norm_hidden, const float *restrict final_norm_root,
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:13
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:10
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:10
+   d_final_norm_sum_of_squares[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9 */
+static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_2,
+        const float *restrict final_norm_sum_of_squares, const float *restrict final_norm_root,
         const float *restrict final_norm_y, const float *restrict final_norm_weight,
         const float *restrict d_final_norm_y_2, float *restrict d_final_norm_y_3,
-        float *restrict d_final_norm_weight, float *restrict d_final_norm_hidden)
+        float *restrict d_final_norm_weight, float *restrict d_final_norm_sum_of_squares)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -384,9 +386,9 @@ static void kernel_train_12_d_final_norm_hidden(const float *restrict x_2,
                 d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
             }
-            d_final_norm_hidden[b * 32 + s] = d_final_norm_root
+            d_final_norm_sum_of_squares[b * 32 + s] = d_final_norm_root
                     * (-0.5f * final_norm_root[b * 32 + s]
-                    / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
@@ -395,11 +397,11 @@ static void kernel_train_12_d_final_norm_hidden(const float *restrict x_2,
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39 */
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
-        const float *restrict d_final_norm_hidden)
+        const float *restrict d_final_norm_sum_of_squares)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -407,27 +409,31 @@ static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restri
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s] + d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
+                        * final_norm_root[b * 32 + s] + d_final_norm_sum_of_squares[b * 32 + s]
+                        * (x_2_at + x_2_at);
             }
         }
     }
 }
 
-/* act_y_2_again[b,s,f] = ffn_hidden[i,b,s,f] * sigmoid(ffn_hidden[i,b,s,f])   -- std/activations.moe:19
-   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/mlp.moe:35
-   d_ffn_hidden_2[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:35
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
-   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_hidden_2[i,b,s,f]   -- std/activations.moe:19
-   d_ffn_hidden_3[b,s,f] = d_act_y_2[b,s,f]
-        * (sigmoid(ffn_hidden[i,b,s,f]) + ffn_hidden[i,b,s,f]
-        * (sigmoid(ffn_hidden[i,b,s,f]) * (1 - sigmoid(ffn_hidden[i,b,s,f]))))   -- std/mlp.moe:35 */
-static void kernel_train_14_d_ffn_hidden_3(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
-        const float *restrict ffn_hidden, const float *restrict ffn_hidden_2, const float *restrict d_ffn_h,
-        float *restrict d_ffn_hidden_2, float *restrict d_ffn_hidden_3, float *restrict ffn_norm_root_again,
-        float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
+/* act_y_2_again[b,s,f] = ffn_gate_product[i,b,s,f] * sigmoid(ffn_gate_product[i,b,s,f])
+          -- std/activations.moe:19
+   ffn_h_again[b,s,f] = act_y_2_again[b,s,f] * ffn_up_product[i,b,s,f]   -- std/mlp.moe:35
+   d_ffn_up_product[b,s,f] = d_ffn_h[b,s,f] * act_y_2_again[b,s,f]   -- std/mlp.moe:35
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
+   d_act_y_2[b,s,f] = d_ffn_h[b,s,f] * ffn_up_product[i,b,s,f]   -- std/activations.moe:19
+   d_ffn_gate_product[b,s,f] = d_act_y_2[b,s,f]
+        * (sigmoid(ffn_gate_product[i,b,s,f]) + ffn_gate_product[i,b,s,f]
+        * (sigmoid(ffn_gate_product[i,b,s,f]) * (1 - sigmoid(ffn_gate_product[i,b,s,f]))))
+          -- std/mlp.moe:35 */
+static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
+        const float *restrict ffn_gate_product, const float *restrict ffn_up_product,
+        const float *restrict d_ffn_h, float *restrict d_ffn_up_product, float *restrict d_ffn_gate_product,
+        float *restrict ffn_norm_root_again, float *restrict ffn_norm_y_again,
+        float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -435,13 +441,14 @@ static void kernel_train_14_d_ffn_hidden_3(long i, const float *restrict x_3,
         const long s = turn % 32;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
-            float act_y_2_again = ffn_hidden_at * moec_sigmoid(ffn_hidden_at);
+            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
+            float act_y_2_again = ffn_gate_product_at * moec_sigmoid(ffn_gate_product_at);
             ffn_h_again[(b * 32 + s) * 48 + f] = act_y_2_again
-                    * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
-            d_ffn_hidden_2[(b * 32 + s) * 48 + f] = d_ffn_h[(b * 32 + s) * 48 + f] * act_y_2_again;
+                    * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
+            d_ffn_up_product[(b * 32 + s) * 48 + f] = d_ffn_h[(b * 32 + s) * 48 + f] * act_y_2_again;
         }
-        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f
+                + 1e-06f);
         ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
@@ -452,26 +459,27 @@ static void kernel_train_14_d_ffn_hidden_3(long i, const float *restrict x_3,
         }
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            float d_act_y_2 = d_ffn_h[(b * 32 + s) * 48 + f] * ffn_hidden_2[((i * 2 + b) * 32 + s) * 48 + f];
-            const float ffn_hidden_at = ffn_hidden[((i * 2 + b) * 32 + s) * 48 + f];
-            const float part = moec_sigmoid(ffn_hidden_at);
-            d_ffn_hidden_3[(b * 32 + s) * 48 + f] = d_act_y_2
-                    * (part + ffn_hidden_at * (part * (1.0f - part)));
+            float d_act_y_2 = d_ffn_h[(b * 32 + s) * 48 + f]
+                    * ffn_up_product[((i * 2 + b) * 32 + s) * 48 + f];
+            const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
+            const float part = moec_sigmoid(ffn_gate_product_at);
+            d_ffn_gate_product[(b * 32 + s) * 48 + f] = d_act_y_2
+                    * (part + ffn_gate_product_at * (part * (1.0f - part)));
         }
     }
 }
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
-   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
-        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8 */
-static void kernel_train_15_d_ffn_norm_hidden(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+          -- std/norms.moe:13
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:10
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:10
+   d_ffn_norm_sum_of_squares[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9 */
+static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
-        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_hidden,
+        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_sum_of_squares,
         const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
@@ -488,9 +496,9 @@ static void kernel_train_15_d_ffn_norm_hidden(long i, const float *restrict x_3,
                 d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_ffn_norm_hidden[b * 32 + s] = d_ffn_norm_root
+            d_ffn_norm_sum_of_squares[b * 32 + s] = d_ffn_norm_root
                     * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                    / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
@@ -500,12 +508,13 @@ static void kernel_train_15_d_ffn_norm_hidden(long i, const float *restrict x_3,
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
    sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
 static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
         const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
-        float *restrict d_x_3, const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
-        float *restrict sdpa_gate_y_again, const float *restrict ffn_norm_root_again)
+        float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
+        const float *restrict d_ffn_norm_sum_of_squares, float *restrict sdpa_gate_y_again,
+        const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -516,7 +525,7 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
             d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
                     + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
-                    + d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at);
+                    + d_ffn_norm_sum_of_squares[b * 32 + s] * (x_3_at + x_3_at);
         }
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
@@ -529,19 +538,20 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
 }
 
 /* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
-   d_sdpa_gate_hidden[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
+   d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
           -- std/gate.moe:66
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12
-   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:102 */
+          -- std/norms.moe:13
+   d_attended[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * act_y[i,b,s,h,c]   -- std/attention.moe:110 */
 static void kernel_train_17_d_attended(long i, const float *restrict x_2,
-        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
-        const float *restrict attended, const float *restrict act_y, const float *restrict d_sdpa_gate_y,
-        float *restrict d_attended, float *restrict d_sdpa_gate_hidden,
-        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
-        float *restrict attention_norm_y_2_again)
+        const float *restrict attention_norm_sum_of_squares,
+        const float *restrict block_attention_norm_weight, const float *restrict attended,
+        const float *restrict act_y, const float *restrict d_sdpa_gate_y, float *restrict d_attended,
+        float *restrict d_sdpa_gate_weight_product, float *restrict attention_norm_root_again,
+        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -553,11 +563,11 @@ static void kernel_train_17_d_attended(long i, const float *restrict x_2,
                 float d_act_y_3 = d_sdpa_gate_y[((b * 32 + s) * 4 + h) * 8 + c]
                         * attended[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
                 const float act_y_at = act_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + c];
-                d_sdpa_gate_hidden[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3
+                d_sdpa_gate_weight_product[((b * 32 + s) * 4 + h) * 8 + c] = d_act_y_3
                         * (act_y_at * (1.0f - act_y_at));
             }
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
                 * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
@@ -585,9 +595,9 @@ static const MoecAttend moec_options_train_18 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:70
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:68 */
 static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -615,18 +625,19 @@ static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cos
 }
 
 /* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
-          -- std/norms.moe:12
+          -- std/norms.moe:13
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:9
-   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
-        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
-        * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_20_d_attention_norm_hidden(long i, const float *restrict x_2,
-        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
-        const float *restrict d_attention_norm_y_2, float *restrict d_attention_norm_y_3,
-        float *restrict d_block_attention_norm_weight, float *restrict d_attention_norm_hidden,
-        const float *restrict attention_norm_root_again, const float *restrict attention_norm_y_again)
+          -- std/norms.moe:10
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:10
+   d_attention_norm_sum_of_squares[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:9 */
+static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
+        const float *restrict attention_norm_sum_of_squares,
+        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
+        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
+        float *restrict d_attention_norm_sum_of_squares, const float *restrict attention_norm_root_again,
+        const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -642,9 +653,9 @@ static void kernel_train_20_d_attention_norm_hidden(long i, const float *restric
                 d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_attention_norm_hidden[b * 32 + s] = d_attention_norm_root
+            d_attention_norm_sum_of_squares[b * 32 + s] = d_attention_norm_root
                     * (-0.5f * attention_norm_root_again[b * 32 + s]
-                    / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j
                 < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
@@ -655,10 +666,11 @@ static void kernel_train_20_d_attention_norm_hidden(long i, const float *restric
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43 */
 static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
-        const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
+        const float *restrict d_attention_norm_sum_of_squares,
+        const float *restrict attention_norm_root_again)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -667,13 +679,13 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
                         + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
-                        + d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
+                        + d_attention_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
 static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -696,7 +708,7 @@ static void run_train(const MoecRun *run)
     const int32_t *const targets = run->inputs[1]; /* [batch, s] */
     const float *const embedding = run->weights + 0; /* [v, d] */
     float *const x_2 = (void *)(run->arena + 98304); /* [block, batch, s, d] */
-    float *const attention_norm_hidden = (void *)(run->arena + 380928); /* [block, batch, s] */
+    float *const attention_norm_sum_of_squares = (void *)(run->arena + 380928); /* [block, batch, s] */
     const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
     float *const attention_norm_y_2 = (void *)(run->arena + 286720); /* [batch, s, d] */
     const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
@@ -713,31 +725,31 @@ static void run_train(const MoecRun *run)
     float *const attended = (void *)(run->arena + 172032); /* [block, batch, s, h, c] */
     float *const attended_lse = (void *)(run->arena + 376832); /* [block, batch, s, h] */
     const float *const block_attention_sdpa_gate_weight = run->weights + 13440; /* [block, d, h, c] */
-    float *const sdpa_gate_hidden = (void *)(run->arena + 294912); /* [batch, s, h, c] */
+    float *const sdpa_gate_weight_product = (void *)(run->arena + 294912); /* [batch, s, h, c] */
     float *const act_y = (void *)(run->arena + 204800); /* [block, batch, s, h, c] */
     float *const sdpa_gate_y = (void *)(run->arena + 286720); /* [batch, s, h, c] */
     float *const attention_y = (void *)(run->arena + 294912); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 237568); /* [block, batch, s, d] */
-    float *const ffn_norm_hidden = (void *)(run->arena + 384000); /* [block, batch, s] */
+    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 384000); /* [block, batch, s] */
     const float *const block_ffn_norm_weight = run->weights + 17536; /* [block, d] */
     float *const ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
     const float *const block_ffn_up = run->weights + 17664; /* [block, d, f] */
     const float *const block_ffn_gate = run->weights + 23808; /* [block, d, f] */
     const float *const block_ffn_down = run->weights + 29952; /* [block, f, d] */
-    float *const ffn_hidden = (void *)(run->arena + 0); /* [block, batch, s, f] */
+    float *const ffn_gate_product = (void *)(run->arena + 0); /* [block, batch, s, f] */
     float *const act_y_2 = (void *)(run->arena + 286720); /* [batch, s, f] */
-    float *const ffn_hidden_2 = (void *)(run->arena + 49152); /* [block, batch, s, f] */
+    float *const ffn_up_product = (void *)(run->arena + 49152); /* [block, batch, s, f] */
     float *const ffn_h = (void *)(run->arena + 299008); /* [batch, s, f] */
     float *const ffn_y = (void *)(run->arena + 286720); /* [batch, s, d] */
-    float *const final_norm_hidden = (void *)(run->arena + 335872); /* [batch, s] */
+    float *const final_norm_sum_of_squares = (void *)(run->arena + 335872); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 336128); /* [batch, s] */
     float *const final_norm_y = (void *)(run->arena + 319488); /* [batch, s, d] */
     const float *const final_norm_weight = run->weights + 36096; /* [d] */
     float *const final_norm_y_2 = (void *)(run->arena + 327680); /* [batch, s, d] */
     const float *const unembedding = run->weights + 36128; /* [d, v] */
     float *const logits = (void *)(run->arena + 286720); /* [batch, s, v] */
-    float *const hidden_2 = (void *)(run->arena + 336384); /* [batch, s] */
-    float *const hidden_3 = (void *)(run->arena + 336640); /* [batch, s] */
+    float *const largest = (void *)(run->arena + 336384); /* [batch, s] */
+    float *const sum_of_powers = (void *)(run->arena + 336640); /* [batch, s] */
     float *const loss = run->outputs[0]; /* [] */
     const float *const loss_scale = run->inputs[2]; /* [] */
     float *const d_logits = (void *)(run->arena + 303104); /* [batch, s, v] */
@@ -746,22 +758,22 @@ static void run_train(const MoecRun *run)
     float *const d_final_norm_y_3 = (void *)(run->arena + 303104); /* [batch, s, d] */
     float *const d_final_norm_weight = run->gradients + 36096; /* [d] */
     float *const d_x_2 = (void *)(run->arena + 286720); /* [block, batch, s, d], two slots */
-    float *const d_final_norm_hidden = (void *)(run->arena + 311296); /* [batch, s] */
+    float *const d_final_norm_sum_of_squares = (void *)(run->arena + 311296); /* [batch, s] */
     float *const d_x_3 = (void *)(run->arena + 303104); /* [batch, s, d] */
     float *const d_ffn_h = (void *)(run->arena + 303104); /* [batch, s, f] */
     float *const d_block_ffn_down = run->gradients + 29952; /* [block, f, d] */
-    float *const d_ffn_hidden_2 = (void *)(run->arena + 315392); /* [batch, s, f] */
+    float *const d_ffn_up_product = (void *)(run->arena + 315392); /* [batch, s, f] */
     float *const d_ffn_norm_y_2 = (void *)(run->arena + 303104); /* [batch, s, d] */
     float *const d_block_ffn_up = run->gradients + 17664; /* [block, d, f] */
-    float *const d_ffn_hidden_3 = (void *)(run->arena + 327680); /* [batch, s, f] */
+    float *const d_ffn_gate_product = (void *)(run->arena + 327680); /* [batch, s, f] */
     float *const d_block_ffn_gate = run->gradients + 23808; /* [block, d, f] */
     float *const d_ffn_norm_y_3 = (void *)(run->arena + 311296); /* [batch, s, d] */
     float *const d_block_ffn_norm_weight = run->gradients + 17536; /* [block, d] */
-    float *const d_ffn_norm_hidden = (void *)(run->arena + 327680); /* [batch, s] */
+    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 327680); /* [batch, s] */
     float *const d_sdpa_gate_y = (void *)(run->arena + 311296); /* [batch, s, h, c] */
     float *const d_block_attention_output = run->gradients + 9344; /* [block, h, c, d] */
     float *const d_attended = (void *)(run->arena + 319488); /* [batch, s, h, c] */
-    float *const d_sdpa_gate_hidden = (void *)(run->arena + 327680); /* [batch, s, h, c] */
+    float *const d_sdpa_gate_weight_product = (void *)(run->arena + 327680); /* [batch, s, h, c] */
     float *const d_attention_norm_y_2 = (void *)(run->arena + 311296); /* [batch, s, d] */
     float *const d_block_attention_sdpa_gate_weight = run->gradients + 13440; /* [block, d, h, c] */
     float *const d_query_rotary_y = (void *)(run->arena + 327680); /* [batch, s, h, e] */
@@ -774,7 +786,7 @@ static void run_train(const MoecRun *run)
     float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
     float *const d_attention_norm_y_3 = (void *)(run->arena + 319488); /* [batch, s, d] */
     float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
-    float *const d_attention_norm_hidden = (void *)(run->arena + 327680); /* [batch, s] */
+    float *const d_attention_norm_sum_of_squares = (void *)(run->arena + 327680); /* [batch, s] */
     float *const attention_norm_root_again = (void *)(run->arena + 366592); /* [batch, s] */
     float *const attention_norm_y_again = (void *)(run->arena + 335872); /* [batch, s, d] */
     float *const attention_norm_y_2_again = (void *)(run->arena + 344064); /* [batch, s, d] */
@@ -787,116 +799,119 @@ static void run_train(const MoecRun *run)
 
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine);
     for (long i = 0; i < 4; i++) {
-        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 2 * 8,
                 attention_v + i * 2 * 32 * 2 * 8);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
-                  -- std/attention.moe:102 */
+                  -- std/attention.moe:110 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32
                 * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
                 attended_lse + i * 2 * 32 * 4);
-        /* sdpa_gate_hidden[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
+        /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
-                * 4 * 8, sdpa_gate_hidden);
-        kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_hidden, act_y, sdpa_gate_y);
+                * 4 * 8, sdpa_gate_weight_product);
+        kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
-        kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight,
+        kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
-        /* ffn_hidden[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_hidden + i *
-                2 * 32 * 48);
-        kernel_train_6_act_y_2(i, ffn_hidden, act_y_2);
-        /* ffn_hidden_2[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_hidden_2 + i *
-                2 * 32 * 48);
-        kernel_train_7_ffn_h(i, act_y_2, ffn_hidden_2, ffn_h);
+        /* ffn_gate_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_gate[i,d,f]
+                  -- std/mlp.moe:35 */
+        moec_product(run, 5, &moec_products[5], ffn_norm_y_2, block_ffn_gate + i * 32 * 48, ffn_gate_product
+                + i * 2 * 32 * 48);
+        kernel_train_6_act_y_2(i, ffn_gate_product, act_y_2);
+        /* ffn_up_product[i,b,s,f] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        moec_product(run, 6, &moec_products[6], ffn_norm_y_2, block_ffn_up + i * 32 * 48, ffn_up_product + i
+                * 2 * 32 * 48);
+        kernel_train_7_ffn_h(i, act_y_2, ffn_up_product, ffn_h);
         /* ffn_y[b,s,d] = sum[f] ffn_h[b,s,f] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 7, &moec_products[7], ffn_h, block_ffn_down + i * 48 * 32, ffn_y);
         kernel_train_8_x_2(i, x_2, x_3, ffn_y);
     }
-    kernel_train_9_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
-            final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
+    kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
+            final_norm_weight, final_norm_y_2);
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
-    kernel_train_10_hidden_3(logits, hidden_2, hidden_3);
-    kernel_train_11_d_logits(targets, logits, hidden_2, hidden_3, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:70 */
+    kernel_train_10_sum_of_powers(logits, largest, sum_of_powers);
+    kernel_train_11_d_logits(targets, logits, largest, sum_of_powers, loss, loss_scale, d_logits);
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:70 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:80 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
-    kernel_train_12_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
-            final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
-    kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_hidden);
+    kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
+            final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
+            d_final_norm_sum_of_squares);
+    kernel_train_13_d_x_2(x_2, final_norm_root, d_final_norm_y_3, d_x_2, d_final_norm_sum_of_squares);
     for (long i = 3; i >= 0; i--) {
         /* d_ffn_h[b,s,f] = sum[d] d_x_2[i + 1,b,s,d] * block_ffn_down[i,f,d]   -- std/mlp.moe:36 */
         moec_product(run, 11, &moec_products[11], d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_down + i
                 * 48 * 32, d_ffn_h);
-        kernel_train_14_d_ffn_hidden_3(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden,
-                ffn_hidden_2, d_ffn_h, d_ffn_hidden_2, d_ffn_hidden_3, ffn_norm_root_again, ffn_norm_y_again,
-                ffn_norm_y_2_again, ffn_h_again);
+        kernel_train_14_d_ffn_gate_product(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+                ffn_gate_product, ffn_up_product, d_ffn_h, d_ffn_up_product, d_ffn_gate_product,
+                ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_h_again);
         /* d_block_ffn_down[i,f,d] += sum[b,s] d_x_2[i + 1,b,s,d] * ffn_h_again[b,s,f]   -- std/mlp.moe:36 */
         moec_product(run, 12, &moec_products[12], ffn_h_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32,
                 d_block_ffn_down + i * 48 * 32);
-        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_hidden_2[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
-        moec_product(run, 13, &moec_products[13], d_ffn_hidden_2, block_ffn_up + i * 32 * 48, d_ffn_norm_y_2);
-        /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_hidden_2[b,s,f] * ffn_norm_y_2_again[b,s,d]
-                  -- std/mlp.moe:35 */
-        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_hidden_2, d_block_ffn_up + i * 32
-                * 48);
-        /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_hidden_3[b,s,f] * block_ffn_gate[i,d,f]
-                  -- std/mlp.moe:35 */
-        moec_product(run, 15, &moec_products[15], d_ffn_hidden_3, block_ffn_gate + i * 32 * 48,
+        /* d_ffn_norm_y_2[b,s,d] = sum[f] d_ffn_up_product[b,s,f] * block_ffn_up[i,d,f]   -- std/mlp.moe:35 */
+        moec_product(run, 13, &moec_products[13], d_ffn_up_product, block_ffn_up + i * 32 * 48,
                 d_ffn_norm_y_2);
-        /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_hidden_3[b,s,f] * ffn_norm_y_2_again[b,s,d]
+        /* d_block_ffn_up[i,d,f] += sum[b,s] d_ffn_up_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
                   -- std/mlp.moe:35 */
-        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_hidden_3, d_block_ffn_gate + i
+        moec_product(run, 14, &moec_products[14], ffn_norm_y_2_again, d_ffn_up_product, d_block_ffn_up + i
                 * 32 * 48);
-        kernel_train_15_d_ffn_norm_hidden(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2,
-                d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again,
-                ffn_norm_y_again);
+        /* d_ffn_norm_y_2[b,s,d] += sum[f] d_ffn_gate_product[b,s,f] * block_ffn_gate[i,d,f]
+                  -- std/mlp.moe:35 */
+        moec_product(run, 15, &moec_products[15], d_ffn_gate_product, block_ffn_gate + i * 32 * 48,
+                d_ffn_norm_y_2);
+        /* d_block_ffn_gate[i,d,f] += sum[b,s] d_ffn_gate_product[b,s,f] * ffn_norm_y_2_again[b,s,d]
+                  -- std/mlp.moe:35 */
+        moec_product(run, 16, &moec_products[16], ffn_norm_y_2_again, d_ffn_gate_product, d_block_ffn_gate +
+                i * 32 * 48);
+        kernel_train_15_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+                d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
+                ffn_norm_root_again, ffn_norm_y_again);
         kernel_train_16_sdpa_gate_y_again(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3,
-                d_ffn_norm_hidden, sdpa_gate_y_again, ffn_norm_root_again);
+                d_ffn_norm_sum_of_squares, sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * 4 * 8 * 32,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3, d_block_attention_output + i * 4
                 * 8 * 32);
-        kernel_train_17_d_attended(i, x_2, attention_norm_hidden, block_attention_norm_weight, attended,
-                act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_hidden, attention_norm_root_again,
-                attention_norm_y_again, attention_norm_y_2_again);
-        /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_hidden[b,s,h,c]
+        kernel_train_17_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
+                attended, act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_weight_product,
+                attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
+        /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
                 * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
-        moec_product(run, 19, &moec_products[19], d_sdpa_gate_hidden, block_attention_sdpa_gate_weight + i
-                * 32 * 4 * 8, d_attention_norm_y_2);
-        /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_hidden[b,s,h,c]
+        moec_product(run, 19, &moec_products[19], d_sdpa_gate_weight_product,
+                block_attention_sdpa_gate_weight + i * 32 * 4 * 8, d_attention_norm_y_2);
+        /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
                 * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:66 */
-        moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_hidden,
+        moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_weight_product,
                 d_block_attention_sdpa_gate_weight + i * 32 * 4 * 8);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:110 */
         moec_attend_grad(&moec_options_train_18,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
                         * 32 * 8, .v = attention_v + i * 2 * 32 * 2 * 8, .sink = NULL, .o = attended + i * 2
@@ -904,35 +919,36 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] += sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 21, &moec_products[21], d_attention_v, block_attention_value + i * 32 * 2 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
         moec_product(run, 22, &moec_products[22], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * 32 * 2 * 8);
         kernel_train_19_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 23, &moec_products[23], d_attention_k, block_attention_key + i * 32 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:70 */
         moec_product(run, 24, &moec_products[24], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + i * 32 * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 25, &moec_products[25], d_attention_q, block_attention_query + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:68 */
         moec_product(run, 26, &moec_products[26], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * 32 * 4 * 8);
-        kernel_train_20_d_attention_norm_hidden(i, x_2, attention_norm_hidden, block_attention_norm_weight,
-                d_attention_norm_y_2, d_attention_norm_y_3, d_block_attention_norm_weight,
-                d_attention_norm_hidden, attention_norm_root_again, attention_norm_y_again);
-        kernel_train_21_d_x_2(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_hidden,
+        kernel_train_20_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
+                block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
+                d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
+                attention_norm_y_again);
+        kernel_train_21_d_x_2(i, x_2, d_x_2, d_x_3, d_attention_norm_y_3, d_attention_norm_sum_of_squares,
                 attention_norm_root_again);
     }
     kernel_train_22_d_embedding(tokens, d_x_2, d_embedding);

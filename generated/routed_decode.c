@@ -17,8 +17,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 0}, /* 4: logits */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
    query_rotary_angle[s,e] = (position + s) * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -42,20 +42,21 @@ static void kernel_decode_0_query_rotary_sine(const int32_t *restrict tokens,
     }
 }
 
-/* attention_norm_hidden[b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
-   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+/* attention_norm_sum_of_squares[b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   attention_norm_root[b,s] = rsqrt(attention_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2,
         const float *restrict block_attention_norm_weight, float *restrict attention_norm_y_2)
 {
-    float attention_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:attention_norm_hidden))
+    float attention_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
-        attention_norm_hidden += x_2[(i & 1) * 32 + d] * x_2[(i & 1) * 32 + d];
+        const float x_2_at = x_2[(i & 1) * 32 + d];
+        attention_norm_sum_of_squares += x_2_at * x_2_at;
     }
-    float attention_norm_root = moec_rsqrt(attention_norm_hidden * 0.03125f + 1e-06f);
+    float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float attention_norm_y = x_2[(i & 1) * 32 + d] * attention_norm_root;
@@ -63,7 +64,7 @@ static void kernel_decode_1_attention_norm_y_2(long i, const float *restrict x_2
     }
 }
 
-/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:67
+/* cache_attention_v[i,batch,position + s,hv,c] = attention_v[batch,s,hv,c]   -- std/attention.moe:71
    query_rotary_y[b,s,h,e] = attention_q[b,s,h,e] * query_rotary_cosine[s,e] + attention_q[b,s,h,(e + 4) % 8]
         * query_rotary_sine[s,e]   -- std/rotary.moe:18
    key_rotary_y[b,s,h,e] = attention_k[b,s,h,e] * query_rotary_cosine[s,e] + attention_k[b,s,h,(e + 4) % 8]
@@ -96,29 +97,29 @@ static const MoecAttend moec_options_decode_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
-   ffn_norm_hidden[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:8
-   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12
+/* x_3[b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+   ffn_norm_sum_of_squares[b,s] = sum[d] x_3[b,s,d] * x_3[b,s,d]   -- std/norms.moe:9
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
    ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40
-   ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_hidden_3[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
-   ffn_hidden_4[b,s] = sum[n] ffn_hidden_3[b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_hidden_3[b,s,n] / ffn_hidden_4[b,s]   -- std/moe.moe:42 */
+   ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_value[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
+   ffn_total[b,s] = sum[n] ffn_value[b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_value[b,s,n] / ffn_total[b,s]   -- std/moe.moe:42 */
 static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2,
         const float *restrict block_ffn_router, float *restrict ffn_p)
 {
     float ffn_logit[4];
-    float ffn_hidden_3[4];
-    float ffn_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:ffn_norm_hidden))
+    float ffn_value[4];
+    float ffn_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
         x_3[d] = x_2[(i & 1) * 32 + d] + attention_y[d];
-        ffn_norm_hidden += x_3[d] * x_3[d];
+        ffn_norm_sum_of_squares += x_3[d] * x_3[d];
     }
-    float ffn_norm_root = moec_rsqrt(ffn_norm_hidden * 0.03125f + 1e-06f);
+    float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares * 0.03125f + 1e-06f);
     float ffn_logit_sum[4] = {0.0f};
     for (long d = 0; d < 32; d++) {
         float ffn_norm_y = x_3[d] * ffn_norm_root;
@@ -132,20 +133,20 @@ static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float
     for (long n = 0; n < 4; n++) {
         ffn_logit[n] = ffn_logit_sum[n];
     }
-    float ffn_hidden_2 = -INFINITY;
-    MOEC_OMP(simd reduction(max:ffn_hidden_2))
+    float ffn_largest = -INFINITY;
+    MOEC_OMP(simd reduction(max:ffn_largest))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_2 = moec_max(ffn_hidden_2, ffn_logit[n]);
+        ffn_largest = moec_max(ffn_largest, ffn_logit[n]);
     }
-    float ffn_hidden_4 = 0.0f;
-    MOEC_OMP(simd reduction(+:ffn_hidden_4))
+    float ffn_total = 0.0f;
+    MOEC_OMP(simd reduction(+:ffn_total))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_3[n] = moec_exp(ffn_logit[n] - ffn_hidden_2);
-        ffn_hidden_4 += ffn_hidden_3[n];
+        ffn_value[n] = moec_exp(ffn_logit[n] - ffn_largest);
+        ffn_total += ffn_value[n];
     }
     MOEC_OMP(simd)
     for (long n = 0; n < 4; n++) {
-        ffn_p[n] = ffn_hidden_3[n] / ffn_hidden_4;
+        ffn_p[n] = ffn_value[n] / ffn_total;
     }
 }
 
@@ -153,43 +154,43 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[b,s] > 0, ffn_total[b,s], 1)   -- std/moe.moe:65 */
+/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:65 */
 static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
-    float ffn_total = 0.0f;
-    MOEC_OMP(simd reduction(+:ffn_total))
+    float ffn_total_3 = 0.0f;
+    MOEC_OMP(simd reduction(+:ffn_total_3))
     for (long n = 0; n < 4; n++) {
-        ffn_total += chosen[n] * ffn_p[n];
+        ffn_total_3 += chosen[n] * ffn_p[n];
     }
     MOEC_OMP(simd)
     for (long n = 0; n < 4; n++) {
-        ffn_weight[n] = ffn_p[n] / moec_where(moec_lt(0.0f, ffn_total), ffn_total, 1.0f);
+        ffn_weight[n] = ffn_p[n] / moec_where(moec_lt(0.0f, ffn_total_3), ffn_total_3, 1.0f);
     }
 }
 
-/* act_y[r,f] = expert_hidden[r,f] * sigmoid(expert_hidden[r,f])   -- std/activations.moe:19 */
-static void kernel_decode_7_act_y(const float *restrict expert_hidden, float *restrict act_y)
+/* act_y[r,f] = expert_gate_product[r,f] * sigmoid(expert_gate_product[r,f])   -- std/activations.moe:19 */
+static void kernel_decode_7_act_y(const float *restrict expert_gate_product, float *restrict act_y)
 {
     for (long r = 0; r < 2; r++) {
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            const float expert_hidden_at = expert_hidden[r * 48 + f];
-            act_y[r * 48 + f] = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+            const float expert_gate_product_at = expert_gate_product[r * 48 + f];
+            act_y[r * 48 + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         }
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[r,f]   -- std/mlp.moe:35
+/* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:35
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
-static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_hidden_2,
+static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h, float *restrict ffn_y)
 {
     for (long r = 0; r < 2; r++) {
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_hidden_2[r * 48 + f];
+            expert_h[r * 48 + f] = act_y[r * 48 + f] * expert_up_product[r * 48 + f];
         }
     }
     MOEC_OMP(simd)
@@ -200,7 +201,7 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
         * expert_y[r,d]   -- std/moe.moe:72
-   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61 */
+   x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71 */
 static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
@@ -224,19 +225,19 @@ static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restri
     }
 }
 
-/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
-   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
-   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+/* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
 static void kernel_decode_10_final_norm_y_2(const float *restrict x_2,
         const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
-    float final_norm_hidden = 0.0f;
-    MOEC_OMP(simd reduction(+:final_norm_hidden))
+    float final_norm_sum_of_squares = 0.0f;
+    MOEC_OMP(simd reduction(+:final_norm_sum_of_squares))
     for (long d = 0; d < 32; d++) {
-        final_norm_hidden += x_2[d] * x_2[d];
+        final_norm_sum_of_squares += x_2[d] * x_2[d];
     }
-    float final_norm_root = moec_rsqrt(final_norm_hidden * 0.03125f + 1e-06f);
+    float final_norm_root = moec_rsqrt(final_norm_sum_of_squares * 0.03125f + 1e-06f);
     MOEC_OMP(simd)
     for (long d = 0; d < 32; d++) {
         float final_norm_y = x_2[d] * final_norm_root;
@@ -274,9 +275,9 @@ static void run_decode(const MoecRun *run)
     const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
     const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
     const float *const block_ffn_expert_down = run->weights + 68352; /* [block, n, f, d] */
-    float *const expert_hidden = (void *)(run->arena + 0); /* [chosen_rows, f] */
+    float *const expert_gate_product = (void *)(run->arena + 0); /* [chosen_rows, f] */
     float *const act_y = (void *)(run->arena + 384); /* [chosen_rows, f] */
-    float *const expert_hidden_2 = (void *)(run->arena + 0); /* [chosen_rows, f] */
+    float *const expert_up_product = (void *)(run->arena + 0); /* [chosen_rows, f] */
     float *const expert_h = (void *)(run->arena + 768); /* [chosen_rows, f] */
     float *const expert_y = (void *)(run->arena + 0); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 1536); /* [batch, s, d] */
@@ -301,26 +302,26 @@ static void run_decode(const MoecRun *run)
     for (long i = 0; i < 4; i++) {
         kernel_decode_1_attention_norm_y_2(i, x_2, block_attention_norm_weight, attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
                 attention_k);
         /* attention_v[b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
                 attention_v);
         kernel_decode_2_cache_key_rotary_y(i, attention_q, attention_k, attention_v, query_rotary_cosine,
                 query_rotary_sine, query_rotary_y, position, cache_key_rotary_y, cache_attention_v);
         /* attended[b,s,h,c], attended_lse[b,s,h] = attend(query_rotary_y[b,s,h,e],
                 cache_key_rotary_y[i,b,t,hk,e], cache_attention_v[i,b,t,hv,c], position; scale = 0.353553391,
-                mask = causal, position)   -- std/attention.moe:102 */
+                mask = causal, position)   -- std/attention.moe:110 */
         moec_attend_step(&moec_options_decode_3, (long)position[0], query_rotary_y, cache_key_rotary_y + i
                 * 32 * 4 * 8, cache_attention_v + i * 32 * 4 * 8, NULL, NULL, attended, attended_lse);
         /* attention_y[b,s,d] = sum[h,c] attended[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 3, &moec_products[3], attended, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
@@ -335,22 +336,22 @@ static void run_decode(const MoecRun *run)
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
         kernel_decode_6_ffn_weight(ffn_p, chosen, ffn_weight);
-        /* expert_hidden[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+        /* expert_gate_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden);
-        kernel_decode_7_act_y(expert_hidden, act_y);
-        /* expert_hidden_2[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_gate_product);
+        kernel_decode_7_act_y(expert_gate_product, act_y);
+        /* expert_up_product[r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2);
-        kernel_decode_8_ffn_y(act_y, expert_hidden_2, expert_h, ffn_y);
+                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_up_product);
+        kernel_decode_8_ffn_y(act_y, expert_up_product, expert_h, ffn_y);
         /* expert_y[r,d] = sum[f] expert_h[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:36 */
         moec_grouped_product(
@@ -361,7 +362,7 @@ static void run_decode(const MoecRun *run)
         kernel_decode_9_x_2(i, x_2, x_3, ffn_weight, expert_y, ffn_y, chosen_batch, chosen_s, chosen_n);
     }
     kernel_decode_10_final_norm_y_2(x_2, final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 4, &moec_products[4], final_norm_y_2, unembedding, logits);
 }
 

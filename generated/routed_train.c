@@ -44,8 +44,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
    balance[0] = 0   -- std/moe.moe:78
    busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -78,26 +78,27 @@ static void kernel_train_0_query_rotary_sine(const int32_t *restrict tokens, con
     }
 }
 
-/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
-   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+/* attention_norm_sum_of_squares[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   attention_norm_root[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 static void kernel_train_1_attention_norm_y_2(long i, const float *restrict x_2,
-        float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
+        float *restrict attention_norm_sum_of_squares, const float *restrict block_attention_norm_weight,
         float *restrict attention_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float attention_norm_hidden_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:attention_norm_hidden_sum))
+            float attention_norm_sum_of_squares_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:attention_norm_sum_of_squares_sum))
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
-                attention_norm_hidden_sum += x_2_at * x_2_at;
+                attention_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
-            float attention_norm_hidden_now = attention_norm_hidden_sum;
-            attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-            float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
+            float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
+            attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] = attention_norm_sum_of_squares_now;
+            float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 float attention_norm_y = x_2[((i * 2 + b) * 32 + s) * 32 + d] * attention_norm_root;
@@ -139,30 +140,30 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:57
-   ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
-   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+   ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const float *restrict attention_y,
-        float *restrict x_3, float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
-        float *restrict ffn_norm_y_2)
+        float *restrict x_3, float *restrict ffn_norm_sum_of_squares,
+        const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
-        float ffn_norm_hidden_sum = 0.0f;
-        MOEC_OMP(simd reduction(+:ffn_norm_hidden_sum))
+        float ffn_norm_sum_of_squares_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
         for (long d = 0; d < 32; d++) {
             x_3[((i * 2 + b) * 32 + s) * 32 + d] = x_2[((i * 2 + b) * 32 + s) * 32 + d]
                     + attention_y[(b * 32 + s) * 32 + d];
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
-            ffn_norm_hidden_sum += x_3_at * x_3_at;
+            ffn_norm_sum_of_squares_sum += x_3_at * x_3_at;
         }
-        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
+        float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
+        ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             float ffn_norm_y = x_3[((i * 2 + b) * 32 + s) * 32 + d] * ffn_norm_root;
@@ -171,32 +172,32 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
     }
 }
 
-/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
-   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
-static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_hidden_3,
-        float *restrict ffn_hidden_4, float *restrict ffn_p)
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42 */
+static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_value,
+        float *restrict ffn_total, float *restrict ffn_p)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float ffn_hidden_2 = -INFINITY;
-            MOEC_OMP(simd reduction(max:ffn_hidden_2))
+            float ffn_largest = -INFINITY;
+            MOEC_OMP(simd reduction(max:ffn_largest))
             for (long n = 0; n < 4; n++) {
-                ffn_hidden_2 = moec_max(ffn_hidden_2, ffn_logit[(b * 32 + s) * 4 + n]);
+                ffn_largest = moec_max(ffn_largest, ffn_logit[(b * 32 + s) * 4 + n]);
             }
-            float ffn_hidden_4_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:ffn_hidden_4_sum))
+            float ffn_total_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:ffn_total_sum))
             for (long n = 0; n < 4; n++) {
-                ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
-                        - ffn_hidden_2);
-                ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+                ffn_value[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
+                        - ffn_largest);
+                ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
             }
-            float ffn_hidden_4_now = ffn_hidden_4_sum;
-            ffn_hidden_4[(i * 2 + b) * 32 + s] = ffn_hidden_4_now;
+            float ffn_total_now = ffn_total_sum;
+            ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                ffn_p[(b * 32 + s) * 4 + n] = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4_now;
+                ffn_p[(b * 32 + s) * 4 + n] = ffn_value[((i * 2 + b) * 32 + s) * 4 + n] / ffn_total_now;
             }
         }
     }
@@ -206,47 +207,47 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58
-   ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:58
+   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:65
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
-        float *restrict ffn_load, float *restrict ffn_total, float *restrict ffn_weight,
+        float *restrict ffn_load, float *restrict ffn_total_3, float *restrict ffn_weight,
         float *restrict ffn_y)
 {
-    float ffn_hidden_5[4];
-    float ffn_hidden_5_sum[4] = {0.0f};
+    float ffn_total_2[4];
+    float ffn_total_2_sum[4] = {0.0f};
     for (long b = 0; b < 2; b++) {
-        float ffn_hidden_5_part[4] = {0.0f};
+        float ffn_total_2_part[4] = {0.0f};
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                ffn_hidden_5_part[n] += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+                ffn_total_2_part[n] += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
             }
         }
-        for (int j = 0; j < 4; j++) ffn_hidden_5_sum[j] += ffn_hidden_5_part[j];
+        for (int j = 0; j < 4; j++) ffn_total_2_sum[j] += ffn_total_2_part[j];
     }
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_5[n] = ffn_hidden_5_sum[n];
+        ffn_total_2[n] = ffn_total_2_sum[n];
     }
     MOEC_OMP(simd)
     for (long n = 0; n < 4; n++) {
-        ffn_load[i * 4 + n] = ffn_hidden_5[n] * 0.015625f;
+        ffn_load[i * 4 + n] = ffn_total_2[n] * 0.015625f;
     }
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float ffn_total_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:ffn_total_sum))
+            float ffn_total_3_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:ffn_total_3_sum))
             for (long n = 0; n < 4; n++) {
-                ffn_total_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
+                ffn_total_3_sum += chosen[((i * 2 + b) * 32 + s) * 4 + n] * ffn_p[(b * 32 + s) * 4 + n];
             }
-            float ffn_total_now = ffn_total_sum;
-            ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+            float ffn_total_3_now = ffn_total_3_sum;
+            ffn_total_3[(i * 2 + b) * 32 + s] = ffn_total_3_now;
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
                 ffn_weight[(b * 32 + s) * 4 + n] = ffn_p[(b * 32 + s) * 4 + n]
-                        / moec_where(moec_lt(0.0f, ffn_total_now), ffn_total_now, 1.0f);
+                        / moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
             }
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -256,27 +257,28 @@ static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const floa
     }
 }
 
-/* act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19 */
-static void kernel_train_8_act_y(long i, const float *restrict expert_hidden, float *restrict act_y)
+/* act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
+          -- std/activations.moe:19 */
+static void kernel_train_8_act_y(long i, const float *restrict expert_gate_product, float *restrict act_y)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 128; turn++) {
         const long r = turn;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-            act_y[r * 48 + f] = expert_hidden_at * moec_sigmoid(expert_hidden_at);
+            const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+            act_y[r * 48 + f] = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
         }
     }
 }
 
-/* expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
+/* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
           -- std/moe.moe:72 */
 static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
-        const float *restrict act_y, const float *restrict expert_hidden_2, float *restrict expert_h_weighed,
-        const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s,
-        const int32_t *restrict chosen_n)
+        const float *restrict act_y, const float *restrict expert_up_product,
+        float *restrict expert_h_weighed, const int32_t *restrict chosen_batch,
+        const int32_t *restrict chosen_s, const int32_t *restrict chosen_n)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 128; turn++) {
@@ -286,7 +288,7 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
         const long chosen_n_at = (long)chosen_n[r];
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
-            float expert_h = act_y[r * 48 + f] * expert_hidden_2[(i * 128 + r) * 48 + f];
+            float expert_h = act_y[r * 48 + f] * expert_up_product[(i * 128 + r) * 48 + f];
             expert_h_weighed[r * 48 + f] = ffn_weight[(chosen_batch_at * 32 + chosen_s_at) * 4 + chosen_n_at]
                     * expert_h;
         }
@@ -294,18 +296,18 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
-   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
-   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:81
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:81 */
 static void kernel_train_10_busiest(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict balance, float *restrict busiest,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
 {
-    float ffn_hidden_8[4];
+    float ffn_total_4[4];
     for (long d_from = 0; d_from < 32; d_from += 16) {
         for (long r = 0; r < 128; r++) {
             const long chosen_batch_at = (long)chosen_batch[r];
@@ -316,26 +318,26 @@ static void kernel_train_10_busiest(long i, float *restrict x_2, const float *re
             }
         }
     }
-    float ffn_hidden_8_sum[4] = {0.0f};
+    float ffn_total_4_sum[4] = {0.0f};
     for (long b = 0; b < 2; b++) {
-        float ffn_hidden_8_part[4] = {0.0f};
+        float ffn_total_4_part[4] = {0.0f};
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                ffn_hidden_8_part[n] += ffn_p[(b * 32 + s) * 4 + n];
+                ffn_total_4_part[n] += ffn_p[(b * 32 + s) * 4 + n];
             }
         }
-        for (int j = 0; j < 4; j++) ffn_hidden_8_sum[j] += ffn_hidden_8_part[j];
+        for (int j = 0; j < 4; j++) ffn_total_4_sum[j] += ffn_total_4_part[j];
     }
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_8[n] = ffn_hidden_8_sum[n];
+        ffn_total_4[n] = ffn_total_4_sum[n];
     }
-    float ffn_hidden_9 = 0.0f;
-    float ffn_hidden_10 = -INFINITY;
-    MOEC_OMP(simd reduction(+:ffn_hidden_9) reduction(max:ffn_hidden_10))
+    float ffn_product_3 = 0.0f;
+    float ffn_largest_2 = -INFINITY;
+    MOEC_OMP(simd reduction(+:ffn_product_3) reduction(max:ffn_largest_2))
     for (long n = 0; n < 4; n++) {
-        ffn_hidden_9 += ffn_load[i * 4 + n] * (ffn_hidden_8[n] * 0.015625f);
-        ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
+        ffn_product_3 += ffn_load[i * 4 + n] * (ffn_total_4[n] * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * 4 + n]);
     }
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -346,29 +348,29 @@ static void kernel_train_10_busiest(long i, float *restrict x_2, const float *re
             }
         }
     }
-    balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_hidden_9;
-    busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_hidden_10;
+    balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
+    busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
 }
 
-/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
-   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
-   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
-static void kernel_train_11_final_norm_y_2(const float *restrict x_2, float *restrict final_norm_hidden,
-        float *restrict final_norm_root, float *restrict final_norm_y,
-        const float *restrict final_norm_weight, float *restrict final_norm_y_2)
+/* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
+static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
+        float *restrict final_norm_sum_of_squares, float *restrict final_norm_root,
+        float *restrict final_norm_y, const float *restrict final_norm_weight, float *restrict final_norm_y_2)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
-            float final_norm_hidden_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:final_norm_hidden_sum))
+            float final_norm_sum_of_squares_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:final_norm_sum_of_squares_sum))
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
-                final_norm_hidden_sum += x_2_at * x_2_at;
+                final_norm_sum_of_squares_sum += x_2_at * x_2_at;
             }
-            float final_norm_hidden_now = final_norm_hidden_sum;
-            final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-            float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
+            float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
+            final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+            float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
             final_norm_root[b * 32 + s] = final_norm_root_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -380,101 +382,101 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2, float *res
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75 */
-static void kernel_train_12_hidden_3(const float *restrict logits, float *restrict hidden_2,
-        float *restrict hidden_3)
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85 */
+static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
+        float *restrict sum_of_powers)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
-        float hidden_2_sum = -INFINITY;
-        MOEC_OMP(simd reduction(max:hidden_2_sum))
+        float largest_sum = -INFINITY;
+        MOEC_OMP(simd reduction(max:largest_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
         }
-        float hidden_2_now = hidden_2_sum;
-        hidden_2[b * 32 + s] = hidden_2_now;
-        float hidden_3_sum = 0.0f;
-        MOEC_OMP(simd reduction(+:hidden_3_sum))
+        float largest_now = largest_sum;
+        largest[b * 32 + s] = largest_now;
+        float sum_of_powers_sum = 0.0f;
+        MOEC_OMP(simd reduction(+:sum_of_powers_sum))
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
+            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
         }
-        hidden_3[b * 32 + s] = hidden_3_sum;
+        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
     }
 }
 
-/* hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:75
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
+/* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:85
+   loss = total * 0.015625   -- std/decoder.moe:85
    balance_2 = balance[4]   -- std/moe.moe:78
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:75
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:85
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75
-   d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:70
-   d_logits[b,s,targets[b,s]] += -d_hidden_4   -- std/decoder.moe:75 */
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:85
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:80
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:85 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
-        const float *restrict busiest, const float *restrict logits, const float *restrict hidden_2,
-        const float *restrict hidden_3, float *restrict loss, float *restrict balance_2,
-        float *restrict total, float *restrict busiest_2, const float *restrict loss_scale,
+        const float *restrict busiest, const float *restrict logits, const float *restrict largest,
+        const float *restrict sum_of_powers, float *restrict loss, float *restrict balance_2,
+        float *restrict total_2, float *restrict busiest_2, const float *restrict loss_scale,
         float *restrict d_logits)
 {
     const float loss_scale_at = loss_scale[0];
-    float hidden_4_parts[2];
+    float total_parts[2];
     MOEC_OMP(parallel for schedule(static))
     for (long chunk = 0; chunk < 2; chunk++) {
-        float hidden_4_sum = 0.0f;
+        float total_sum = 0.0f;
         const long b_to = (chunk + 1) * 1 < 2 ? (chunk + 1) * 1 : 2;
         for (long b = chunk * 1; b < b_to; b++) {
-            float hidden_4_part = 0.0f;
-            MOEC_OMP(simd reduction(+:hidden_4_part))
+            float total_part = 0.0f;
+            MOEC_OMP(simd reduction(+:total_part))
             for (long s = 0; s < 32; s++) {
                 const long targets_at = (long)targets[b * 32 + s];
-                hidden_4_part += hidden_2[b * 32 + s] + moec_log(hidden_3[b * 32 + s])
+                total_part += largest[b * 32 + s] + moec_log(sum_of_powers[b * 32 + s])
                         - logits[(b * 32 + s) * 64 + targets_at];
             }
-            hidden_4_sum += hidden_4_part;
+            total_sum += total_part;
         }
-        hidden_4_parts[chunk] = hidden_4_sum;
+        total_parts[chunk] = total_sum;
     }
-    float hidden_4 = 0.0f;
+    float total = 0.0f;
     for (long chunk = 0; chunk < 2; chunk++) {
-        hidden_4 += hidden_4_parts[chunk];
+        total += total_parts[chunk];
     }
-    loss[0] = hidden_4 * 0.015625f;
+    loss[0] = total * 0.015625f;
     float balance_2_now = balance[0];
     balance_2[0] = balance_2_now;
-    total[0] = hidden_4 * 0.015625f + balance_2_now;
+    total_2[0] = total * 0.015625f + balance_2_now;
     busiest_2[0] = busiest[0] * 0.25f;
-    float d_hidden_4 = loss_scale_at * 0.015625f;
+    float d_total_3 = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
         const long b = turn / 32;
         const long s = turn % 32;
         const long targets_at = (long)targets[b * 32 + s];
-        float d_hidden_3 = d_hidden_4 * (1.0f / hidden_3[b * 32 + s]);
+        float d_sum_of_powers = d_total_3 * (1.0f / sum_of_powers[b * 32 + s]);
         MOEC_OMP(simd)
         for (long v = 0; v < 64; v++) {
-            d_logits[(b * 32 + s) * 64 + v] = d_hidden_3
-                    * moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2[b * 32 + s]);
+            d_logits[(b * 32 + s) * 64 + v] = d_sum_of_powers
+                    * moec_exp(logits[(b * 32 + s) * 64 + v] - largest[b * 32 + s]);
         }
-        d_logits[(b * 32 + s) * 64 + targets_at] += -d_hidden_4;
+        d_logits[(b * 32 + s) * 64 + targets_at] += -d_total_3;
     }
 }
 
-/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
-   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
-   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
-        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8 */
-static void kernel_train_14_d_final_norm_hidden(const float *restrict x_2,
-        const float *restrict final_norm_hidden, const float *restrict final_norm_root,
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:13
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:10
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:10
+   d_final_norm_sum_of_squares[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9 */
+static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_2,
+        const float *restrict final_norm_sum_of_squares, const float *restrict final_norm_root,
         const float *restrict final_norm_y, const float *restrict final_norm_weight,
         const float *restrict d_final_norm_y_2, float *restrict d_final_norm_y_3,
-        float *restrict d_final_norm_weight, float *restrict d_final_norm_hidden)
+        float *restrict d_final_norm_weight, float *restrict d_final_norm_sum_of_squares)
 {
     float d_final_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -489,9 +491,9 @@ static void kernel_train_14_d_final_norm_hidden(const float *restrict x_2,
                 d_final_norm_y_3[(b * 32 + s) * 32 + d] = d_final_norm_y_3_now;
                 d_final_norm_root += d_final_norm_y_3_now * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
             }
-            d_final_norm_hidden[b * 32 + s] = d_final_norm_root
+            d_final_norm_sum_of_squares[b * 32 + s] = d_final_norm_root
                     * (-0.5f * final_norm_root[b * 32 + s]
-                    / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_final_norm_weight_sum[j] += d_final_norm_weight_part[j];
     }
@@ -500,13 +502,13 @@ static void kernel_train_14_d_final_norm_hidden(const float *restrict x_2,
     }
 }
 
-/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39
+/* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
-        const float *restrict d_final_norm_hidden)
+        const float *restrict d_final_norm_sum_of_squares)
 {
     const float loss_scale_at = loss_scale[0];
     for (long b = 0; b < 2; b++) {
@@ -515,7 +517,8 @@ static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *
             for (long d = 0; d < 32; d++) {
                 const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[(b * 32 + s) * 32 + d]
-                        * final_norm_root[b * 32 + s] + d_final_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
+                        * final_norm_root[b * 32 + s] + d_final_norm_sum_of_squares[b * 32 + s]
+                        * (x_2_at + x_2_at);
             }
         }
     }
@@ -526,45 +529,45 @@ static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
-   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
-   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
-   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
           -- std/moe.moe:65
    d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
-        const float *restrict ffn_hidden_3, const float *restrict ffn_hidden_4,
-        const float *restrict ffn_load, const float *restrict ffn_total, const float *restrict d_balance_3,
-        float *restrict d_ffn_hidden_8, float *restrict d_ffn_norm_y_2, float *restrict ffn_norm_root_again,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
+        const float *restrict ffn_value, const float *restrict ffn_total, const float *restrict ffn_load,
+        const float *restrict ffn_total_3, const float *restrict d_balance_3, float *restrict d_ffn_total_4,
+        float *restrict d_ffn_norm_y_2, float *restrict ffn_norm_root_again,
         float *restrict ffn_norm_y_again, float *restrict ffn_norm_y_2_again, float *restrict ffn_p_again,
         float *restrict ffn_weight_again)
 {
-    float d_ffn_hidden_9 = d_balance_3[(i + 1) & 1] * 0.04f;
+    float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
     MOEC_OMP(simd)
     for (long n = 0; n < 4; n++) {
-        d_ffn_hidden_8[n] = d_ffn_hidden_9 * ffn_load[i * 4 + n] * 0.015625f;
+        d_ffn_total_4[n] = d_ffn_product_3 * ffn_load[i * 4 + n] * 0.015625f;
     }
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                float ffn_p_again_now = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n]
-                        / ffn_hidden_4[(i * 2 + b) * 32 + s];
+                float ffn_p_again_now = ffn_value[((i * 2 + b) * 32 + s) * 4 + n]
+                        / ffn_total[(i * 2 + b) * 32 + s];
                 ffn_p_again[(b * 32 + s) * 4 + n] = ffn_p_again_now;
-                const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+                const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
                 ffn_weight_again[(b * 32 + s) * 4 + n] = ffn_p_again_now
-                        / moec_where(moec_lt(0.0f, ffn_total_at), ffn_total_at, 1.0f);
+                        / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
             }
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
                 d_ffn_norm_y_2[(b * 32 + s) * 32 + d] = 0.0f;
             }
-            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f
-                    + 1e-06f);
+            float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s]
+                    * 0.03125f + 1e-06f);
             ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
             MOEC_OMP(simd)
             for (long d = 0; d < 32; d++) {
@@ -577,24 +580,26 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
     }
 }
 
-/* act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
+/* act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
+          -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
         * expert_h_again[r,f]   -- std/moe.moe:72
    d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
-   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
-   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f]
-        * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
-static void kernel_train_18_d_expert_hidden_3(long i, const float *restrict expert_hidden,
-        const float *restrict expert_hidden_2, const float *restrict d_expert_h_weighed,
-        float *restrict d_ffn_weight, float *restrict d_expert_hidden_2, float *restrict d_expert_hidden_3,
-        const float *restrict ffn_weight_again, float *restrict expert_h_weighed_again,
-        const int32_t *restrict chosen_batch_2, const int32_t *restrict chosen_s_2,
-        const int32_t *restrict chosen_n_2)
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
+   d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
+   d_expert_gate_product[r,f] = d_act_y[r,f]
+        * (sigmoid(expert_gate_product[i,r,f]) + expert_gate_product[i,r,f]
+        * (sigmoid(expert_gate_product[i,r,f]) * (1 - sigmoid(expert_gate_product[i,r,f]))))
+          -- std/mlp.moe:35 */
+static void kernel_train_18_d_expert_gate_product(long i, const float *restrict expert_gate_product,
+        const float *restrict expert_up_product, const float *restrict d_expert_h_weighed,
+        float *restrict d_ffn_weight, float *restrict d_expert_up_product,
+        float *restrict d_expert_gate_product, const float *restrict ffn_weight_again,
+        float *restrict expert_h_weighed_again, const int32_t *restrict chosen_batch_2,
+        const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_n_2)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 128; turn++) {
@@ -605,40 +610,41 @@ static void kernel_train_18_d_expert_hidden_3(long i, const float *restrict expe
         float d_ffn_weight_sum = 0.0f;
         MOEC_OMP(simd reduction(+:d_ffn_weight_sum))
         for (long f = 0; f < 48; f++) {
-            const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-            float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-            float expert_h_again = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
+            const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+            float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+            float expert_h_again = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
             expert_h_weighed_again[r * 48 + f] = ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) *
                     4 + chosen_n_2_at] * expert_h_again;
             d_ffn_weight_sum += d_expert_h_weighed[r * 48 + f] * expert_h_again;
             float d_expert_h = d_expert_h_weighed[r * 48 + f]
                     * ffn_weight_again[(chosen_batch_2_at * 32 + chosen_s_2_at) * 4 + chosen_n_2_at];
-            d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
-            float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
-            const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
-            const float part = moec_sigmoid(expert_hidden_at_2);
-            d_expert_hidden_3[r * 48 + f] = d_act_y * (part + expert_hidden_at_2 * (part * (1.0f - part)));
+            d_expert_up_product[r * 48 + f] = d_expert_h * act_y_again;
+            float d_act_y = d_expert_h * expert_up_product[(i * 128 + r) * 48 + f];
+            const float expert_gate_product_at_2 = expert_gate_product[(i * 128 + r) * 48 + f];
+            const float part = moec_sigmoid(expert_gate_product_at_2);
+            d_expert_gate_product[r * 48 + f] = d_act_y
+                    * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
         }
         d_ffn_weight[r] = d_ffn_weight_sum;
     }
 }
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
-   d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+   d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
-        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
-        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
+   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
+        / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
+          -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
+        * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
           -- std/moe.moe:42
-   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
-   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
-   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
-          -- std/moe.moe:42
-   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_hidden_3,
-        const float *restrict ffn_hidden_4, const float *restrict chosen, const float *restrict ffn_total,
-        const float *restrict d_ffn_hidden_8, const float *restrict d_ffn_weight,
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:42
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:42
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:40 */
+static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
+        const float *restrict ffn_total, const float *restrict chosen, const float *restrict ffn_total_3,
+        const float *restrict d_ffn_total_4, const float *restrict d_ffn_weight,
         float *restrict d_ffn_norm_y_2, float *restrict d_ffn_logit, const float *restrict ffn_p_again,
         const float *restrict ffn_weight_again, const int32_t *restrict chosen_batch_2,
         const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_row_2,
@@ -658,50 +664,48 @@ static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_hidden
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
             float d_ffn_p[4];
-            float d_ffn_total_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:d_ffn_total_sum))
+            float d_ffn_total_3_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_total_3_sum))
             for (long n = 0; n < 4; n++) {
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                d_ffn_total_3_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * ffn_weight_again[(b * 32 + s) * 4 + n];
             }
-            const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-            const float part = moec_lt(0.0f, ffn_total_at);
-            float d_ffn_total = -moec_where(part, 1.0f / moec_where(part, ffn_total_at, 1.0f)
-                    * d_ffn_total_sum, 0.0f);
-            float d_ffn_hidden_4_sum = 0.0f;
-            MOEC_OMP(simd reduction(+:d_ffn_hidden_4_sum))
+            const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
+            float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at), 1.0f
+                    / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum,
+                    0.0f);
+            float d_ffn_total_5_sum = 0.0f;
+            MOEC_OMP(simd reduction(+:d_ffn_total_5_sum))
             for (long n = 0; n < 4; n++) {
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
-                d_ffn_p[n] = d_ffn_hidden_8[n] + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at]
-                        : 0.0f) * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2, 1.0f))
-                        + d_ffn_total * chosen[((i * 2 + b) * 32 + s) * 4 + n];
-                d_ffn_hidden_4_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
+                const float ffn_total_3_at_2 = ffn_total_3[(i * 2 + b) * 32 + s];
+                d_ffn_p[n] = d_ffn_total_4[n] + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                        * (1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f))
+                        + d_ffn_total_3 * chosen[((i * 2 + b) * 32 + s) * 4 + n];
+                d_ffn_total_5_sum += d_ffn_p[n] * ffn_p_again[(b * 32 + s) * 4 + n];
             }
-            float d_ffn_hidden_4 = -(1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s] * d_ffn_hidden_4_sum);
+            float d_ffn_total_5 = -(1.0f / ffn_total[(i * 2 + b) * 32 + s] * d_ffn_total_5_sum);
             MOEC_OMP(simd)
             for (long n = 0; n < 4; n++) {
-                float d_ffn_hidden_3 = d_ffn_p[n] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s])
-                        + d_ffn_hidden_4;
-                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_hidden_3
-                        * ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+                float d_ffn_value = d_ffn_p[n] * (1.0f / ffn_total[(i * 2 + b) * 32 + s]) + d_ffn_total_5;
+                d_ffn_logit[(b * 32 + s) * 4 + n] = d_ffn_value * ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
             }
         }
     }
 }
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12
-   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
-   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
-        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8 */
-static void kernel_train_20_d_ffn_norm_hidden(long i, const float *restrict x_3,
-        const float *restrict ffn_norm_hidden, const float *restrict block_ffn_norm_weight,
+          -- std/norms.moe:13
+   d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:10
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:10
+   d_ffn_norm_sum_of_squares[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9 */
+static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restrict x_3,
+        const float *restrict ffn_norm_sum_of_squares, const float *restrict block_ffn_norm_weight,
         const float *restrict d_ffn_norm_y_2, float *restrict d_ffn_norm_y_3,
-        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_hidden,
+        float *restrict d_block_ffn_norm_weight, float *restrict d_ffn_norm_sum_of_squares,
         const float *restrict ffn_norm_root_again, const float *restrict ffn_norm_y_again)
 {
     float d_block_ffn_norm_weight_sum[32] = {0.0f};
@@ -718,9 +722,9 @@ static void kernel_train_20_d_ffn_norm_hidden(long i, const float *restrict x_3,
                 d_ffn_norm_y_3[(b * 32 + s) * 32 + d] = d_ffn_norm_y_3_now;
                 d_ffn_norm_root += d_ffn_norm_y_3_now * x_3[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_ffn_norm_hidden[b * 32 + s] = d_ffn_norm_root
+            d_ffn_norm_sum_of_squares[b * 32 + s] = d_ffn_norm_root
                     * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                    / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j < 32; j++) d_block_ffn_norm_weight_sum[j] += d_block_ffn_norm_weight_part[j];
     }
@@ -730,17 +734,19 @@ static void kernel_train_20_d_ffn_norm_hidden(long i, const float *restrict x_3,
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 static void kernel_train_21_attention_norm_y_2_again(long i, const float *restrict x_2,
-        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
-        const float *restrict x_3, const float *restrict d_x_2, float *restrict d_x_3,
-        const float *restrict d_ffn_norm_y_3, const float *restrict d_ffn_norm_hidden,
-        float *restrict attention_norm_root_again, float *restrict attention_norm_y_again,
-        float *restrict attention_norm_y_2_again, const float *restrict ffn_norm_root_again)
+        const float *restrict attention_norm_sum_of_squares,
+        const float *restrict block_attention_norm_weight, const float *restrict x_3,
+        const float *restrict d_x_2, float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
+        const float *restrict d_ffn_norm_sum_of_squares, float *restrict attention_norm_root_again,
+        float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again,
+        const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -751,9 +757,9 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
             d_x_3[(b * 32 + s) * 32 + d] = d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d]
                     + d_ffn_norm_y_3[(b * 32 + s) * 32 + d] * ffn_norm_root_again[b * 32 + s]
-                    + d_ffn_norm_hidden[b * 32 + s] * (x_3_at + x_3_at);
+                    + d_ffn_norm_sum_of_squares[b * 32 + s] * (x_3_at + x_3_at);
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
                 * 0.03125f + 1e-06f);
         attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         MOEC_OMP(simd)
@@ -774,9 +780,9 @@ static const MoecAttend moec_options_train_22 = {
 };
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:70
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:68 */
 static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cosine,
         const float *restrict query_rotary_sine, const float *restrict d_query_rotary_y,
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
@@ -801,18 +807,19 @@ static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cos
 }
 
 /* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
-          -- std/norms.moe:12
+          -- std/norms.moe:13
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:9
-   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
-        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
-        * 0.03125   -- std/norms.moe:8 */
-static void kernel_train_24_d_attention_norm_hidden(long i, const float *restrict x_2,
-        const float *restrict attention_norm_hidden, const float *restrict block_attention_norm_weight,
-        const float *restrict d_attention_norm_y_2, float *restrict d_attention_norm_y_3,
-        float *restrict d_block_attention_norm_weight, float *restrict d_attention_norm_hidden,
-        const float *restrict attention_norm_root_again, const float *restrict attention_norm_y_again)
+          -- std/norms.moe:10
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:10
+   d_attention_norm_sum_of_squares[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:9 */
+static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float *restrict x_2,
+        const float *restrict attention_norm_sum_of_squares,
+        const float *restrict block_attention_norm_weight, const float *restrict d_attention_norm_y_2,
+        float *restrict d_attention_norm_y_3, float *restrict d_block_attention_norm_weight,
+        float *restrict d_attention_norm_sum_of_squares, const float *restrict attention_norm_root_again,
+        const float *restrict attention_norm_y_again)
 {
     float d_block_attention_norm_weight_sum[32] = {0.0f};
     for (long b = 0; b < 2; b++) {
@@ -828,9 +835,9 @@ static void kernel_train_24_d_attention_norm_hidden(long i, const float *restric
                 d_attention_norm_y_3[(b * 32 + s) * 32 + d] = d_attention_norm_y_3_now;
                 d_attention_norm_root += d_attention_norm_y_3_now * x_2[((i * 2 + b) * 32 + s) * 32 + d];
             }
-            d_attention_norm_hidden[b * 32 + s] = d_attention_norm_root
+            d_attention_norm_sum_of_squares[b * 32 + s] = d_attention_norm_root
                     * (-0.5f * attention_norm_root_again[b * 32 + s]
-                    / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                    / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         }
         for (int j = 0; j
                 < 32; j++) d_block_attention_norm_weight_sum[j] += d_block_attention_norm_weight_part[j];
@@ -841,11 +848,12 @@ static void kernel_train_24_d_attention_norm_hidden(long i, const float *restric
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
-        const float *restrict d_attention_norm_hidden, const float *restrict attention_norm_root_again)
+        const float *restrict d_attention_norm_sum_of_squares,
+        const float *restrict attention_norm_root_again)
 {
     for (long b = 0; b < 2; b++) {
         for (long s = 0; s < 32; s++) {
@@ -854,14 +862,14 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
                 const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
                 d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
                         + d_attention_norm_y_3[(b * 32 + s) * 32 + d] * attention_norm_root_again[b * 32 + s]
-                        + d_attention_norm_hidden[b * 32 + s] * (x_2_at + x_2_at);
+                        + d_attention_norm_sum_of_squares[b * 32 + s] * (x_2_at + x_2_at);
             }
         }
     }
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
 static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -884,7 +892,7 @@ static void run_train(const MoecRun *run)
     const int32_t *const targets = run->inputs[1]; /* [batch, s] */
     const float *const embedding = run->weights + 0; /* [v, d] */
     float *const x_2 = (void *)(run->arena + 196608); /* [block, batch, s, d] */
-    float *const attention_norm_hidden = (void *)(run->arena + 552960); /* [block, batch, s] */
+    float *const attention_norm_sum_of_squares = (void *)(run->arena + 552960); /* [block, batch, s] */
     const float *const block_attention_norm_weight = run->weights + 2048; /* [block, d] */
     float *const attention_norm_y_2 = (void *)(run->arena + 401408); /* [batch, s, d] */
     const float *const block_attention_query = run->weights + 2176; /* [block, d, h, e] */
@@ -902,40 +910,40 @@ static void run_train(const MoecRun *run)
     float *const attended_lse = (void *)(run->arena + 540672); /* [block, batch, s, h] */
     float *const attention_y = (void *)(run->arena + 401408); /* [batch, s, d] */
     float *const x_3 = (void *)(run->arena + 368640); /* [block, batch, s, d] */
-    float *const ffn_norm_hidden = (void *)(run->arena + 556032); /* [block, batch, s] */
+    float *const ffn_norm_sum_of_squares = (void *)(run->arena + 556032); /* [block, batch, s] */
     const float *const block_ffn_norm_weight = run->weights + 18560; /* [block, d] */
     float *const ffn_norm_y_2 = (void *)(run->arena + 425984); /* [batch, s, d] */
     const float *const block_ffn_router = run->weights + 18688; /* [block, d, n] */
     float *const ffn_logit = (void *)(run->arena + 401408); /* [batch, s, n] */
-    float *const ffn_hidden_3 = (void *)(run->arena + 544768); /* [block, batch, s, n] */
-    float *const ffn_hidden_4 = (void *)(run->arena + 557056); /* [block, batch, s] */
+    float *const ffn_value = (void *)(run->arena + 544768); /* [block, batch, s, n] */
+    float *const ffn_total = (void *)(run->arena + 557056); /* [block, batch, s] */
     float *const ffn_p = (void *)(run->arena + 458752); /* [batch, s, n] */
     float *const chosen = (void *)(run->arena + 548864); /* [block, batch, s, n] */
     float *const ffn_load = (void *)(run->arena + 564992); /* [block, n] */
-    float *const ffn_total = (void *)(run->arena + 558080); /* [block, batch, s] */
+    float *const ffn_total_3 = (void *)(run->arena + 558080); /* [block, batch, s] */
     float *const ffn_weight = (void *)(run->arena + 459776); /* [batch, s, n] */
     const float *const block_ffn_expert_up = run->weights + 19200; /* [block, n, d, f] */
     const float *const block_ffn_expert_gate = run->weights + 43776; /* [block, n, d, f] */
     const float *const block_ffn_expert_down = run->weights + 68352; /* [block, n, f, d] */
-    float *const expert_hidden = (void *)(run->arena + 0); /* [block, chosen_rows, f] */
+    float *const expert_gate_product = (void *)(run->arena + 0); /* [block, chosen_rows, f] */
     float *const act_y = (void *)(run->arena + 401408); /* [chosen_rows, f] */
-    float *const expert_hidden_2 = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
+    float *const expert_up_product = (void *)(run->arena + 98304); /* [block, chosen_rows, f] */
     float *const expert_y = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const balance = (void *)(run->arena + 462336); /* [block], two slots */
     float *const busiest = (void *)(run->arena + 462400); /* [block], two slots */
-    float *const final_norm_hidden = (void *)(run->arena + 450560); /* [batch, s] */
+    float *const final_norm_sum_of_squares = (void *)(run->arena + 450560); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
     float *const final_norm_y = (void *)(run->arena + 434176); /* [batch, s, d] */
     const float *const final_norm_weight = run->weights + 92928; /* [d] */
     float *const final_norm_y_2 = (void *)(run->arena + 442368); /* [batch, s, d] */
     const float *const unembedding = run->weights + 92960; /* [d, v] */
     float *const logits = (void *)(run->arena + 401408); /* [batch, s, v] */
-    float *const hidden_2 = (void *)(run->arena + 451072); /* [batch, s] */
-    float *const hidden_3 = (void *)(run->arena + 451328); /* [batch, s] */
+    float *const largest = (void *)(run->arena + 451072); /* [batch, s] */
+    float *const sum_of_powers = (void *)(run->arena + 451328); /* [batch, s] */
     float *const loss = run->outputs[0]; /* [] */
     float *const balance_2 = run->outputs[1]; /* [] */
-    float *const total = run->outputs[2]; /* [] */
+    float *const total_2 = run->outputs[2]; /* [] */
     float *const busiest_2 = run->outputs[3]; /* [] */
     float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
@@ -946,22 +954,22 @@ static void run_train(const MoecRun *run)
     float *const d_final_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_final_norm_weight = run->gradients + 92928; /* [d] */
     float *const d_x_2 = (void *)(run->arena + 499712); /* [block, batch, s, d], two slots */
-    float *const d_final_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_final_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
     float *const d_x_3 = (void *)(run->arena + 401408); /* [batch, s, d] */
-    float *const d_ffn_hidden_8 = (void *)(run->arena + 565120); /* [n] */
+    float *const d_ffn_total_4 = (void *)(run->arena + 565120); /* [n] */
     float *const d_expert_h_weighed = (void *)(run->arena + 401408); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_down = run->gradients + 68352; /* [block, n, f, d] */
     float *const d_ffn_weight = (void *)(run->arena + 562176); /* [chosen_rows] */
-    float *const d_expert_hidden_2 = (void *)(run->arena + 425984); /* [chosen_rows, f] */
+    float *const d_expert_up_product = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     float *const d_ffn_norm_y_2 = (void *)(run->arena + 516096); /* [batch, s, d] */
     float *const d_block_ffn_expert_up = run->gradients + 19200; /* [block, n, d, f] */
-    float *const d_expert_hidden_3 = (void *)(run->arena + 450560); /* [chosen_rows, f] */
+    float *const d_expert_gate_product = (void *)(run->arena + 450560); /* [chosen_rows, f] */
     float *const d_block_ffn_expert_gate = run->gradients + 43776; /* [block, n, d, f] */
     float *const d_ffn_logit = (void *)(run->arena + 417792); /* [batch, s, n] */
     float *const d_block_ffn_router = run->gradients + 18688; /* [block, d, n] */
     float *const d_ffn_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_ffn_norm_weight = run->gradients + 18560; /* [block, d] */
-    float *const d_ffn_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_ffn_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
     float *const d_attended = (void *)(run->arena + 409600); /* [batch, s, h, c] */
     float *const d_block_attention_output = run->gradients + 14464; /* [block, h, c, d] */
     float *const d_query_rotary_y = (void *)(run->arena + 417792); /* [batch, s, h, e] */
@@ -975,7 +983,7 @@ static void run_train(const MoecRun *run)
     float *const d_block_attention_query = run->gradients + 2176; /* [block, d, h, e] */
     float *const d_attention_norm_y_3 = (void *)(run->arena + 409600); /* [batch, s, d] */
     float *const d_block_attention_norm_weight = run->gradients + 2048; /* [block, d] */
-    float *const d_attention_norm_hidden = (void *)(run->arena + 417792); /* [batch, s] */
+    float *const d_attention_norm_sum_of_squares = (void *)(run->arena + 417792); /* [batch, s] */
     float *const attention_norm_root_again = (void *)(run->arena + 466944); /* [batch, s] */
     float *const attention_norm_y_again = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const attention_norm_y_2_again = (void *)(run->arena + 458752); /* [batch, s, d] */
@@ -1007,37 +1015,37 @@ static void run_train(const MoecRun *run)
     kernel_train_0_query_rotary_sine(tokens, embedding, x_2, query_rotary_cosine, query_rotary_sine, balance,
             busiest);
     for (long i = 0; i < 4; i++) {
-        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_hidden, block_attention_norm_weight,
+        kernel_train_1_attention_norm_y_2(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attention_norm_y_2);
         /* attention_q[b,s,h,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 0, &moec_products[0], attention_norm_y_2, block_attention_query + i * 32 * 4 * 8,
                 attention_q);
         /* attention_k[b,s,hk,e] = sum[d] attention_norm_y_2[b,s,d] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 1, &moec_products[1], attention_norm_y_2, block_attention_key + i * 32 * 4 * 8,
                 attention_k);
         /* attention_v[i,b,s,hv,c] = sum[d] attention_norm_y_2[b,s,d] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 2, &moec_products[2], attention_norm_y_2, block_attention_value + i * 32 * 4 * 8,
                 attention_v + i * 2 * 32 * 4 * 8);
         kernel_train_2_key_rotary_y(i, attention_q, attention_k, query_rotary_cosine, query_rotary_sine,
                 query_rotary_y, key_rotary_y);
         /* attended[i,b,s,h,c], attended_lse[i,b,s,h] = attend(query_rotary_y[i,b,s,h,e],
                 key_rotary_y[i,b,s,hk,e], attention_v[i,b,s,hv,c]; scale = 0.353553391, mask = causal)
-                  -- std/attention.moe:102 */
+                  -- std/attention.moe:110 */
         moec_attend(&moec_options_train_3, query_rotary_y + i * 2 * 32 * 4 * 8, key_rotary_y + i * 2 * 32 * 4
                 * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
                 attended_lse + i * 2 * 32 * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
                 * 8 * 32, attention_y);
-        kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_hidden, block_ffn_norm_weight,
+        kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
         /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
-        kernel_train_5_ffn_p(i, ffn_logit, ffn_hidden_3, ffn_hidden_4, ffn_p);
+        kernel_train_5_ffn_p(i, ffn_logit, ffn_value, ffn_total, ffn_p);
         /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
@@ -1047,23 +1055,23 @@ static void run_train(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
                                     .other = chosen_other, .start = chosen_start, .list = chosen_list});
-        kernel_train_7_ffn_y(i, ffn_p, chosen, ffn_load, ffn_total, ffn_weight, ffn_y);
-        /* expert_hidden[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+        kernel_train_7_ffn_y(i, ffn_p, chosen, ffn_load, ffn_total_3, ffn_weight, ffn_y);
+        /* expert_gate_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_gate[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_hidden + i * 128 * 48);
-        kernel_train_8_act_y(i, expert_hidden, act_y);
-        /* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+                ffn_norm_y_2, block_ffn_expert_gate + i * 4 * 32 * 48, expert_gate_product + i * 128 * 48);
+        kernel_train_8_act_y(i, expert_gate_product, act_y);
+        /* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
                 * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = chosen_other, .b_gather = NULL},
-                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_hidden_2 + i * 128 * 48);
-        kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_hidden_2, expert_h_weighed,
+                ffn_norm_y_2, block_ffn_expert_up + i * 4 * 32 * 48, expert_up_product + i * 128 * 48);
+        kernel_train_9_expert_h_weighed(i, ffn_weight, act_y, expert_up_product, expert_h_weighed,
                 chosen_batch, chosen_s, chosen_n);
         /* expert_y[r,d] = sum[f] expert_h_weighed[r,f] * block_ffn_expert_down[i,chosen_n[r],f,d]
                   -- std/mlp.moe:36 */
@@ -1075,21 +1083,22 @@ static void run_train(const MoecRun *run)
         kernel_train_10_busiest(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest,
                 chosen_batch, chosen_s);
     }
-    kernel_train_11_final_norm_y_2(x_2, final_norm_hidden, final_norm_root, final_norm_y, final_norm_weight,
-            final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:70 */
+    kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
+            final_norm_weight, final_norm_y_2);
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
-    kernel_train_12_hidden_3(logits, hidden_2, hidden_3);
-    kernel_train_13_d_logits(targets, balance, busiest, logits, hidden_2, hidden_3, loss, balance_2, total,
-            busiest_2, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:70 */
+    kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
+    kernel_train_13_d_logits(targets, balance, busiest, logits, largest, sum_of_powers, loss, balance_2,
+            total_2, busiest_2, loss_scale, d_logits);
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:80 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:70 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:80 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
-    kernel_train_14_d_final_norm_hidden(x_2, final_norm_hidden, final_norm_root, final_norm_y,
-            final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight, d_final_norm_hidden);
+    kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
+            final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
+            d_final_norm_sum_of_squares);
     kernel_train_15_d_balance_3(x_2, final_norm_root, loss_scale, d_balance_3, d_final_norm_y_3, d_x_2,
-            d_final_norm_hidden);
+            d_final_norm_sum_of_squares);
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
@@ -1098,8 +1107,8 @@ static void run_train(const MoecRun *run)
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
                                     .other = chosen_other_2, .start = chosen_start_2, .list = chosen_list_2});
-        kernel_train_17_ffn_norm_y_2_again(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, ffn_hidden_3,
-                ffn_hidden_4, ffn_load, ffn_total, d_balance_3, d_ffn_hidden_8, d_ffn_norm_y_2,
+        kernel_train_17_ffn_norm_y_2_again(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight, ffn_value,
+                ffn_total, ffn_load, ffn_total_3, d_balance_3, d_ffn_total_4, d_ffn_norm_y_2,
                 ffn_norm_root_again, ffn_norm_y_again, ffn_norm_y_2_again, ffn_p_again, ffn_weight_again);
         /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36 */
@@ -1109,9 +1118,9 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, block_ffn_expert_down + i * 4 * 48 * 32,
                         d_expert_h_weighed);
-        kernel_train_18_d_expert_hidden_3(i, expert_hidden, expert_hidden_2, d_expert_h_weighed,
-                d_ffn_weight, d_expert_hidden_2, d_expert_hidden_3, ffn_weight_again, expert_h_weighed_again,
-                chosen_batch_2, chosen_s_2, chosen_n_2);
+        kernel_train_18_d_expert_gate_product(i, expert_gate_product, expert_up_product, d_expert_h_weighed,
+                d_ffn_weight, d_expert_up_product, d_expert_gate_product, ffn_weight_again,
+                expert_h_weighed_again, chosen_batch_2, chosen_s_2, chosen_n_2);
         /* d_block_ffn_expert_down[i,chosen_n_2[r],f,d] += d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
                 * expert_h_weighed_again[r,f]   -- std/mlp.moe:36 */
         moec_grouped_product(
@@ -1120,60 +1129,61 @@ static void run_train(const MoecRun *run)
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = chosen_other_2},
                 expert_h_weighed_again, d_x_2 + ((i + 1) & 1) * 2 * 32 * 32, d_block_ffn_expert_down + i * 4
                         * 48 * 32);
-        /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_hidden_2[r,f]
+        /* d_ffn_norm_y_2_rows[r,d] = sum[f] d_expert_up_product[r,f]
                 * block_ffn_expert_up[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_hidden_2, block_ffn_expert_up + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
-        /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_hidden_2[r,f]
+                d_expert_up_product, block_ffn_expert_up + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
+        /* d_block_ffn_expert_up[i,chosen_n_2[r],d,f] += d_expert_up_product[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_hidden_2, d_block_ffn_expert_up + i * 4 * 32 * 48);
-        /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_hidden_3[r,f]
+                ffn_norm_y_2_again, d_expert_up_product, d_block_ffn_expert_up + i * 4 * 32 * 48);
+        /* d_ffn_norm_y_2_rows[r,d] += sum[f] d_expert_gate_product[r,f]
                 * block_ffn_expert_gate[i,chosen_n_2[r],d,f]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_WEIGHT, .groups = 4, .n = 32, .k = 48, .a_row = 48,
                     .b_group = 1536, .b_k = 1, .b_n = 48, .c_row = 32, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = NULL, .b_gather = NULL},
-                d_expert_hidden_3, block_ffn_expert_gate + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
-        kernel_train_19_d_ffn_logit(i, ffn_hidden_3, ffn_hidden_4, chosen, ffn_total, d_ffn_hidden_8,
+                d_expert_gate_product, block_ffn_expert_gate + i * 4 * 32 * 48, d_ffn_norm_y_2_rows);
+        kernel_train_19_d_ffn_logit(i, ffn_value, ffn_total, chosen, ffn_total_3, d_ffn_total_4,
                 d_ffn_weight, d_ffn_norm_y_2, d_ffn_logit, ffn_p_again, ffn_weight_again, chosen_batch_2,
                 chosen_s_2, chosen_row_2, d_ffn_norm_y_2_rows);
-        /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_hidden_3[r,f]
+        /* d_block_ffn_expert_gate[i,chosen_n_2[r],d,f] += d_expert_gate_product[r,f]
                 * ffn_norm_y_2_again[chosen_batch_2[r],chosen_s_2[r],d]   -- std/mlp.moe:35 */
         moec_grouped_product(
                 &(const MoecGrouped){.kind = MOEC_ROWS_BY_ROWS, .groups = 4, .n = 48, .k = 32, .a_row = 32,
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
-                ffn_norm_y_2_again, d_expert_hidden_3, d_block_ffn_expert_gate + i * 4 * 32 * 48);
+                ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * 4 * 32 * 48);
         /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
         moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
                   -- std/moe.moe:40 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit, d_block_ffn_router + i * 32
                 * 4);
-        kernel_train_20_d_ffn_norm_hidden(i, x_3, ffn_norm_hidden, block_ffn_norm_weight, d_ffn_norm_y_2,
-                d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_hidden, ffn_norm_root_again,
-                ffn_norm_y_again);
-        kernel_train_21_attention_norm_y_2_again(i, x_2, attention_norm_hidden, block_attention_norm_weight,
-                x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_hidden, attention_norm_root_again,
-                attention_norm_y_again, attention_norm_y_2_again, ffn_norm_root_again);
+        kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
+                d_ffn_norm_y_2, d_ffn_norm_y_3, d_block_ffn_norm_weight, d_ffn_norm_sum_of_squares,
+                ffn_norm_root_again, ffn_norm_y_again);
+        kernel_train_21_attention_norm_y_2_again(i, x_2, attention_norm_sum_of_squares,
+                block_attention_norm_weight, x_3, d_x_2, d_x_3, d_ffn_norm_y_3, d_ffn_norm_sum_of_squares,
+                attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again,
+                ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:118 */
+                  -- std/attention.moe:126 */
         moec_product(run, 11, &moec_products[11], attended + i * 2 * 32 * 4 * 8, d_x_3,
                 d_block_attention_output + i * 4 * 8 * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
                 d_attention_v[b,s,hv,c] = attend_grad(query_rotary_y[i,b,s,h,e], key_rotary_y[i,b,s,hk,e],
                 attention_v[i,b,s,hv,c], attended[i,b,s,h,c], attended_lse[i,b,s,h],
-                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:102 */
+                d_attended[b,s,h,c]; scale = 0.353553391, mask = causal)   -- std/attention.moe:110 */
         moec_attend_grad(&moec_options_train_22,
                 &(const MoecAttendSaved){.q = query_rotary_y + i * 2 * 32 * 4 * 8, .k = key_rotary_y + i * 2
                         * 32 * 4 * 8, .v = attention_v + i * 2 * 32 * 4 * 8, .sink = NULL, .o = attended + i
@@ -1181,36 +1191,37 @@ static void run_train(const MoecRun *run)
                                          .documents = NULL, .output_grad = d_attended},
                 d_query_rotary_y, d_key_rotary_y, d_attention_v, NULL);
         /* d_attention_norm_y_2[b,s,d] = sum[hv,c] d_attention_v[b,s,hv,c] * block_attention_value[i,d,hv,c]
-                  -- std/attention.moe:67 */
+                  -- std/attention.moe:71 */
         moec_product(run, 12, &moec_products[12], d_attention_v, block_attention_value + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_value[i,d,hv,c] += sum[b,s] d_attention_v[b,s,hv,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:67 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:71 */
         moec_product(run, 13, &moec_products[13], attention_norm_y_2_again, d_attention_v,
                 d_block_attention_value + i * 32 * 4 * 8);
         kernel_train_23_d_attention_q(query_rotary_cosine, query_rotary_sine, d_query_rotary_y,
                 d_key_rotary_y, d_attention_k, d_attention_q);
         /* d_attention_norm_y_2[b,s,d] += sum[hk,e] d_attention_k[b,s,hk,e] * block_attention_key[i,d,hk,e]
-                  -- std/attention.moe:66 */
+                  -- std/attention.moe:70 */
         moec_product(run, 14, &moec_products[14], d_attention_k, block_attention_key + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_key[i,d,hk,e] += sum[b,s] d_attention_k[b,s,hk,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:66 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:70 */
         moec_product(run, 15, &moec_products[15], attention_norm_y_2_again, d_attention_k,
                 d_block_attention_key + i * 32 * 4 * 8);
         /* d_attention_norm_y_2[b,s,d] += sum[h,e] d_attention_q[b,s,h,e] * block_attention_query[i,d,h,e]
-                  -- std/attention.moe:64 */
+                  -- std/attention.moe:68 */
         moec_product(run, 16, &moec_products[16], d_attention_q, block_attention_query + i * 32 * 4 * 8,
                 d_attention_norm_y_2);
         /* d_block_attention_query[i,d,h,e] += sum[b,s] d_attention_q[b,s,h,e]
-                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:64 */
+                * attention_norm_y_2_again[b,s,d]   -- std/attention.moe:68 */
         moec_product(run, 17, &moec_products[17], attention_norm_y_2_again, d_attention_q,
                 d_block_attention_query + i * 32 * 4 * 8);
-        kernel_train_24_d_attention_norm_hidden(i, x_2, attention_norm_hidden, block_attention_norm_weight,
-                d_attention_norm_y_2, d_attention_norm_y_3, d_block_attention_norm_weight,
-                d_attention_norm_hidden, attention_norm_root_again, attention_norm_y_again);
+        kernel_train_24_d_attention_norm_sum_of_squares(i, x_2, attention_norm_sum_of_squares,
+                block_attention_norm_weight, d_attention_norm_y_2, d_attention_norm_y_3,
+                d_block_attention_norm_weight, d_attention_norm_sum_of_squares, attention_norm_root_again,
+                attention_norm_y_again);
         kernel_train_25_d_balance_3(i, x_2, d_balance_3, d_x_2, d_x_3, d_attention_norm_y_3,
-                d_attention_norm_hidden, attention_norm_root_again);
+                d_attention_norm_sum_of_squares, attention_norm_root_again);
     }
     kernel_train_26_d_embedding(tokens, d_x_2, d_embedding);
 }

@@ -1,8 +1,8 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 #include "kernels.cuh"
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:39
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:39
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
    balance[0] = 0   -- std/moe.moe:78
    busiest[0] = 0   -- std/moe.moe:81
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
@@ -49,32 +49,34 @@ extern "C" __global__ void kernel_train_0_query_rotary_sine(const int32_t *__res
     }
 }
 
-/* attention_norm_hidden[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:8
-   attention_norm_root[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:9
+/* attention_norm_sum_of_squares[i,b,s] = sum[d] x_2[i,b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
+   attention_norm_root[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y[b,s,d] = x_2[i,b,s,d] * attention_norm_root[b,s]   -- std/norms.moe:10
    attention_norm_y_2[b,s,d] = attention_norm_y[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float *__restrict__ x_2,
-        float *__restrict__ attention_norm_hidden, const float *__restrict__ block_attention_norm_weight,
-        float *__restrict__ attention_norm_y_2)
+        float *__restrict__ attention_norm_sum_of_squares,
+        const float *__restrict__ block_attention_norm_weight, float *__restrict__ attention_norm_y_2)
 {
     moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        float attention_norm_hidden_sum = 0.0f;
+        float attention_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
             moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                attention_norm_hidden_sum += x_2_lanes[lane] * x_2_lanes[lane];
+                attention_norm_sum_of_squares_sum += x_2_lanes[lane] * x_2_lanes[lane];
             }
         }
-        attention_norm_hidden_sum = moec_block_sum(attention_norm_hidden_sum);
-        float attention_norm_hidden_now = attention_norm_hidden_sum;
-        if (moec_thread() == 0) attention_norm_hidden[(i * 2 + b) * 32 + s] = attention_norm_hidden_now;
-        float attention_norm_root = moec_rsqrt(attention_norm_hidden_now * 0.03125f + 1e-06f);
+        attention_norm_sum_of_squares_sum = moec_block_sum(attention_norm_sum_of_squares_sum);
+        float attention_norm_sum_of_squares_now = attention_norm_sum_of_squares_sum;
+        if (moec_thread() == 0) attention_norm_sum_of_squares[(i * 2 + b) * 32
+                + s] = attention_norm_sum_of_squares_now;
+        float attention_norm_root = moec_rsqrt(attention_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
             moec_read(x_2_lanes, &x_2[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -154,31 +156,31 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_train_3(const float 
     moec_attend<options_train_3>(q, k, v, sink, documents, MoecPlainRows<float>{o, 32}, lse);
 }
 
-/* ffn_norm_hidden[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:8
-   ffn_norm_root[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+/* ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
+   ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__restrict__ x_3,
-        float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
         float *__restrict__ ffn_norm_y_2)
 {
     moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        float ffn_norm_hidden_sum = 0.0f;
+        float ffn_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
             moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                ffn_norm_hidden_sum += x_3_lanes[lane] * x_3_lanes[lane];
+                ffn_norm_sum_of_squares_sum += x_3_lanes[lane] * x_3_lanes[lane];
             }
         }
-        ffn_norm_hidden_sum = moec_block_sum(ffn_norm_hidden_sum);
-        float ffn_norm_hidden_now = ffn_norm_hidden_sum;
-        if (moec_thread() == 0) ffn_norm_hidden[(i * 2 + b) * 32 + s] = ffn_norm_hidden_now;
-        float ffn_norm_root = moec_rsqrt(ffn_norm_hidden_now * 0.03125f + 1e-06f);
+        ffn_norm_sum_of_squares_sum = moec_block_sum(ffn_norm_sum_of_squares_sum);
+        float ffn_norm_sum_of_squares_now = ffn_norm_sum_of_squares_sum;
+        if (moec_thread() == 0) ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] = ffn_norm_sum_of_squares_now;
+        float ffn_norm_root = moec_rsqrt(ffn_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
             moec_read(x_3_lanes, &x_3[((i * 2 + b) * 32 + s) * 32 + d_from]);
@@ -195,32 +197,32 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
     }
 }
 
-/* ffn_hidden_2[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_hidden_3[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_hidden_2[b,s]))   -- std/moe.moe:42
-   ffn_hidden_4[i,b,s] = sum[n] ffn_hidden_3[i,b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:42
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42 */
 extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
-        float *__restrict__ ffn_hidden_3, float *__restrict__ ffn_hidden_4, float *__restrict__ ffn_p)
+        float *__restrict__ ffn_value, float *__restrict__ ffn_total, float *__restrict__ ffn_p)
 {
     moec_begin();
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
-        float ffn_hidden_2 = -INFINITY;
+        float ffn_largest = -INFINITY;
         for (long n = 0; n < 4; n++) {
-            ffn_hidden_2 = moec_max(ffn_hidden_2, ffn_logit[(b * 32 + s) * 4 + n]);
+            ffn_largest = moec_max(ffn_largest, ffn_logit[(b * 32 + s) * 4 + n]);
         }
-        float ffn_hidden_4_sum = 0.0f;
+        float ffn_total_sum = 0.0f;
         for (long n = 0; n < 4; n++) {
-            ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
-                    - ffn_hidden_2);
-            ffn_hidden_4_sum += ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n];
+            ffn_value[((i * 2 + b) * 32 + s) * 4 + n] = moec_exp(ffn_logit[(b * 32 + s) * 4 + n]
+                    - ffn_largest);
+            ffn_total_sum += ffn_value[((i * 2 + b) * 32 + s) * 4 + n];
         }
-        float ffn_hidden_4_now = ffn_hidden_4_sum;
-        ffn_hidden_4[(i * 2 + b) * 32 + s] = ffn_hidden_4_now;
+        float ffn_total_now = ffn_total_sum;
+        ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
         for (long n = 0; n < 4; n++) {
-            ffn_p[(b * 32 + s) * 4 + n] = ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n] / ffn_hidden_4_now;
+            ffn_p[(b * 32 + s) * 4 + n] = ffn_value[((i * 2 + b) * 32 + s) * 4 + n] / ffn_total_now;
         }
     }
     moec_barrier();
@@ -232,8 +234,8 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* ffn_hidden_5[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_hidden_5[n] * 0.015625   -- std/moe.moe:58 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:58 */
 extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restrict__ chosen,
         float *__restrict__ ffn_load)
 {
@@ -241,30 +243,30 @@ extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restri
     for (long moec_from = 32 * moec_block(); moec_from < 4; moec_from += 32 * moec_blocks()) {
         const long turn = moec_column(moec_from, 4);
         const long n = turn;
-        float ffn_hidden_5 = 0.0f;
+        float ffn_total_2 = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
             const long b = (unsigned)part / 32u;
             const long s = (unsigned)part % 32u;
-            ffn_hidden_5 += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
+            ffn_total_2 += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
         }
-        ffn_hidden_5 = moec_column_sum(ffn_hidden_5);
-        if (moec_thread() < 32 && moec_from + moec_thread() == turn) ffn_load[i * 4 + n] = ffn_hidden_5
+        ffn_total_2 = moec_column_sum(ffn_total_2);
+        if (moec_thread() < 32 && moec_from + moec_thread() == turn) ffn_load[i * 4 + n] = ffn_total_2
                 * 0.015625f;
     }
 }
 
-/* ffn_total[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)   -- std/moe.moe:65
+/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:65
    ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
 extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
-        const float *__restrict__ chosen, float *__restrict__ ffn_total, float *__restrict__ ffn_weight,
+        const float *__restrict__ chosen, float *__restrict__ ffn_total_3, float *__restrict__ ffn_weight,
         float *__restrict__ ffn_y)
 {
     moec_begin();
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        float ffn_total_sum = 0.0f;
+        float ffn_total_3_sum = 0.0f;
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float chosen_lanes[4];
             moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
@@ -272,12 +274,12 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
             moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                ffn_total_sum += chosen_lanes[lane] * ffn_p_lanes[lane];
+                ffn_total_3_sum += chosen_lanes[lane] * ffn_p_lanes[lane];
             }
         }
-        ffn_total_sum = moec_block_sum(ffn_total_sum);
-        float ffn_total_now = ffn_total_sum;
-        if (moec_thread() == 0) ffn_total[(i * 2 + b) * 32 + s] = ffn_total_now;
+        ffn_total_3_sum = moec_block_sum(ffn_total_3_sum);
+        float ffn_total_3_now = ffn_total_3_sum;
+        if (moec_thread() == 0) ffn_total_3[(i * 2 + b) * 32 + s] = ffn_total_3_now;
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float ffn_p_lanes[4];
             moec_read(ffn_p_lanes, &ffn_p[(b * 32 + s) * 4 + n_from]);
@@ -285,7 +287,7 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 ffn_weight_lanes[lane] = ffn_p_lanes[lane]
-                        / moec_where(moec_lt(0.0f, ffn_total_now), ffn_total_now, 1.0f);
+                        / moec_where(moec_lt(0.0f, ffn_total_3_now), ffn_total_3_now, 1.0f);
             }
             moec_write(&ffn_weight[(b * 32 + s) * 4 + n_from], ffn_weight_lanes);
         }
@@ -300,16 +302,16 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
     }
 }
 
-/* expert_hidden_2[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
+/* expert_up_product[i,r,f] = sum[d] ffn_norm_y_2[chosen_batch[r],chosen_s[r],d]
         * block_ffn_expert_up[i,chosen_n[r],d,f]   -- std/mlp.moe:35
-   act_y[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h[r,f] = act_y[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
+   act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])   -- std/activations.moe:19
+   expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
           -- std/moe.moe:72 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ ffn_weight, const float *__restrict__ expert_hidden,
-        float *__restrict__ expert_hidden_2, float *__restrict__ expert_h_weighed,
+        const float *__restrict__ ffn_weight, const float *__restrict__ expert_gate_product,
+        float *__restrict__ expert_up_product, float *__restrict__ expert_h_weighed,
         const int32_t *__restrict__ chosen_batch, const int32_t *__restrict__ chosen_s,
         const int32_t *__restrict__ chosen_n)
 {
@@ -317,23 +319,23 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, [&](long row, long column, float sum) {
         const long r = row;
         const long f = column;
-        float expert_hidden_2_now = sum;
-        expert_hidden_2[(i * 128 + r) * 48 + f] = expert_hidden_2_now;
-        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-        float act_y = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-        float expert_h = act_y * expert_hidden_2_now;
+        float expert_up_product_now = sum;
+        expert_up_product[(i * 128 + r) * 48 + f] = expert_up_product_now;
+        const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+        float act_y = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+        float expert_h = act_y * expert_up_product_now;
         expert_h_weighed[r * 48 + f] = ffn_weight[((long)chosen_batch[r] * 32 + (long)chosen_s[r]) * 4
                 + (long)chosen_n[r]] * expert_h;
     });
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
-   ffn_hidden_8[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
-   ffn_hidden_9 = sum[n] stop(ffn_load[i,n]) * (ffn_hidden_8[n] * 0.015625)   -- std/moe.moe:78
-   ffn_hidden_10 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:61
-   balance[i + 1] = balance[i] + 0.04 * ffn_hidden_9   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_hidden_10   -- std/moe.moe:81 */
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:81
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:81 */
 extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_2,
         const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
@@ -350,22 +352,22 @@ extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_
         }
     }
     moec_barrier();
-    float ffn_hidden_9 = 0.0f;
-    float ffn_hidden_10 = -INFINITY;
+    float ffn_product_3 = 0.0f;
+    float ffn_largest_2 = -INFINITY;
     for (long n = moec_thread(); n < 4; n += moec_threads()) {
-        float ffn_hidden_8 = 0.0f;
+        float ffn_total_4 = 0.0f;
         for (long b = 0; b < 2; b++) {
-            float ffn_hidden_8_part = 0.0f;
+            float ffn_total_4_part = 0.0f;
             for (long s = 0; s < 32; s++) {
-                ffn_hidden_8_part += ffn_p[(b * 32 + s) * 4 + n];
+                ffn_total_4_part += ffn_p[(b * 32 + s) * 4 + n];
             }
-            ffn_hidden_8 += ffn_hidden_8_part;
+            ffn_total_4 += ffn_total_4_part;
         }
-        ffn_hidden_9 += ffn_load[i * 4 + n] * (ffn_hidden_8 * 0.015625f);
-        ffn_hidden_10 = moec_max(ffn_hidden_10, ffn_load[i * 4 + n]);
+        ffn_product_3 += ffn_load[i * 4 + n] * (ffn_total_4 * 0.015625f);
+        ffn_largest_2 = moec_max(ffn_largest_2, ffn_load[i * 4 + n]);
     }
-    ffn_hidden_9 = moec_block_sum(ffn_hidden_9);
-    ffn_hidden_10 = moec_block_max(ffn_hidden_10);
+    ffn_product_3 = moec_block_sum(ffn_product_3);
+    ffn_largest_2 = moec_block_max(ffn_largest_2);
     for (long part = 4 * moec_thread(); part < 2048; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 1024u;
         const long s = (unsigned)part / 32u % 32u;
@@ -382,18 +384,18 @@ extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_
         moec_write(&x_2[(((i + 1) * 2 + b) * 32 + s) * 32 + d_from], x_2_lanes);
     }
     moec_barrier();
-    if (moec_thread() == 0) balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_hidden_9;
+    if (moec_thread() == 0) balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
     moec_barrier();
-    if (moec_thread() == 0) busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_hidden_10;
+    if (moec_thread() == 0) busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
     moec_barrier();
 }
 
-/* final_norm_hidden[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:8
-   final_norm_root[b,s] = rsqrt(final_norm_hidden[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:9
-   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:12 */
+/* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
+   final_norm_root[b,s] = rsqrt(final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   final_norm_y[b,s,d] = x_2[4,b,s,d] * final_norm_root[b,s]   -- std/norms.moe:10
+   final_norm_y_2[b,s,d] = final_norm_y[b,s,d] * final_norm_weight[d]   -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restrict__ x_2,
-        float *__restrict__ final_norm_hidden, float *__restrict__ final_norm_root,
+        float *__restrict__ final_norm_sum_of_squares, float *__restrict__ final_norm_root,
         float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         float *__restrict__ final_norm_y_2)
 {
@@ -401,19 +403,19 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
-        float final_norm_hidden_sum = 0.0f;
+        float final_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
             moec_read(x_2_lanes, &x_2[((4 * 2 + b) * 32 + s) * 32 + d_from]);
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                final_norm_hidden_sum += x_2_lanes[lane] * x_2_lanes[lane];
+                final_norm_sum_of_squares_sum += x_2_lanes[lane] * x_2_lanes[lane];
             }
         }
-        final_norm_hidden_sum = moec_block_sum(final_norm_hidden_sum);
-        float final_norm_hidden_now = final_norm_hidden_sum;
-        if (moec_thread() == 0) final_norm_hidden[b * 32 + s] = final_norm_hidden_now;
-        float final_norm_root_now = moec_rsqrt(final_norm_hidden_now * 0.03125f + 1e-06f);
+        final_norm_sum_of_squares_sum = moec_block_sum(final_norm_sum_of_squares_sum);
+        float final_norm_sum_of_squares_now = final_norm_sum_of_squares_sum;
+        if (moec_thread() == 0) final_norm_sum_of_squares[b * 32 + s] = final_norm_sum_of_squares_now;
+        float final_norm_root_now = moec_rsqrt(final_norm_sum_of_squares_now * 0.03125f + 1e-06f);
         if (moec_thread() == 0) final_norm_root[b * 32 + s] = final_norm_root_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -434,72 +436,73 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     }
 }
 
-/* hidden_2[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:75
-   hidden_3[b,s] = sum[v] exp(logits[b,s,v] - stop(hidden_2[b,s]))   -- std/decoder.moe:75
-   hidden_4 = sum[b,s] (stop(hidden_2[b,s]) + log(hidden_3[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:75
-   loss = hidden_4 * 0.015625   -- std/decoder.moe:75
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85
+   total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
+          -- std/decoder.moe:85
+   loss = total * 0.015625   -- std/decoder.moe:85
    balance_2 = balance[4]   -- std/moe.moe:78
-   total = hidden_4 * 0.015625 + balance_2   -- std/decoder.moe:75
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:85
    busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_hidden_4 = loss_scale * 0.015625   -- std/decoder.moe:75
-   d_hidden_3[b,s] = d_hidden_4 * (1 / hidden_3[b,s])   -- std/decoder.moe:75 */
-extern "C" __global__ void kernel_train_11_d_hidden_3(const int32_t *__restrict__ targets,
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:85
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85 */
+extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
-        const float *__restrict__ logits, float *__restrict__ hidden_2, float *__restrict__ loss,
-        float *__restrict__ balance_2, float *__restrict__ total, float *__restrict__ busiest_2,
-        const float *__restrict__ loss_scale, float *__restrict__ d_hidden_4, float *__restrict__ d_hidden_3)
+        const float *__restrict__ logits, float *__restrict__ largest, float *__restrict__ loss,
+        float *__restrict__ balance_2, float *__restrict__ total_2, float *__restrict__ busiest_2,
+        const float *__restrict__ loss_scale, float *__restrict__ d_total_3,
+        float *__restrict__ d_sum_of_powers)
 {
     moec_begin();
-    __shared__ __align__(16) float hidden_3[64];
+    __shared__ __align__(16) float sum_of_powers[64];
     const float loss_scale_at = loss_scale[0];
-    float hidden_4 = 0.0f;
+    float total = 0.0f;
     moec_barrier();
     for (long part = moec_thread(); part < 64; part += moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s = (unsigned)part % 32u;
         const long targets_at = (long)targets[b * 32 + s];
-        float hidden_2_sum = -INFINITY;
+        float largest_sum = -INFINITY;
         for (long v = 0; v < 64; v++) {
-            hidden_2_sum = moec_max(hidden_2_sum, logits[(b * 32 + s) * 64 + v]);
+            largest_sum = moec_max(largest_sum, logits[(b * 32 + s) * 64 + v]);
         }
-        float hidden_2_now = hidden_2_sum;
-        hidden_2[b * 32 + s] = hidden_2_now;
-        float hidden_3_sum = 0.0f;
+        float largest_now = largest_sum;
+        largest[b * 32 + s] = largest_now;
+        float sum_of_powers_sum = 0.0f;
         for (long v = 0; v < 64; v++) {
-            hidden_3_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - hidden_2_now);
+            sum_of_powers_sum += moec_exp(logits[(b * 32 + s) * 64 + v] - largest_now);
         }
-        hidden_3[b * 32 + s] = hidden_3_sum;
-        hidden_4 += hidden_2_now + moec_log(hidden_3[b * 32 + s]) - logits[(b * 32 + s) * 64 + targets_at];
+        sum_of_powers[b * 32 + s] = sum_of_powers_sum;
+        total += largest_now + moec_log(sum_of_powers[b * 32 + s]) - logits[(b * 32 + s) * 64 + targets_at];
     }
-    hidden_4 = moec_block_sum(hidden_4);
+    total = moec_block_sum(total);
     moec_barrier();
-    if (moec_thread() == 0) loss[0] = hidden_4 * 0.015625f;
+    if (moec_thread() == 0) loss[0] = total * 0.015625f;
     float balance_2_now = balance[0];
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
-    if (moec_thread() == 0) total[0] = hidden_4 * 0.015625f + balance_2_now;
+    if (moec_thread() == 0) total_2[0] = total * 0.015625f + balance_2_now;
     if (moec_thread() == 0) busiest_2[0] = busiest[0] * 0.25f;
-    float d_hidden_4_now = loss_scale_at * 0.015625f;
-    if (moec_thread() == 0) d_hidden_4[0] = d_hidden_4_now;
+    float d_total_3_now = loss_scale_at * 0.015625f;
+    if (moec_thread() == 0) d_total_3[0] = d_total_3_now;
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 32u;
         const long s_from = (unsigned)part % 32u;
-        float hidden_3_lanes[4];
-        moec_read(hidden_3_lanes, &hidden_3[b * 32 + s_from]);
-        float d_hidden_3_lanes[4];
+        float sum_of_powers_lanes[4];
+        moec_read(sum_of_powers_lanes, &sum_of_powers[b * 32 + s_from]);
+        float d_sum_of_powers_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            d_hidden_3_lanes[lane] = d_hidden_4_now * (1.0f / hidden_3_lanes[lane]);
+            d_sum_of_powers_lanes[lane] = d_total_3_now * (1.0f / sum_of_powers_lanes[lane]);
         }
-        moec_write(&d_hidden_3[b * 32 + s_from], d_hidden_3_lanes);
+        moec_write(&d_sum_of_powers[b * 32 + s_from], d_sum_of_powers_lanes);
     }
 }
 
-/* d_logits[b,s,v] = d_hidden_3[b,s] * exp(logits[b,s,v] - stop(hidden_2[b,s]))
-        + where(v == targets[b,s], -d_hidden_4, 0)   -- std/decoder.moe:70 */
+/* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))
+        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:80 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
-        const float *__restrict__ logits, const float *__restrict__ hidden_2,
-        const float *__restrict__ d_hidden_4, const float *__restrict__ d_hidden_3,
+        const float *__restrict__ logits, const float *__restrict__ largest,
+        const float *__restrict__ d_total_3, const float *__restrict__ d_sum_of_powers,
         float *__restrict__ d_logits)
 {
     moec_begin();
@@ -507,32 +510,32 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         const long b = (unsigned)turn / 2048u;
         const long s = (unsigned)turn / 64u % 32u;
         const long v_from = (unsigned)turn % 64u;
-        const float d_hidden_4_at = d_hidden_4[0];
+        const float d_total_3_at = d_total_3[0];
         float logits_lanes[4];
         moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
         float d_logits_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
             const long v = v_from + lane;
-            d_logits_lanes[lane] = d_hidden_3[b * 32 + s]
-                    * moec_exp(logits_lanes[lane] - hidden_2[b * 32 + s])
-                    + moec_where(v == (long)targets[b * 32 + s] ? 1.0f : 0.0f, -d_hidden_4_at, 0.0f);
+            d_logits_lanes[lane] = d_sum_of_powers[b * 32 + s]
+                    * moec_exp(logits_lanes[lane] - largest[b * 32 + s])
+                    + moec_where(v == (long)targets[b * 32 + s] ? 1.0f : 0.0f, -d_total_3_at, 0.0f);
         }
         moec_write(&d_logits[(b * 32 + s) * 64 + v_from], d_logits_lanes);
     }
 }
 
-/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:12
-   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:9
-   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
-   d_final_norm_hidden[b,s] = d_final_norm_root[b,s]
-        * (-0.5 * final_norm_root[b,s] / (final_norm_hidden[b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8
-   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_hidden[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:39
+/* d_final_norm_weight[d] += sum[b,s] d_final_norm_y_2[b,s,d] * final_norm_y[b,s,d]   -- std/norms.moe:13
+   d_final_norm_y_3[b,s,d] = d_final_norm_y_2[b,s,d] * final_norm_weight[d]   -- std/norms.moe:10
+   d_final_norm_root[b,s] = sum[d] d_final_norm_y_3[b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:10
+   d_final_norm_sum_of_squares[b,s] = d_final_norm_root[b,s]
+        * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9
+   d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
-        const float *__restrict__ final_norm_hidden, const float *__restrict__ final_norm_root,
+        const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
         const float *__restrict__ loss_scale, float *__restrict__ d_balance_3,
         const float *__restrict__ d_final_norm_y_2, float *__restrict__ d_final_norm_weight,
@@ -563,57 +566,57 @@ extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__
             d_final_norm_y_3[d] = d_final_norm_y_2[(b * 32 + s) * 32 + d] * final_norm_weight[d];
             d_final_norm_root += d_final_norm_y_3[d] * x_2[((4 * 2 + b) * 32 + s) * 32 + d];
         }
-        float d_final_norm_hidden = d_final_norm_root
-                * (-0.5f * final_norm_root[b * 32 + s] / (final_norm_hidden[b * 32 + s] * 0.03125f + 1e-06f))
-                * 0.03125f;
+        float d_final_norm_sum_of_squares = d_final_norm_root
+                * (-0.5f * final_norm_root[b * 32 + s]
+                / (final_norm_sum_of_squares[b * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         for (long d = 0; d < 32; d++) {
             const float x_2_at = x_2[((4 * 2 + b) * 32 + s) * 32 + d];
             d_x_2[(b * 32 + s) * 32 + d] = d_final_norm_y_3[d] * final_norm_root[b * 32 + s]
-                    + d_final_norm_hidden * (x_2_at + x_2_at);
+                    + d_final_norm_sum_of_squares * (x_2_at + x_2_at);
         }
     }
     moec_barrier();
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_ffn_hidden_9 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
-   d_ffn_hidden_8[n] = d_ffn_hidden_9 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
-   ffn_p_again[b,s,n] = ffn_hidden_3[i,b,s,n] / ffn_hidden_4[i,b,s]   -- std/moe.moe:42
-   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42
+   ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
           -- std/moe.moe:65 */
-extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_hidden_3,
-        const float *__restrict__ ffn_hidden_4, const float *__restrict__ ffn_load,
-        const float *__restrict__ ffn_total, const float *__restrict__ d_balance_3,
-        float *__restrict__ d_ffn_hidden_8, float *__restrict__ ffn_p_again,
+extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_value,
+        const float *__restrict__ ffn_total, const float *__restrict__ ffn_load,
+        const float *__restrict__ ffn_total_3, const float *__restrict__ d_balance_3,
+        float *__restrict__ d_ffn_total_4, float *__restrict__ ffn_p_again,
         float *__restrict__ ffn_weight_again)
 {
     moec_begin();
-    float d_ffn_hidden_9 = d_balance_3[(i + 1) & 1] * 0.04f;
+    float d_ffn_product_3 = d_balance_3[(i + 1) & 1] * 0.04f;
     for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
         float ffn_load_lanes[4];
         moec_read(ffn_load_lanes, &ffn_load[i * 4 + n_from]);
-        float d_ffn_hidden_8_lanes[4];
+        float d_ffn_total_4_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            d_ffn_hidden_8_lanes[lane] = d_ffn_hidden_9 * ffn_load_lanes[lane] * 0.015625f;
+            d_ffn_total_4_lanes[lane] = d_ffn_product_3 * ffn_load_lanes[lane] * 0.015625f;
         }
-        moec_write(&d_ffn_hidden_8[n_from], d_ffn_hidden_8_lanes);
+        moec_write(&d_ffn_total_4[n_from], d_ffn_total_4_lanes);
     }
     for (long part = 4 * moec_thread(); part < 256; part += 4 * moec_threads()) {
         const long b = (unsigned)part / 128u;
         const long s = (unsigned)part / 4u % 32u;
         const long n_from = (unsigned)part % 4u;
-        float ffn_hidden_3_lanes[4];
-        moec_read(ffn_hidden_3_lanes, &ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n_from]);
+        float ffn_value_lanes[4];
+        moec_read(ffn_value_lanes, &ffn_value[((i * 2 + b) * 32 + s) * 4 + n_from]);
         float ffn_p_again_lanes[4];
         float ffn_weight_again_lanes[4];
 #pragma unroll
         for (int lane = 0; lane < 4; lane++) {
-            float ffn_p_again_now = ffn_hidden_3_lanes[lane] / ffn_hidden_4[(i * 2 + b) * 32 + s];
+            float ffn_p_again_now = ffn_value_lanes[lane] / ffn_total[(i * 2 + b) * 32 + s];
             ffn_p_again_lanes[lane] = ffn_p_again_now;
-            const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
+            const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
             ffn_weight_again_lanes[lane] = ffn_p_again_now
-                    / moec_where(moec_lt(0.0f, ffn_total_at), ffn_total_at, 1.0f);
+                    / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f);
         }
         moec_write(&ffn_p_again[(b * 32 + s) * 4 + n_from], ffn_p_again_lanes);
         moec_write(&ffn_weight_again[(b * 32 + s) * 4 + n_from], ffn_weight_again_lanes);
@@ -622,22 +625,24 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
 
 /* d_expert_h_weighed[r,f] = sum[d] d_x_2[i + 1,chosen_batch_2[r],chosen_s_2[r],d]
         * block_ffn_expert_down[i,chosen_n_2[r],f,d]   -- std/mlp.moe:36
-   act_y_again[r,f] = expert_hidden[i,r,f] * sigmoid(expert_hidden[i,r,f])   -- std/activations.moe:19
-   expert_h_again[r,f] = act_y_again[r,f] * expert_hidden_2[i,r,f]   -- std/mlp.moe:35
+   act_y_again[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])
+          -- std/activations.moe:19
+   expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
         * expert_h_again[r,f]   -- std/moe.moe:72
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
-   d_expert_hidden_2[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
-   d_act_y[r,f] = d_expert_h[r,f] * expert_hidden_2[i,r,f]   -- std/activations.moe:19
-   d_expert_hidden_3[r,f] = d_act_y[r,f]
-        * (sigmoid(expert_hidden[i,r,f]) + expert_hidden[i,r,f]
-        * (sigmoid(expert_hidden[i,r,f]) * (1 - sigmoid(expert_hidden[i,r,f]))))   -- std/mlp.moe:35 */
+   d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
+   d_act_y[r,f] = d_expert_h[r,f] * expert_up_product[i,r,f]   -- std/activations.moe:19
+   d_expert_gate_product[r,f] = d_act_y[r,f]
+        * (sigmoid(expert_gate_product[i,r,f]) + expert_gate_product[i,r,f]
+        * (sigmoid(expert_gate_product[i,r,f]) * (1 - sigmoid(expert_gate_product[i,r,f]))))
+          -- std/mlp.moe:35 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
-        const float *__restrict__ expert_hidden, const float *__restrict__ expert_hidden_2,
-        float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_hidden_2,
-        float *__restrict__ d_expert_hidden_3, const float *__restrict__ ffn_weight_again,
+        const float *__restrict__ expert_gate_product, const float *__restrict__ expert_up_product,
+        float *__restrict__ d_expert_h_weighed, float *__restrict__ d_expert_up_product,
+        float *__restrict__ d_expert_gate_product, const float *__restrict__ ffn_weight_again,
         float *__restrict__ expert_h_again, float *__restrict__ expert_h_weighed_again,
         const int32_t *__restrict__ chosen_batch_2, const int32_t *__restrict__ chosen_s_2,
         const int32_t *__restrict__ chosen_n_2)
@@ -648,20 +653,21 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_15
         const long f = column;
         float d_expert_h_weighed_now = sum;
         d_expert_h_weighed[r * 48 + f] = d_expert_h_weighed_now;
-        const float expert_hidden_at = expert_hidden[(i * 128 + r) * 48 + f];
-        float act_y_again = expert_hidden_at * moec_sigmoid(expert_hidden_at);
-        float expert_h_again_now = act_y_again * expert_hidden_2[(i * 128 + r) * 48 + f];
+        const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
+        float act_y_again = expert_gate_product_at * moec_sigmoid(expert_gate_product_at);
+        float expert_h_again_now = act_y_again * expert_up_product[(i * 128 + r) * 48 + f];
         expert_h_again[r * 48 + f] = expert_h_again_now;
         expert_h_weighed_again[r * 48 + f] = ffn_weight_again[((long)chosen_batch_2[r] * 32
                 + (long)chosen_s_2[r]) * 4 + (long)chosen_n_2[r]] * expert_h_again_now;
         float d_expert_h = d_expert_h_weighed_now
                 * ffn_weight_again[((long)chosen_batch_2[r] * 32 + (long)chosen_s_2[r]) * 4
                 + (long)chosen_n_2[r]];
-        d_expert_hidden_2[r * 48 + f] = d_expert_h * act_y_again;
-        float d_act_y = d_expert_h * expert_hidden_2[(i * 128 + r) * 48 + f];
-        const float expert_hidden_at_2 = expert_hidden[(i * 128 + r) * 48 + f];
-        const float part = moec_sigmoid(expert_hidden_at_2);
-        d_expert_hidden_3[r * 48 + f] = d_act_y * (part + expert_hidden_at_2 * (part * (1.0f - part)));
+        d_expert_up_product[r * 48 + f] = d_expert_h * act_y_again;
+        float d_act_y = d_expert_h * expert_up_product[(i * 128 + r) * 48 + f];
+        const float expert_gate_product_at_2 = expert_gate_product[(i * 128 + r) * 48 + f];
+        const float part = moec_sigmoid(expert_gate_product_at_2);
+        d_expert_gate_product[r * 48 + f] = d_act_y
+                * (part + expert_gate_product_at_2 * (part * (1.0f - part)));
     });
 }
 
@@ -695,11 +701,11 @@ extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict_
 }
 
 /* d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
-   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:9
-   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:12 */
+   ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
+   ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
+   ffn_norm_y_2_again[b,s,d] = ffn_norm_y_again[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
         float *__restrict__ d_ffn_norm_y_2, float *__restrict__ ffn_norm_root_again,
         float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again)
 {
@@ -715,7 +721,8 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
             }
             moec_write(&d_ffn_norm_y_2[(b * 32 + s) * 32 + d_from], d_ffn_norm_y_2_lanes);
         }
-        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f);
+        float ffn_norm_root_again_now = moec_rsqrt(ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f
+                + 1e-06f);
         if (moec_thread() == 0) ffn_norm_root_again[b * 32 + s] = ffn_norm_root_again_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
@@ -745,21 +752,21 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
     moec_add_rows<4>(chosen_start_2, chosen_list_2, 64, 32, d_ffn_norm_y_2_rows, d_ffn_norm_y_2);
 }
 
-/* d_ffn_total_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
+/* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
           -- std/moe.moe:65
-   d_ffn_total[b,s] = -where(ffn_total[i,b,s] > 0, 1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)
-        * d_ffn_total_sum[b,s], 0)   -- std/moe.moe:65
-   d_ffn_p[b,s,n] = d_ffn_hidden_8[n] + d_ffn_weight[chosen_row_2[b,s,n]]
-        * (1 / where(ffn_total[i,b,s] > 0, ffn_total[i,b,s], 1)) + d_ffn_total[b,s] * chosen[i,b,s,n]
+   d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
+        / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
+          -- std/moe.moe:65
+   d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
+        * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
           -- std/moe.moe:42
-   d_ffn_hidden_4_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
-   d_ffn_hidden_4[b,s] = -(1 / ffn_hidden_4[i,b,s] * d_ffn_hidden_4_sum[b,s])   -- std/moe.moe:42
-   d_ffn_hidden_3[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_hidden_4[i,b,s]) + d_ffn_hidden_4[b,s]
-          -- std/moe.moe:42
-   d_ffn_logit[b,s,n] = d_ffn_hidden_3[b,s,n] * ffn_hidden_3[i,b,s,n]   -- std/moe.moe:40 */
-extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_hidden_3,
-        const float *__restrict__ ffn_hidden_4, const float *__restrict__ chosen,
-        const float *__restrict__ ffn_total, const float *__restrict__ d_ffn_hidden_8,
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:42
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:42
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:40 */
+extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_value,
+        const float *__restrict__ ffn_total, const float *__restrict__ chosen,
+        const float *__restrict__ ffn_total_3, const float *__restrict__ d_ffn_total_4,
         const float *__restrict__ d_ffn_weight, float *__restrict__ d_ffn_logit,
         const float *__restrict__ ffn_p_again, const float *__restrict__ ffn_weight_again,
         const int32_t *__restrict__ chosen_row_2)
@@ -769,7 +776,7 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
         const long b = (unsigned)turn / 32u;
         const long s = (unsigned)turn % 32u;
         __shared__ __align__(16) float d_ffn_p[4];
-        float d_ffn_total_sum = 0.0f;
+        float d_ffn_total_3_sum = 0.0f;
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float ffn_weight_again_lanes[4];
             moec_read(ffn_weight_again_lanes, &ffn_weight_again[(b * 32 + s) * 4 + n_from]);
@@ -777,20 +784,19 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
             for (int lane = 0; lane < 4; lane++) {
                 const long n = n_from + lane;
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                d_ffn_total_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
+                d_ffn_total_3_sum += (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
                         * ffn_weight_again_lanes[lane];
             }
         }
-        d_ffn_total_sum = moec_block_sum(d_ffn_total_sum);
-        const float ffn_total_at = ffn_total[(i * 2 + b) * 32 + s];
-        const float part = moec_lt(0.0f, ffn_total_at);
-        float d_ffn_total = -moec_where(part, 1.0f / moec_where(part, ffn_total_at, 1.0f) * d_ffn_total_sum,
-                0.0f);
-        float d_ffn_hidden_4_sum = 0.0f;
+        d_ffn_total_3_sum = moec_block_sum(d_ffn_total_3_sum);
+        const float ffn_total_3_at = ffn_total_3[(i * 2 + b) * 32 + s];
+        float d_ffn_total_3 = -moec_where(moec_lt(0.0f, ffn_total_3_at), 1.0f
+                / moec_where(moec_lt(0.0f, ffn_total_3_at), ffn_total_3_at, 1.0f) * d_ffn_total_3_sum, 0.0f);
+        float d_ffn_total_5_sum = 0.0f;
         moec_barrier();
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
-            float d_ffn_hidden_8_lanes[4];
-            moec_read(d_ffn_hidden_8_lanes, &d_ffn_hidden_8[n_from]);
+            float d_ffn_total_4_lanes[4];
+            moec_read(d_ffn_total_4_lanes, &d_ffn_total_4[n_from]);
             float chosen_lanes[4];
             moec_read(chosen_lanes, &chosen[((i * 2 + b) * 32 + s) * 4 + n_from]);
             float d_ffn_p_lanes[4];
@@ -800,29 +806,29 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
             for (int lane = 0; lane < 4; lane++) {
                 const long n = n_from + lane;
                 const long chosen_row_2_at = (long)chosen_row_2[(b * 32 + s) * 4 + n];
-                const float ffn_total_at_2 = ffn_total[(i * 2 + b) * 32 + s];
-                d_ffn_p_lanes[lane] = d_ffn_hidden_8_lanes[lane]
+                const float ffn_total_3_at_2 = ffn_total_3[(i * 2 + b) * 32 + s];
+                d_ffn_p_lanes[lane] = d_ffn_total_4_lanes[lane]
                         + (chosen_row_2_at >= 0 ? d_ffn_weight[chosen_row_2_at] : 0.0f)
-                        * (1.0f / moec_where(moec_lt(0.0f, ffn_total_at_2), ffn_total_at_2, 1.0f))
-                        + d_ffn_total * chosen_lanes[lane];
-                d_ffn_hidden_4_sum += d_ffn_p_lanes[lane] * ffn_p_again_lanes[lane];
+                        * (1.0f / moec_where(moec_lt(0.0f, ffn_total_3_at_2), ffn_total_3_at_2, 1.0f))
+                        + d_ffn_total_3 * chosen_lanes[lane];
+                d_ffn_total_5_sum += d_ffn_p_lanes[lane] * ffn_p_again_lanes[lane];
             }
             moec_write(&d_ffn_p[n_from], d_ffn_p_lanes);
         }
-        d_ffn_hidden_4_sum = moec_block_sum(d_ffn_hidden_4_sum);
+        d_ffn_total_5_sum = moec_block_sum(d_ffn_total_5_sum);
         moec_barrier();
-        float d_ffn_hidden_4 = -(1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s] * d_ffn_hidden_4_sum);
+        float d_ffn_total_5 = -(1.0f / ffn_total[(i * 2 + b) * 32 + s] * d_ffn_total_5_sum);
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float d_ffn_p_lanes[4];
             moec_read(d_ffn_p_lanes, &d_ffn_p[n_from]);
-            float ffn_hidden_3_lanes[4];
-            moec_read(ffn_hidden_3_lanes, &ffn_hidden_3[((i * 2 + b) * 32 + s) * 4 + n_from]);
+            float ffn_value_lanes[4];
+            moec_read(ffn_value_lanes, &ffn_value[((i * 2 + b) * 32 + s) * 4 + n_from]);
             float d_ffn_logit_lanes[4];
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
-                float d_ffn_hidden_3 = d_ffn_p_lanes[lane] * (1.0f / ffn_hidden_4[(i * 2 + b) * 32 + s])
-                        + d_ffn_hidden_4;
-                d_ffn_logit_lanes[lane] = d_ffn_hidden_3 * ffn_hidden_3_lanes[lane];
+                float d_ffn_value = d_ffn_p_lanes[lane] * (1.0f / ffn_total[(i * 2 + b) * 32 + s])
+                        + d_ffn_total_5;
+                d_ffn_logit_lanes[lane] = d_ffn_value * ffn_value_lanes[lane];
             }
             moec_write(&d_ffn_logit[(b * 32 + s) * 4 + n_from], d_ffn_logit_lanes);
         }
@@ -830,7 +836,7 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
 }
 
 /* d_block_ffn_norm_weight[i,d] += sum[b,s] d_ffn_norm_y_2[b,s,d] * ffn_norm_y_again[b,s,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         const float *__restrict__ d_ffn_norm_y_2, float *__restrict__ d_block_ffn_norm_weight,
         const float *__restrict__ ffn_norm_y_again)
@@ -854,21 +860,22 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
     }
 }
 
-/* d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:9
-   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
-   d_ffn_norm_hidden[b,s] = d_ffn_norm_root[b,s]
-        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_hidden[i,b,s] * 0.03125 + 1e-06)) * 0.03125
-          -- std/norms.moe:8
+/* d_ffn_norm_y_3[b,s,d] = d_ffn_norm_y_2[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:10
+   d_ffn_norm_root[b,s] = sum[d] d_ffn_norm_y_3[b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:10
+   d_ffn_norm_sum_of_squares[b,s] = d_ffn_norm_root[b,s]
+        * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
+          -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_hidden[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:57
-   attention_norm_root_again[b,s] = rsqrt(attention_norm_hidden[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:8
-   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:9
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
+   attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
+          -- std/norms.moe:9
+   attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
    attention_norm_y_2_again[b,s,d] = attention_norm_y_again[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:12 */
+          -- std/norms.moe:13 */
 extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_norm_hidden,
+        const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, const float *__restrict__ x_3,
-        const float *__restrict__ ffn_norm_hidden, const float *__restrict__ block_ffn_norm_weight,
+        const float *__restrict__ ffn_norm_sum_of_squares, const float *__restrict__ block_ffn_norm_weight,
         const float *__restrict__ d_x_2, float *__restrict__ d_x_3, const float *__restrict__ d_ffn_norm_y_2,
         float *__restrict__ attention_norm_root_again, float *__restrict__ attention_norm_y_again,
         float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
@@ -897,9 +904,9 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
         }
         d_ffn_norm_root = moec_block_sum(d_ffn_norm_root);
         moec_barrier();
-        float d_ffn_norm_hidden = d_ffn_norm_root
+        float d_ffn_norm_sum_of_squares = d_ffn_norm_root
                 * (-0.5f * ffn_norm_root_again[b * 32 + s]
-                / (ffn_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                / (ffn_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_x_2_lanes[4];
             moec_read(d_x_2_lanes, &d_x_2[((((i + 1) & 1) * 2 + b) * 32 + s) * 32 + d_from]);
@@ -911,12 +918,12 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
 #pragma unroll
             for (int lane = 0; lane < 4; lane++) {
                 d_x_3_lanes[lane] = d_x_2_lanes[lane] + d_ffn_norm_y_3_lanes[lane]
-                        * ffn_norm_root_again[b * 32 + s] + d_ffn_norm_hidden
+                        * ffn_norm_root_again[b * 32 + s] + d_ffn_norm_sum_of_squares
                         * (x_3_lanes[lane] + x_3_lanes[lane]);
             }
             moec_write(&d_x_3[(b * 32 + s) * 32 + d_from], d_x_3_lanes);
         }
-        float attention_norm_root_again_now = moec_rsqrt(attention_norm_hidden[(i * 2 + b) * 32 + s]
+        float attention_norm_root_again_now = moec_rsqrt(attention_norm_sum_of_squares[(i * 2 + b) * 32 + s]
                 * 0.03125f + 1e-06f);
         if (moec_thread() == 0) attention_norm_root_again[b * 32 + s] = attention_norm_root_again_now;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
@@ -963,9 +970,9 @@ extern "C" __global__ void __launch_bounds__(128, 1) attend_grad_both_train_22(c
 }
 
 /* d_attention_k[b,s,h,e] = d_key_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:66
+        + d_key_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:70
    d_attention_q[b,s,h,e] = d_query_rotary_y[b,s,h,e] * query_rotary_cosine[s,e]
-        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:64 */
+        + d_query_rotary_y[b,s,h,(e + 4) % 8] * query_rotary_sine[s,(e + 4) % 8]   -- std/attention.moe:68 */
 extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict__ query_rotary_cosine,
         const float *__restrict__ query_rotary_sine, const float *__restrict__ d_query_rotary_y,
         const float *__restrict__ d_key_rotary_y, float *__restrict__ d_attention_k,
@@ -1004,18 +1011,18 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
 }
 
 /* d_block_attention_norm_weight[i,d] += sum[b,s] d_attention_norm_y_2[b,s,d] * attention_norm_y_again[b,s,d]
-          -- std/norms.moe:12
+          -- std/norms.moe:13
    d_attention_norm_y_3[b,s,d] = d_attention_norm_y_2[b,s,d] * block_attention_norm_weight[i,d]
-          -- std/norms.moe:9
-   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:9
-   d_attention_norm_hidden[b,s] = d_attention_norm_root[b,s]
-        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_hidden[i,b,s] * 0.03125 + 1e-06))
-        * 0.03125   -- std/norms.moe:8
+          -- std/norms.moe:10
+   d_attention_norm_root[b,s] = sum[d] d_attention_norm_y_3[b,s,d] * x_2[i,b,s,d]   -- std/norms.moe:10
+   d_attention_norm_sum_of_squares[b,s] = d_attention_norm_root[b,s]
+        * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
+        * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_hidden[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:39
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
-        const float *__restrict__ attention_norm_hidden,
+        const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
         float *__restrict__ d_x_2, const float *__restrict__ d_x_3,
         const float *__restrict__ d_attention_norm_y_2, float *__restrict__ d_block_attention_norm_weight,
@@ -1046,14 +1053,14 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
                     * block_attention_norm_weight[i * 32 + d];
             d_attention_norm_root += d_attention_norm_y_3[d] * x_2[((i * 2 + b) * 32 + s) * 32 + d];
         }
-        float d_attention_norm_hidden = d_attention_norm_root
+        float d_attention_norm_sum_of_squares = d_attention_norm_root
                 * (-0.5f * attention_norm_root_again[b * 32 + s]
-                / (attention_norm_hidden[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
+                / (attention_norm_sum_of_squares[(i * 2 + b) * 32 + s] * 0.03125f + 1e-06f)) * 0.03125f;
         for (long d = 0; d < 32; d++) {
             const float x_2_at = x_2[((i * 2 + b) * 32 + s) * 32 + d];
             d_x_2[(((i & 1) * 2 + b) * 32 + s) * 32 + d] = d_x_3[(b * 32 + s) * 32 + d]
                     + d_attention_norm_y_3[d] * attention_norm_root_again[b * 32 + s]
-                    + d_attention_norm_hidden * (x_2_at + x_2_at);
+                    + d_attention_norm_sum_of_squares * (x_2_at + x_2_at);
         }
     }
     moec_barrier();
@@ -1061,7 +1068,7 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:39 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
 extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
@@ -1178,7 +1185,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)product_train_8,
     (const void *)kernel_train_9_busiest,
     (const void *)kernel_train_10_final_norm_y_2,
-    (const void *)kernel_train_11_d_hidden_3,
+    (const void *)kernel_train_11_d_sum_of_powers,
     (const void *)kernel_train_12_d_logits,
     (const void *)kernel_train_13_d_balance_3,
     (const void *)kernel_train_14_ffn_weight_again,

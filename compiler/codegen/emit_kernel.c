@@ -106,8 +106,13 @@ void emit_store(Emitter *emitter, Member *member, const Term *value) {
         write_member(emitter, member, member->statement->accumulate, value);
 }
 
-/* Shorter than this is not worth a name. */
-enum { MIN_PART = 24 };
+/* A few operations, those of subscripts as well, or one that takes long: worth a name. */
+enum { MANY_OPERATIONS = 3, LONG_OPERATION = 10 };
+
+static bool is_worth_naming(const Expr *expr, const Term *part) {
+    bool takes_long = expr->kind == EXPR_APPLY && op_table[expr->op].cost >= LONG_OPERATION;
+    return takes_long || term_operations(part) >= MANY_OPERATIONS;
+}
 
 /* Names what occurs more than once in the value, from the inside out. */
 static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
@@ -116,7 +121,7 @@ static void name_parts(Emitter *emitter, const Expr *expr, const Expr *value) {
     for (int i = 0; i < expr->count && !read; i++) name_parts(emitter, expr->args[i], value);
     const Term *part = real_term(emitter, expr);
     if (part->kind != TERM_APPLY || term_count(real_term(emitter, value), part) < 2 ||
-        strlen(term_text(emitter->arena, part)) < MIN_PART)
+        !is_worth_naming(expr, part))
         return;
     const char *wanted = read ? arena_format(emitter->arena, "%s_at", expr->tensor->name) : "part";
     const char *name = bind_name(emitter, NULL, part, wanted);

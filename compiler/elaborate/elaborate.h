@@ -285,7 +285,8 @@ int free_indices(Elaborator *e, Expr *expr,
 int ambient_used(Elaborator *e, Expr *expr, Index **indices);
 /* What a tensor of the layer at hand is called. */
 const char *temporary_name(Elaborator *e, const char *name);
-/* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value. */
+/* A new tensor over ambient indices used, then `dims`; the statement that defines it; its value.
+ * name: NULL for a part of an equation. */
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
               Index *const *reduced, int reduced_count, Expr *value, Span span);
 bool is_plain_read(Elaborator *e, Expr *expr);

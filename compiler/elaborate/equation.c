@@ -217,6 +217,34 @@ static bool contains(Index *const *indices, int count, const Index *index) {
     return false;
 }
 
+static bool is_square(const Expr *expr) {
+    if (expr->kind != EXPR_APPLY) return false;
+    return (expr->op == OP_MUL && expr_equal(expr->args[0], expr->args[1])) ||
+           (expr->op == OP_POW && expr_is_number(expr->args[1], 2));
+}
+
+/* "query_product" of x * query, a parameter. */
+static const char *product_name(const Elaborator *e, const Expr *product) {
+    for (int i = 0; i < product->count; i++) {
+        const Expr *factor = product->args[i];
+        if (factor->kind != EXPR_READ || factor->tensor->role != ROLE_PARAMETER) continue;
+        const char *path = factor->tensor->path, *dot = strrchr(path, '.');
+        return arena_format(e->arena, "%s_product", dot ? dot + 1 : path);
+    }
+    return "product";
+}
+
+/* What a part of an equation is called that has no name in the source. */
+static const char *part_name(const Elaborator *e, Reduction reduction, const Expr *value) {
+    if (reduction == REDUCE_MAX) return "largest";
+    if (reduction == REDUCE_MIN) return "smallest";
+    if (reduction == REDUCE_NONE) return "value";
+    if (is_square(value)) return "sum_of_squares";
+    if (value->kind != EXPR_APPLY) return "total";
+    if (value->op == OP_EXP) return "sum_of_powers";
+    return value->op == OP_MUL ? product_name(e, value) : "total";
+}
+
 Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Reduction reduction,
               Index *const *reduced, int reduced_count, Expr *value, Span span) {
     Index *ambient[MAX_RANK], *indices[MAX_RANK * 2 + MAX_LOOPS];
@@ -233,8 +261,9 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
     }
     Axis *axes[MAX_RANK];
     for (int i = 0; i < count; i++) axes[i] = indices[i]->axis;
-    Tensor *tensor = tensor_new(e->program, temporary_name(e, name ? name : "hidden"), ROLE_TEMP,
-                                TYPE_REAL, count, axes, span);
+    Tensor *tensor =
+        tensor_new(e->program, temporary_name(e, name ? name : part_name(e, reduction, value)),
+                   ROLE_TEMP, TYPE_REAL, count, axes, span);
     tensor->part = !name;
     Expr *target = expr_read_indices(e->program, tensor, indices);
     statement_loop(e->program, e->block, target, false, reduction, reduced, reduced_count, value,

@@ -97,6 +97,12 @@ int term_count(const Term *term, const Term *part) {
     return count;
 }
 
+int term_operations(const Term *term) {
+    int count = term->kind == TERM_APPLY;
+    for (int i = 0; i < term->count; i++) count += term_operations(term->args[i]);
+    return count;
+}
+
 const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b) {
     bool none = term_is_zero(b);
     if (term_is_zero(a)) return b;

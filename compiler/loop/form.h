@@ -61,6 +61,8 @@ bool term_is_zero(const Term *term); /* the number 0 */
 bool term_uses(const Term *term, const char *name);
 /* How often `part` stands in it. */
 int term_count(const Term *term, const Term *part);
+/* How many operations are in it. */
+int term_operations(const Term *term);
 /* a * size + b, as far as they are not 0. */
 const Term *term_offset(Arena *arena, const Term *a, long size, const Term *b);
 const char *term_text(Arena *arena, const Term *term);
