@@ -22,8 +22,8 @@ enum {
         4, /* so many rows and fewer: the product is bound by reading b, which is then not packed */
     MOEC_FEW_DOTS = 8, /* the same where b lies along k and packing would have to transpose it */
     MOEC_SHORT_ROWS =
-        48,           /* so many rows and fewer: b is read in place if its rows are contiguous */
-    MOEC_STREAMS = 8, /* rows of b read side by side when there are few rows */
+        48,             /* so many rows and fewer: b is read in place if its rows are contiguous */
+    MOEC_STREAMS = 8,   /* rows of b read side by side when there are few rows */
     MOEC_RESULT_N = 256 /* columns that are made as f32 before they are stored as bf16 */
 };
 
@@ -34,7 +34,7 @@ typedef struct MoecBlockProduct {
     void *c;
     long c_m;
     int accumulate;
-    int rounded;     /* a and b may be rounded to bf16, sums stay f32 */
+    int rounded; /* a and b may be rounded to bf16, sums stay f32 */
     MoecType c_type;
 } MoecBlockProduct;
 
@@ -139,20 +139,39 @@ MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const
     }
 }
 
-/* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time,
- * those beyond k times 0. */
+/* Where `count` rows of b begin, from row p on; those beyond: the first of them again. */
+MOEC_INLINE void moec_stream_rows(const MoecOperand *b, long p, long count, const MoecType type,
+                                  const void **from) {
+    if (count == MOEC_STREAMS && b->depths == NULL) {
+#pragma GCC unroll 8
+        for (long q = 0; q < MOEC_STREAMS; q++)
+            from[q] = moec_at(b->data, (p + q) * b->depth, type);
+        return;
+    }
+    for (long q = 0; q < MOEC_STREAMS; q++) from[q] = moec_element(b, 0, q < count ? p + q : p);
+}
+
+/* What they are multiplied by for row i of a: those beyond by 0. */
+MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long count,
+                                     float *factor) {
+    if (count == MOEC_STREAMS && a->depth == 1 && a->depths == NULL && a->type == MOEC_F32) {
+        memcpy(factor, moec_element(a, i, p), MOEC_STREAMS * sizeof *factor);
+        return;
+    }
+    for (long q = 0; q < MOEC_STREAMS; q++)
+        factor[q] = q < count ? moec_value(moec_element(a, i, p + q), a->type) : 0.0f;
+}
+
+/* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time. */
 MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
     float *c = block->c;
     for (long p = 0; p < block->k; p += MOEC_STREAMS) {
+        const long count = moec_least(block->k - p, MOEC_STREAMS);
         const void *from[MOEC_STREAMS];
-        for (long q = 0; q < MOEC_STREAMS; q++)
-            from[q] = moec_element(&block->b, 0, p + q < block->k ? p + q : p);
+        moec_stream_rows(&block->b, p, count, type, from);
         for (long i = 0; i < block->m; i++) {
             float factor[MOEC_STREAMS];
-            for (long q = 0; q < MOEC_STREAMS; q++)
-                factor[q] = p + q < block->k
-                                ? moec_value(moec_element(&block->a, i, p + q), block->a.type)
-                                : 0.0f;
+            moec_stream_factors(&block->a, i, p, count, factor);
             moec_add_streams(block->n, factor, from, type, c + i * block->c_m);
         }
     }
@@ -417,9 +436,17 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
                    at_b = outer * product->b_batch[0] + inner * product->b_batch[1],
                    at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
         const MoecOperand left = {moec_at(a, at_a, product->a_type),
-                                  product->a_m, product->a_k, NULL, NULL, product->a_type};
+                                  product->a_m,
+                                  product->a_k,
+                                  NULL,
+                                  NULL,
+                                  product->a_type};
         const MoecOperand right = {moec_at(b, at_b, product->b_type),
-                                   product->b_n, product->b_k, NULL, NULL, product->b_type};
+                                   product->b_n,
+                                   product->b_k,
+                                   NULL,
+                                   NULL,
+                                   product->b_type};
         const MoecBlockProduct block = {moec_cut(m, MOEC_TILE_M, grid.rows, row + 1) - i,
                                         moec_cut(n, MOEC_TILE_N, grid.columns, column + 1) - j,
                                         k,
@@ -438,7 +465,8 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
 MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
                                 const void *a, const void *b, void *c) {
     const MoecHost *host = run->host;
-    if (host == NULL || host->product == NULL || host->product(host->self, index, a, b, c, NULL) != 0)
+    if (host == NULL || host->product == NULL ||
+        host->product(host->self, index, a, b, c, NULL) != 0)
         moec_multiply(product, a, b, c);
 }
 
