@@ -32,16 +32,20 @@ works = $(shell printf '$(1)' | $(CC) -x c - $(2) -o /dev/null 2>/dev/null && ec
 HAVE_DNNL := $(call works,$(hash)include <oneapi/dnnl/dnnl.h>\nint main(void){return dnnl_version()==0;},-ldnnl)
 HAVE_OPENMP := $(call works,$(hash)include <omp.h>\nint main(void){return omp_get_max_threads()==0;},-fopenmp)
 
+# What `moec serve` listens with; without it that command says so.
+HAVE_MICROHTTPD := $(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo yes)
+
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),$(if $(SAN),,-Werror))
 CFLAGS ?= -O2 -g
 OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+$(BUILD)/runtime/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
-LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) -ldl -lm -lpthread
+LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_MICROHTTPD),$(shell pkg-config --libs libmicrohttpd)) -ldl -lm -lpthread
 
 # The compiler is a library that knows nothing of the runtime; the command is the runtime plus that library.
 # all FOLDER LEFT_OUT...: the C files of a folder and its sub-folders.
@@ -180,10 +184,10 @@ bench: all
 # What a machine with a GPU needs to run tests/gpu.sh, in one folder: the command with its libraries inside, specs, scripts. There
 # neither flex nor bison, jansson, oneDNN nor a network is needed; a C compiler is, and the driver and NVRTC.
 KIT := $(BUILD)/gpu-kit
-KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
+KIT_LIBS = -Wl,-Bstatic $(filter-out -ldnnl -lmicrohttpd -ldl -lm -lpthread,$(LIBS)) -Wl,-Bdynamic -ldl -lm -lpthread
 .PHONY: gpu-kit
 gpu-kit:
-	@$(MAKE) --no-print-directory $(JOBS) BUILD=$(BUILD)/kit-objects HAVE_DNNL= LIBS="$(KIT_LIBS)" $(BUILD)/kit-objects/moec
+	@$(MAKE) --no-print-directory $(JOBS) BUILD=$(BUILD)/kit-objects HAVE_DNNL= HAVE_MICROHTTPD= LIBS="$(KIT_LIBS)" $(BUILD)/kit-objects/moec
 	rm -rf $(KIT)
 	install -d $(KIT)/build $(KIT)/tests $(KIT)/models
 	install $(BUILD)/kit-objects/moec $(KIT)/build/moec

@@ -24,6 +24,7 @@ int command_train(int argc, char **argv);
 int command_sweep(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_generate(int argc, char **argv);
+int command_serve(int argc, char **argv);
 int command_draw(int argc, char **argv);
 int command_emit(int argc, char **argv);
 int command_compare(int argc, char **argv);

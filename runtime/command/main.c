@@ -77,6 +77,9 @@ static const Command commands[] = {
      "DIR --prompt TEXT|--prompts FILE [--tokens N] [--stop TEXT] [--temperature T] [--top-k K] "
      "[--top-p P] [--seed N]",
      "Continues a text with a trained model."},
+    {"serve", command_serve,
+     "DIR [--host ADDRESS] [--port N] [--context N] [--batch N] [--chat-template F]",
+     "Serves completions and chats over HTTP as OpenAI's API has them; GET /metrics, /health."},
     {"draw", command_draw, "DIR --out X.safetensors [--count N] [--steps N] [--seed N]",
      "Makes examples out of noise with a trained model of velocities."},
     {"emit", command_emit, "FILE[:MODEL]|DIR --target c|cuda --graph decode|train|draw --out DIR",

@@ -58,15 +58,9 @@ static bool read_numbers(Prompt *prompt) {
 }
 
 static bool encode(Prompt *prompt, Writing writing, Encoder *encoder, const Tokenizer *tokenizer) {
-    size_t length = strlen(prompt->text);
     if (writing == WRITING_TOKENS) return read_numbers(prompt);
-    if (writing == WRITING_TEXT) {
-        const TokenList *before = tokenizer_before(tokenizer);
-        tokens_append(&prompt->tokens, before->items, before->count);
-        return encoder_encode(encoder, prompt->text, length, 0, &prompt->tokens);
-    }
-    for (size_t i = 0; i < length; i++) tokens_add(&prompt->tokens, (unsigned char)prompt->text[i]);
-    return true;
+    return speech_tokens(writing, tokenizer, encoder, prompt->text, strlen(prompt->text),
+                         &prompt->tokens);
 }
 
 bool prompts_encode(PromptList *prompts, Writing writing, const Tokenizer *tokenizer) {

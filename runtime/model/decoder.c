@@ -16,12 +16,12 @@ static bool same_caches(const MoecGraphEntry *a, const MoecGraphEntry *b) {
     return true;
 }
 
-static bool open_calls(Decoder *decoder) {
-    const MoecTable *table = decoder->model->table;
-    decoder->step = call_open(decoder->model, &table->graphs[0], NULL);
+static bool open_calls(Decoder *decoder, const MoecGraphEntry *step,
+                       const MoecGraphEntry *prefill) {
+    decoder->step = call_open(decoder->model, step, NULL);
     if (!decoder->step) return false;
-    if (table->graph_count > 1 && same_caches(&table->graphs[0], &table->graphs[1]))
-        decoder->prefill = call_open(decoder->model, &table->graphs[1], decoder->step->cache);
+    if (prefill && same_caches(step, prefill))
+        decoder->prefill = call_open(decoder->model, prefill, decoder->step->cache);
     const MoecTensor *foreign = call_foreign_input(decoder->step);
     if (foreign)
         return error_message("only models of tokens generate text", "the input '%s' is not a token",
@@ -31,34 +31,68 @@ static bool open_calls(Decoder *decoder) {
            error_message("add `output logits` to the model", "the model has no output 'logits'");
 }
 
+static Decoder *open_over(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
+                          long length) {
+    Decoder *decoder = memory_new(sizeof *decoder);
+    decoder->model = model;
+    decoder->length = length;
+    decoder->rows = step->batch > 0 ? step->batch : 1;
+    if (open_calls(decoder, step, prefill)) return decoder;
+    decoder_close(decoder);
+    return NULL;
+}
+
+static GraphShape decode_shape(long rows, long length, long tokens) {
+    return (GraphShape){.graph = MOEC_DECODE, .batch = rows, .context = length, .tokens = tokens};
+}
+
+Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, int widths,
+                     long length) {
+    GraphShape *shapes = memory_new(sizeof *shapes * 2 * (size_t)widths);
+    for (int i = 0; i < widths; i++) {
+        shapes[2 * i] = decode_shape(rows[i], length, 1);
+        shapes[2 * i + 1] = decode_shape(rows[i], length, PREFILL_TOKENS);
+    }
+    Model *model = model_open_on(device, compiler, shapes, 2 * widths, true);
+    free(shapes);
+    return model;
+}
+
+Decoder *decoder_over(Model *model, int width, long length) {
+    const MoecGraphEntry *graphs = model->table->graphs;
+    return open_over(model, &graphs[2 * width], &graphs[2 * width + 1], length);
+}
+
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
     return decoder_open_on(device_cpu(), compiler, expected, length);
 }
 
 Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, long length) {
     long context = (long)moec_option_number(compiler, "train.context", 256);
-    Decoder *decoder = memory_new(sizeof *decoder);
-    decoder->length = length > context ? length : context;
+    long places = length > context ? length : context;
     if (length > context)
         note_message(
             "the text goes beyond the %ld tokens that the model was trained on (train.context)",
             context);
-    const GraphShape shapes[] = {
-        {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = 1},
-        {.graph = MOEC_DECODE, .batch = 1, .context = decoder->length, .tokens = PREFILL_TOKENS},
-    };
-    decoder->model =
-        model_open_on(device, compiler, shapes, expected >= PREFILL_TOKENS ? 2 : 1, true);
-    if (decoder->model && open_calls(decoder)) return decoder;
-    decoder_close(decoder);
-    return NULL;
+    const GraphShape shapes[] = {decode_shape(1, places, 1),
+                                 decode_shape(1, places, PREFILL_TOKENS)};
+    int count = expected >= PREFILL_TOKENS ? 2 : 1;
+    Model *model = model_open_on(device, compiler, shapes, count, true);
+    if (!model) return NULL;
+    const MoecGraphEntry *graphs = model->table->graphs;
+    Decoder *decoder = open_over(model, &graphs[0], count > 1 ? &graphs[1] : NULL, places);
+    if (decoder)
+        decoder->owns_model = true;
+    else
+        model_close(model);
+    return decoder;
 }
 
 void decoder_close(Decoder *decoder) {
     if (!decoder) return;
     call_close(decoder->prefill);
     call_close(decoder->step);
-    model_close(decoder->model);
+    if (decoder->owns_model) model_close(decoder->model);
     free(decoder);
 }
 
@@ -76,21 +110,26 @@ bool decoder_reset(Decoder *decoder) {
            device->kind->zero(device, step->cache, step->graph->cache_bytes);
 }
 
+static bool run_part(Decoder *decoder, const int32_t *tokens, long count, Call **call) {
+    *call = count == PREFILL_TOKENS ? decoder->prefill : decoder->step;
+    call_set_tokens(*call, tokens);
+    call_set_scalar(*call, "position", (double)decoder->position);
+    decoder->position += count;
+    return call_run(*call, 0, false);
+}
+
+const float *decoder_advance(Decoder *decoder, const int32_t *tokens, long count) {
+    Call *call;
+    return run_part(decoder, tokens, count, &call) ? call_get(call, decoder->logits) : NULL;
+}
+
 const float *decoder_feed(Decoder *decoder, const int32_t *tokens, long count) {
-    Call *last = decoder->step;
-    while (count > 0) {
-        Call *call = decoder->prefill && count >= PREFILL_TOKENS ? decoder->prefill : decoder->step;
-        long part = call == decoder->prefill ? PREFILL_TOKENS : 1;
-        call_set_tokens(call, tokens);
-        call_set_scalar(call, "position", (double)decoder->position);
-        if (!call_run(call, 0, false)) return NULL;
-        decoder->position += part;
-        tokens += part;
-        count -= part;
-        last = call;
+    Call *call = decoder->step;
+    long part = 1;
+    for (; count > 0; tokens += part, count -= part) {
+        part = decoder->prefill && count >= PREFILL_TOKENS ? PREFILL_TOKENS : 1;
+        if (!run_part(decoder, tokens, part, &call)) return NULL;
     }
-    const MoecTensor *logits = &last->graph->outputs[decoder->logits];
-    const float *all = call_get(last, decoder->logits);
-    size_t before = tensor_count(logits) - (size_t)logits->shape[logits->rank - 1];
-    return all ? all + before : NULL;
+    const float *logits = call_get(call, decoder->logits);
+    return logits ? logits + (part - 1) * decoder_vocabulary(decoder) : NULL;
 }

@@ -44,6 +44,23 @@ bool sample_possible(const float *logits, long vocabulary) {
     return isfinite(logits[most_likely(logits, vocabulary)]);
 }
 
+double sample_log_sum(const float *logits, long vocabulary) {
+    double largest = (double)logits[most_likely(logits, vocabulary)], sum = 0;
+    for (long i = 0; i < vocabulary; i++) sum += exp((double)logits[i] - largest);
+    return largest + log(sum);
+}
+
+int sample_best(const float *logits, long vocabulary, int32_t *tokens, int count) {
+    int found = 0;
+    for (int32_t i = 0; i < vocabulary; i++) {
+        if (found == count && (!count || !(logits[i] > logits[tokens[count - 1]]))) continue;
+        int at = found < count ? found++ : count - 1;
+        for (; at > 0 && logits[i] > logits[tokens[at - 1]]; at--) tokens[at] = tokens[at - 1];
+        tokens[at] = i;
+    }
+    return found;
+}
+
 void sample_penalise(const Sampling *sampling, float *logits, long vocabulary,
                      const int32_t *tokens, size_t count) {
     bool *said = memory_new(sizeof *said * (size_t)vocabulary);

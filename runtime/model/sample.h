@@ -17,6 +17,12 @@ typedef struct Sampling {
 
 /* False when the logits are nonsense: one is no number, or the largest is infinite. */
 bool sample_possible(const float *logits, long vocabulary);
+/* The logarithm of the sum of exponentials: a logit less this is the log-probability of its token.
+ */
+double sample_log_sum(const float *logits, long vocabulary);
+/* The `count` most likely tokens, the most likely first and of equal ones the lowest number.
+ * Returns how many there are. */
+int sample_best(const float *logits, long vocabulary, int32_t *tokens, int count);
 /* Logits of tokens that were said before, each once: divided by the penalty, or multiplied where
  * they are negative (CTRL, arXiv:1909.05858). */
 void sample_penalise(const Sampling *sampling, float *logits, long vocabulary,

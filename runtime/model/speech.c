@@ -15,6 +15,17 @@ struct Speech {
     Text held; /* not written yet */
 };
 
+bool speech_tokens(Writing writing, const Tokenizer *tokenizer, Encoder *encoder, const char *bytes,
+                   size_t length, TokenList *out) {
+    if (writing == WRITING_TEXT) {
+        const TokenList *before = tokenizer_before(tokenizer);
+        tokens_append(out, before->items, before->count);
+        return encoder_encode(encoder, bytes, length, 0, out);
+    }
+    for (size_t i = 0; i < length; i++) tokens_add(out, (unsigned char)bytes[i]);
+    return true;
+}
+
 Speech *speech_new(Writing writing, const Tokenizer *tokenizer, const char *const *stops,
                    int stop_count) {
     Speech *speech = memory_new(sizeof *speech);

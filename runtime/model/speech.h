@@ -10,6 +10,11 @@ typedef enum Writing {
     WRITING_TEXT    /* as a tokenizer says it */
 } Writing;
 
+/* Appends the tokens of a text that the model goes on from: behind what the tokenizer puts before a
+ * text. encoder: of the tokenizer, NULL for bytes. False after a message. */
+bool speech_tokens(Writing writing, const Tokenizer *tokenizer, Encoder *encoder, const char *bytes,
+                   size_t length, TokenList *out);
+
 typedef struct Speech Speech;
 
 /* stops: strings that end the text and do not belong to it; one that is a token of the tokenizer

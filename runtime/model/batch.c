@@ -1,0 +1,102 @@
+#include "model/batch.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Batch *batch_new(Decoder *decoder) {
+    Batch *batch = memory_new(sizeof *batch);
+    batch->decoder = decoder;
+    batch->rows = memory_new(sizeof(Row *) * (size_t)decoder->rows);
+    batch->tokens = memory_new(sizeof(int32_t) * (size_t)decoder->rows * PREFILL_TOKENS);
+    batch->logits = memory_new(sizeof(float) * (size_t)decoder_vocabulary(decoder));
+    return batch;
+}
+
+void batch_free(Batch *batch) {
+    if (!batch) return;
+    free(batch->rows);
+    free(batch->tokens);
+    free(batch->logits);
+    free(batch);
+}
+
+bool batch_begin(Batch *batch, Row *const *rows, int count) {
+    memcpy(batch->rows, rows, sizeof(Row *) * (size_t)count);
+    batch->count = count;
+    return decoder_reset(batch->decoder);
+}
+
+void batch_drop(Batch *batch, const Row *row) {
+    for (int i = 0; i < batch->count; i++)
+        if (batch->rows[i] == row) batch->rows[i] = NULL;
+}
+
+static bool goes_on(const Row *row) {
+    return row && !row->ended;
+}
+
+bool batch_active(const Batch *batch) {
+    for (int i = 0; i < batch->count; i++)
+        if (goes_on(batch->rows[i])) return true;
+    return false;
+}
+
+/* Many at once, where no row has to choose a token and read it within them. Past its end a row is
+ * fed anything: nothing before that can see it. */
+static bool prefills(const Batch *batch) {
+    const Decoder *decoder = batch->decoder;
+    size_t end = (size_t)decoder->position + PREFILL_TOKENS;
+    if (!decoder->prefill || end > (size_t)decoder->length) return false;
+    for (int i = 0; i < batch->count; i++) {
+        const Row *row = batch->rows[i];
+        if (goes_on(row) && row->limit > 1 && row->prompt < end) return false;
+    }
+    return true;
+}
+
+static int32_t choose(Batch *batch, const Row *row, const float *logits) {
+    long vocabulary = decoder_vocabulary(batch->decoder);
+    if (row->sampling.repetition != 1) {
+        memcpy(batch->logits, logits, sizeof *logits * (size_t)vocabulary);
+        sample_penalise(&row->sampling, batch->logits, vocabulary, row->tokens.items,
+                        row->tokens.count);
+        logits = batch->logits;
+    }
+    return sample_token(&row->sampling, logits, vocabulary, row->tokens.count - row->prompt);
+}
+
+/* The logits behind the token at `place` - 1 are there. */
+static void tell(Batch *batch, Row *row, size_t place, const float *logits) {
+    if (place >= row->prompt + row->limit) {
+        row->ended = true;
+        return;
+    }
+    if (!sample_possible(logits, decoder_vocabulary(batch->decoder))) {
+        row->ended = row->nonsense = true;
+        return;
+    }
+    if (place >= row->prompt) tokens_add(&row->tokens, choose(batch, row, logits));
+    row->ended = !row->told(row, place, logits) || place + 1 >= row->prompt + row->limit;
+}
+
+bool batch_step(Batch *batch) {
+    Decoder *decoder = batch->decoder;
+    size_t position = (size_t)decoder->position, vocabulary = (size_t)decoder_vocabulary(decoder);
+    size_t count = prefills(batch) ? PREFILL_TOKENS : 1;
+    memset(batch->tokens, 0, sizeof(int32_t) * (size_t)decoder->rows * PREFILL_TOKENS);
+    for (int i = 0; i < batch->count; i++) {
+        if (!goes_on(batch->rows[i])) continue;
+        const TokenList *tokens = &batch->rows[i]->tokens;
+        for (size_t k = 0; k < count && position + k < tokens->count; k++)
+            batch->tokens[(size_t)i * count + k] = tokens->items[position + k];
+    }
+    const float *logits = decoder_advance(decoder, batch->tokens, (long)count);
+    if (!logits) return false;
+    for (int i = 0; i < batch->count; i++)
+        for (size_t k = 0; k < count && goes_on(batch->rows[i]); k++)
+            tell(batch, batch->rows[i], position + k + 1,
+                 logits + ((size_t)i * count + k) * vocabulary);
+    return true;
+}

@@ -1,0 +1,391 @@
+#include "server/http.h"
+
+#include "base/message.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+bool http_is_loopback(const char *host) {
+    struct in_addr four;
+    struct in6_addr six;
+    if (inet_pton(AF_INET, host, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+#ifndef HAVE_MICROHTTPD
+
+bool http_serve(Service *service, Model *model, const char *host, long port, const char *line) {
+    (void)service, (void)model, (void)host, (void)port, (void)line;
+    return error_message("install libmicrohttpd-dev (named as in Debian) and build again",
+                         "this moec was built without libmicrohttpd, which serving needs");
+}
+
+#else
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/seconds.h"
+#include "server/connection.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef struct Server {
+    Service *service;
+    Worker *worker;
+    Connections *connections;
+    struct MHD_Daemon *daemon;
+} Server;
+
+typedef enum MHD_Result Result;
+typedef struct MHD_Connection Handle;
+
+/* One exchange on a connection. */
+typedef struct Exchange {
+    Server *server;
+    Handle *handle;
+    Connection *connection;
+    Form form;
+    bool posts; /* has a body that is wanted */
+    Text body;
+    bool too_long;
+    Request *request;
+} Exchange;
+
+static Connection *connection_of(Handle *handle) {
+    return MHD_get_connection_info(handle, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* ---- answers ---- */
+
+static Result send_response(Exchange *exchange, Handle *handle, int status,
+                            struct MHD_Response *response) {
+    Metrics *metrics = &exchange->server->service->metrics;
+    atomic_fetch_add(&metrics->answers[status / 100], 1);
+    connection_awaits_client(exchange->server->connections, exchange->connection);
+    Result result = MHD_queue_response(handle, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+/* text: taken over. */
+static Result send_text(Exchange *exchange, Handle *handle, int status, const char *type,
+                        char *text, size_t length) {
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(length, text, MHD_RESPMEM_MUST_FREE);
+    MHD_add_response_header(response, "Content-Type", type);
+    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (status == 429 || status == 503) MHD_add_response_header(response, "Retry-After", "1");
+    return send_response(exchange, handle, status, response);
+}
+
+static Result send_json(Exchange *exchange, Handle *handle, int status, char *text) {
+    return send_text(exchange, handle, status, "application/json", text, strlen(text));
+}
+
+static Result send_problem(Exchange *exchange, Handle *handle, Problem *problem) {
+    Result result = send_json(exchange, handle, problem->status, problem_text(problem));
+    free(problem->text);
+    return result;
+}
+
+static Result refuse(Exchange *exchange, Handle *handle, int status, const char *text) {
+    Problem problem = {0};
+    problem_set(&problem, status, NULL, "%s", text);
+    if (status == 401) problem.code = "invalid_api_key";
+    return send_problem(exchange, handle, &problem);
+}
+
+/* The next bytes of events; where there are none yet, the connection sleeps until the worker wakes
+ * it. */
+static ssize_t read_events(void *context, uint64_t place, char *to, size_t most) {
+    (void)place;
+    Exchange *exchange = context;
+    Request *request = exchange->request;
+    Worker *worker = exchange->server->worker;
+    worker_lock(worker);
+    size_t left = request->out.length - request->sent, count = left < most ? left : most;
+    ssize_t result = (ssize_t)count;
+    if (count) {
+        memcpy(to, request->out.bytes + request->sent, count);
+        request->sent += count;
+    } else if (request->complete) {
+        result = MHD_CONTENT_READER_END_OF_STREAM;
+    } else {
+        request->connection = exchange->handle;
+        MHD_suspend_connection(exchange->handle);
+    }
+    worker_unlock(worker);
+    return result;
+}
+
+static Result send_events(Exchange *exchange, Handle *handle) {
+    enum { BLOCK = 4096 };
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, exchange, NULL);
+    MHD_add_response_header(response, "Content-Type", "text/event-stream");
+    MHD_add_response_header(response, "Cache-Control", "no-cache");
+    return send_response(exchange, handle, 200, response);
+}
+
+/* ---- what is asked ---- */
+
+static Result send_models(Exchange *exchange, Handle *handle) {
+    const Service *service = exchange->server->service;
+    json_t *list =
+        json_pack("{s:s, s:[{s:s, s:s, s:I, s:s, s:I}]}", "object", "list", "data", "id",
+                  service->name, "object", "model", "created", (json_int_t)service->started,
+                  "owned_by", "moec", "max_model_len", (json_int_t)service->context);
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
+    return send_json(exchange, handle, 200, text);
+}
+
+static Result send_metrics(Exchange *exchange, Handle *handle) {
+    Text text = {0};
+    metrics_text(&exchange->server->service->metrics, &text);
+    return send_text(exchange, handle, 200, "text/plain; version=0.0.4", text.bytes, text.length);
+}
+
+typedef struct Route {
+    const char *path, *method;
+    Result (*answer)(Exchange *exchange, Handle *handle); /* NULL: a request with a body */
+    Form form;
+    bool open; /* to those without the key, too */
+} Route;
+
+static Result send_health(Exchange *exchange, Handle *handle) {
+    return send_json(exchange, handle, 200, memory_format("{\"status\":\"ok\"}"));
+}
+
+static const Route routes[] = {
+    {"/health", "GET", send_health, 0, true},
+    {"/metrics", "GET", send_metrics, 0, false},
+    {"/v1/models", "GET", send_models, 0, false},
+    {"/v1/completions", "POST", NULL, FORM_COMPLETION, false},
+    {"/v1/chat/completions", "POST", NULL, FORM_CHAT, false},
+};
+
+/* Takes the same time for every wrong key of a length. */
+static bool same_key(const char *given, const char *key) {
+    size_t length = strlen(key), difference = strlen(given) ^ length;
+    for (size_t i = 0; i < length && given[i]; i++)
+        difference |= (unsigned char)given[i] ^ (unsigned char)key[i];
+    return difference == 0;
+}
+
+static bool may(const Service *service, Handle *handle) {
+    const char *given = MHD_lookup_connection_value(handle, MHD_HEADER_KIND, "Authorization");
+    if (!service->key) return true;
+    return given && strncmp(given, "Bearer ", 7) == 0 && same_key(given + 7, service->key);
+}
+
+static bool length_fits(const Service *service, Handle *handle) {
+    const char *given = MHD_lookup_connection_value(handle, MHD_HEADER_KIND, "Content-Length");
+    return !given || strtoull(given, NULL, 10) <= service->body;
+}
+
+/* The headers are there: what can be said to them alone. */
+static Result begin(Exchange *exchange, Handle *handle, const char *path, const char *method) {
+    const Service *service = exchange->server->service;
+    const Route *route = NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes && !route; i++)
+        if (strcmp(routes[i].path, path) == 0) route = &routes[i];
+    if (!(route && route->open) && !may(service, handle))
+        return refuse(exchange, handle, 401,
+                      "this server wants its key: Authorization: Bearer KEY");
+    if (!route) return refuse(exchange, handle, 404, "there is nothing at this path");
+    if (strcmp(method, route->method) != 0)
+        return refuse(exchange, handle, 405,
+                      route->answer ? "this path takes GET" : "this path takes POST");
+    if (route->answer) return route->answer(exchange, handle);
+    if (!length_fits(service, handle))
+        return refuse(exchange, handle, 413, "the body is longer than this server takes (--body)");
+    exchange->form = route->form;
+    exchange->posts = true;
+    return MHD_YES;
+}
+
+/* What the worker has made of a request that did not want events. */
+static Result send_answer(Exchange *exchange, Handle *handle) {
+    Request *request = exchange->request;
+    Text out = request->out;
+    int status = request->problem.status ? request->problem.status : 200;
+    request->out = (Text){0};
+    return send_text(exchange, handle, status, "application/json", out.bytes, out.length);
+}
+
+/* Sleeps until the worker is done, unless it is already. */
+static Result wait_for_answer(Exchange *exchange, Handle *handle) {
+    Worker *worker = exchange->server->worker;
+    worker_lock(worker);
+    bool complete = exchange->request->complete;
+    if (!complete) {
+        exchange->request->connection = handle;
+        MHD_suspend_connection(handle);
+    }
+    worker_unlock(worker);
+    return complete ? send_answer(exchange, handle) : MHD_YES;
+}
+
+/* The body is there. */
+static Result submit(Exchange *exchange, Handle *handle) {
+    Server *server = exchange->server;
+    Problem problem = {0};
+    if (exchange->too_long)
+        return refuse(exchange, handle, 413, "the body is longer than this server takes (--body)");
+    const char *body = exchange->body.bytes ? exchange->body.bytes : "";
+    Request *request =
+        request_read(server->service, exchange->form, body, exchange->body.length, &problem);
+    text_free(&exchange->body);
+    if (!request) return send_problem(exchange, handle, &problem);
+    exchange->request = request;
+    if (!worker_submit(server->worker, request, &problem))
+        return send_problem(exchange, handle, &problem);
+    Result result = request->stream ? send_events(exchange, handle) : MHD_YES;
+    connection_serves(server->connections, exchange->connection, request);
+    return request->stream ? result : wait_for_answer(exchange, handle);
+}
+
+/* Called when the headers are there, then for each part of the body, at its end, and when a
+ * connection that slept was woken. */
+static Result answer(void *context, Handle *handle, const char *path, const char *method,
+                     const char *version, const char *part, size_t *length, void **place) {
+    Server *server = context;
+    Exchange *exchange = *place;
+    (void)version;
+    if (!exchange) {
+        exchange = *place = memory_new(sizeof *exchange);
+        exchange->server = server;
+        exchange->handle = handle;
+        exchange->connection = connection_of(handle);
+        return begin(exchange, handle, path, method);
+    }
+    if (!exchange->posts) return MHD_YES;
+    if (*length) {
+        exchange->too_long |= exchange->body.length + *length > server->service->body;
+        if (exchange->too_long) text_free(&exchange->body);
+        if (!exchange->too_long) text_append(&exchange->body, part, *length);
+        *length = 0;
+        return MHD_YES;
+    }
+    return exchange->request ? wait_for_answer(exchange, handle) : submit(exchange, handle);
+}
+
+static void complete(void *context, Handle *handle, void **place,
+                     enum MHD_RequestTerminationCode why) {
+    Server *server = context;
+    Exchange *exchange = *place;
+    (void)handle, (void)why;
+    if (!exchange) return;
+    connection_awaits_client(server->connections, exchange->connection);
+    if (exchange->request) {
+        atomic_store(&exchange->request->cancelled, true);
+        worker_lock(server->worker);
+        exchange->request->connection = NULL;
+        worker_unlock(server->worker);
+        worker_release(server->worker, exchange->request);
+    }
+    text_free(&exchange->body);
+    free(exchange);
+    *place = NULL;
+}
+
+static void connect_or_close(void *context, Handle *handle, void **place,
+                             enum MHD_ConnectionNotificationCode what) {
+    Server *server = context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        int socket = MHD_get_connection_info(handle, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        *place = connection_add(server->connections, socket);
+        atomic_fetch_add(&server->service->metrics.connections, 1);
+    } else {
+        connection_remove(server->connections, *place);
+        atomic_fetch_sub(&server->service->metrics.connections, 1);
+    }
+}
+
+/* ---- from start to end ---- */
+
+static void wake(void *connection) {
+    MHD_resume_connection(connection);
+}
+
+typedef union Address {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+} Address;
+
+static bool read_address(const char *host, long port, Address *address) {
+    *address = (Address){0};
+    if (inet_pton(AF_INET, host, &address->four.sin_addr) == 1) {
+        address->four.sin_family = AF_INET;
+        address->four.sin_port = htons((uint16_t)port);
+        return true;
+    }
+    address->six.sin6_family = AF_INET6;
+    address->six.sin6_port = htons((uint16_t)port);
+    return inet_pton(AF_INET6, host, &address->six.sin6_addr) == 1 ||
+           error_message("--host 127.0.0.1 for this machine, 0.0.0.0 for all", "'%s' is no address",
+                         host);
+}
+
+static bool listen_at(Server *server, const char *host, long port) {
+    Address address;
+    if (!read_address(host, port, &address)) return false;
+    bool six = address.any.sa_family == AF_INET6;
+    const Service *service = server->service;
+    server->daemon = MHD_start_daemon(
+        MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | (six ? MHD_USE_IPv6 : 0),
+        (uint16_t)port, NULL, NULL, answer, server, MHD_OPTION_SOCK_ADDR, &address.any,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)service->connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)service->patience + 1, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
+        MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_END);
+    return server->daemon ||
+           error_message("another --port, or end what listens there",
+                         "cannot listen at %s, port %ld: %s", host, port, strerror(errno));
+}
+
+static void watch(Server *server) {
+    const struct timespec moment = {.tv_nsec = 100000000};
+    for (long i = 0; !interrupt_signal(); i++) {
+        nanosleep(&moment, NULL);
+        connections_sweep(server->connections, server->service->patience);
+    }
+}
+
+/* Everybody is told, and has a moment to read it. */
+static void end(Server *server) {
+    const struct timespec moment = {.tv_nsec = 50000000};
+    worker_stop(server->worker);
+    double until = seconds_now() + 1;
+    while (seconds_now() < until && connections_busy(server->connections)) nanosleep(&moment, NULL);
+    MHD_stop_daemon(server->daemon);
+}
+
+bool http_serve(Service *service, Model *model, const char *host, long port, const char *line) {
+    Server server = {.service = service, .connections = connections_new()};
+    signal(SIGPIPE, SIG_IGN);
+    interrupt_watch();
+    service->started = (long)time(NULL);
+    server.worker = worker_start(service, model, wake);
+    bool good = server.worker && listen_at(&server, host, port);
+    if (good) {
+        int taken = MHD_get_daemon_info(server.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+        printf(strchr(host, ':') ? "http://[%s]:%d/v1%s\n" : "http://%s:%d/v1%s\n", host, taken,
+               line);
+        fflush(stdout);
+        watch(&server);
+        end(&server);
+    } else if (server.worker) {
+        worker_stop(server.worker);
+    }
+    worker_free(server.worker);
+    connections_free(server.connections);
+    return good;
+}
+#endif

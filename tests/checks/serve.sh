@@ -1,0 +1,121 @@
+#!/bin/sh
+# moec serve: what a client of OpenAI's API asks for comes back right: text, events, log-probabilities of a prompt, errors; broken
+# clients do no harm.
+. "$(dirname "$0")/../begin.sh"
+command -v curl >/dev/null || wrong "curl is not here"
+export OMP_NUM_THREADS=1
+small_model 60
+moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+
+# serve NAME WORD...: a server with those options; its number is $server, its address $at.
+serve() {
+    name=$1
+    shift
+    moec serve "$work/run" --port 0 "$@" >"$work/$name.out" 2>"$work/$name.err" &
+    server=$!
+    trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+    for _ in $(seq 300); do
+        [ -s "$work/$name.out" ] || { kill -0 $server 2>/dev/null && sleep 0.1; } || wrong "$(cat "$work/$name.err")"
+    done
+    at=$(sed 's|^http://\([^/]*\)/.*|\1|' "$work/$name.out")
+}
+post() { curl -sS -m 20 "$at/v1/completions" -d "$1"; }
+same() { [ "$2" = "$3" ] || wrong "$1: '$2' is not '$3'"; }
+has() { case $2 in *"$3"*) ;; *) wrong "$1: no $3 in $2" ;; esac }
+field() { sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+
+serve first --context 33 --patience 1 --body 3000
+
+# Text as moec generate makes it, alone, in a batch with others, and as events.
+said=$(moec generate "$work/run" --prompt "layer " --tokens 12 --temperature 0 | sed 's/^layer //')
+ask='"prompt":"layer ","max_tokens":12,"temperature":0'
+same "alone" "$(post "{$ask}" | field text)" "$said"
+many=$(post '{"prompt":["l","layer ","model small = decoder"],"max_tokens":12,"temperature":0}')
+has "in a batch" "$many" "\"index\":1,\"text\":\"$said\""
+has "three texts" "$many" '"index":2'
+same "events" "$(post "{$ask,\"stream\":true}" | grep '"text"' | field text | tr -d '\n')" "$said"
+same "end of events" "$(post "{$ask,\"stream\":true}" | grep . | tail -1)" "data: [DONE]"
+drawn='{"prompt":"layer ","seed":7,"n":2,"max_tokens":12,"top_p":0.9,"min_p":0.01,"repetition_penalty":1.1}'
+post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/one"
+post "$drawn" | sed 's/"id":"[^"]*","object":"[^"]*","created":[0-9]*//' >"$work/two"
+cmp "$work/one" "$work/two" || wrong "a seed gives different texts"
+moec generate "$work/run" --prompt "layer " --tokens 12 --temperature 1 --seed 8 --top-p 0.9 --min-p 0.01 --repetition 1.1 --json |
+    sed 's/.*"text":\("[^"]*"\).*/\1/' >"$work/drawn"
+has "a seed of moec generate" "$(cat "$work/one")" "\"index\":1,\"text\":$(cat "$work/drawn")"
+stopped=$(post '{"prompt":"layer ","max_tokens":12,"temperature":0,"stop":["zzz","'"$(printf %.2s "$said" | cut -c2)"'"]}')
+has "a stop" "$stopped" '"finish_reason":"stop"'
+
+# Log-probabilities of a prompt, of several at once too, are the loss that moec eval measures.
+head -c 17 "$work/text" >"$work/part"
+loss=$(moec eval "$work/run" --data "$work/part" --json --set train.batch=1 | sed -n 's/.*"loss": \([^,]*\),.*/\1/p')
+quoted=$(sed ':a;N;$!ba;s/\\/\\\\/g;s/"/\\"/g;s/\n/\\n/g' "$work/part")
+# scored PROMPTS MORE: the mean of the log-probabilities of the last prompt, negative.
+scored() {
+    post "{\"prompt\":$1,\"echo\":true,\"logprobs\":1,$2}" | sed 's/.*"token_logprobs":\[null,\([^]]*\)\].*/\1/' |
+        tr , '\n' | head -16 | awk '{ sum -= $1 } END { printf "%.9f", sum / NR }'
+}
+close() { awk -v a="$2" -v b="$3" 'BEGIN { exit !(a - b < 2e-6 && b - a < 2e-6) }' || wrong "$1: $2 is not $3"; }
+close "loss" "$(scored "\"$quoted\"" '"max_tokens":0')" "$loss"
+close "loss of the last of three" "$(scored "[\"la\",\"layer layer layer x\",\"$quoted\"]" '"max_tokens":0')" "$loss"
+close "loss before a token" "$(scored "\"$quoted\"" '"max_tokens":1')" "$loss"
+close "loss of token numbers" "$(scored "[[$(od -An -v -tu1 "$work/part" | tr -s ' \n' ',' | sed 's/^,//;s/,$//')]]" '"max_tokens":0')" "$loss"
+close "loss before more tokens" "$(scored "\"$quoted\"" '"max_tokens":9,"temperature":0')" "$loss"
+
+# What is wrong is said in the form of the API.
+refuse() { # STATUS PART WORD...
+    status=$1 part=$2
+    shift 2
+    got=$(curl -sS -m 20 -w ' %{http_code}' "$@")
+    has "$*" "$got" "$part"
+    same "status of $*" "${got##* }" "$status"
+}
+at1=$at/v1/completions
+refuse 400 'is no JSON' "$at1" -d '{'
+refuse 400 'a JSON object' "$at1" -d '[]'
+refuse 400 "unknown argument 'promt'" "$at1" -d '{"promt":"x"}'
+refuse 400 "'prompt' is missing" "$at1" -d '{}'
+refuse 400 'at least one token' "$at1" -d '{"prompt":""}'
+refuse 400 'is no token' "$at1" -d '{"prompt":[1,256]}'
+refuse 400 'is no token' "$at1" -d '{"prompt":[[1],[-1]]}'
+refuse 400 "'temperature' is a number from 0 to 2" "$at1" -d '{"prompt":"x","temperature":"hot"}'
+refuse 400 'logit_bias' "$at1" -d '{"prompt":"x","logit_bias":{"1":5}}'
+refuse 400 'context_length_exceeded' "$at1" -d '{"prompt":"x","max_tokens":33}'
+refuse 400 'at most 128 texts' "$at1" -d '{"prompt":["x","y"],"n":100}'
+refuse 400 'none empty' "$at1" -d '{"prompt":"x","stop":""}'
+refuse 404 'model_not_found' "$at1" -d '{"model":"other","prompt":"x"}'
+refuse 404 'nothing at this path' "$at/v1/embeddings" -d '{}'
+refuse 405 'takes POST' "$at1"
+refuse 405 'takes GET' "$at/health" -d x
+refuse 400 'no_chat_template' "$at/v1/chat/completions" -d '{"messages":[{"role":"user","content":"x"}]}'
+head -c 4000 "$work/text" >"$work/long"
+refuse 413 'longer than this server takes' "$at1" --data-binary "@$work/long"
+refuse 413 'longer than this server takes' "$at1" -H 'Transfer-Encoding: chunked' --data-binary "@$work/long"
+
+# Clients that go away, send half a request, none, or something else.
+printf 'HELO there\r\n\r\n' | curl -s -m 2 "telnet://$at" >/dev/null || true
+curl -s -m 4 -H 'Content-Length: 100' "$at1" -d '{"prompt"' >/dev/null && wrong "half a request was answered"
+curl -s -m 0.01 "$at1" -d "{$ask,\"n\":100}" >/dev/null || true
+curl -s -m 0.01 "$at1" -d "{$ask,\"n\":100,\"stream\":true}" >/dev/null || true
+(sleep 3 | curl -s -m 4 "telnet://$at") >/dev/null 2>&1 || true
+same "after broken clients" "$(post "{$ask}" | field text)" "$said"
+sleep 0.3
+counted=$(curl -sS "$at/metrics")
+has "metrics" "$counted" 'moec_texts_active 0'
+has "metrics" "$counted" 'moec_texts_waiting 0'
+has "metrics" "$counted" 'moec_responses_total{status="5xx"} 0'
+has "models" "$(curl -sS "$at/v1/models")" '"id":"run"'
+kill -TERM $server
+wait $server || wrong "a server that was told to end ends with $?"
+[ ! -s "$work/first.err" ] || wrong "$(cat "$work/first.err")"
+
+# Others than this machine need a key; one that is set is wanted.
+moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "open to all"
+grep -q MOEC_API_KEY "$work/out" || wrong "$(cat "$work/out")"
+export MOEC_API_KEY=secret
+serve second --batch 1
+refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
+refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
+refuse 200 '"ok"' "$at/health"
+refuse 200 '"finish_reason"' "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":["x","y"],"max_tokens":3}'
+kill -TERM $server
+wait $server || wrong "the second server ends with $?"
