@@ -55,7 +55,7 @@ RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
-PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js chart.min.js)
+PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
 MUTATORS := $(sort $(wildcard tests/fuzz/mutate_*.c))

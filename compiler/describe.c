@@ -95,12 +95,29 @@ const char *moec_cost_json(MoecCompiler *compiler) {
     return keep(arena, text);
 }
 
+static bool has_inside(const List *settings, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < settings->count; i++) {
+        const Setting *other = settings->items[i];
+        if (!strncmp(other->path, path, length) && other->path[length] == '.') return true;
+    }
+    return false;
+}
+
+/* Of "cosine { warmup = 4 }" the word, where what it is given stands under paths of its own. */
+static json_t *option_json(const List *settings, const Setting *setting) {
+    size_t word = strcspn(setting->text, " ");
+    bool record = word && setting->text[0] != '[' && !strncmp(setting->text + word, " {", 2);
+    if (record && has_inside(settings, setting->path)) return json_stringn(setting->text, word);
+    return json_string(setting->text);
+}
+
 const char *moec_options_json(MoecCompiler *compiler) {
     const List *settings = moec_settings(compiler);
     json_t *root = json_object();
     for (int i = 0; i < settings->count; i++) {
         const Setting *setting = settings->items[i];
-        if (!setting->inner) json_object_set_new(root, setting->path, json_string(setting->text));
+        json_object_set_new(root, setting->path, option_json(settings, setting));
     }
     char *text = json_dumps(root, JSON_INDENT(2));
     json_decref(root);

@@ -49,9 +49,8 @@ static void pass_elaborate(Work *work) {
     compiler->checked = true;
     work->program = elaborate(compiler->unit, compiler->model, work->graph, work->batch,
                               work->context, settings);
-    const char *precision = moec_option(compiler, "train.precision");
     if (!work->program) return;
-    work->program->rounded = precision && !strcmp(precision, "bf16");
+    work->program->rounded = moec_rounded(compiler);
     parameter_facts(work->program);
     if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
     if (compiler->observes && work->graph == GRAPH_FORWARD) observe(work->program);
@@ -600,6 +599,11 @@ static const Setting *find_setting(const MoecCompiler *compiler, const char *pat
 const char *moec_option(MoecCompiler *compiler, const char *path) {
     const Setting *setting = find_setting(compiler, path);
     return setting ? setting->text : NULL;
+}
+
+bool moec_rounded(MoecCompiler *compiler) {
+    const char *precision = moec_option(compiler, "train.precision");
+    return precision && !strcmp(precision, "bf16");
 }
 
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise) {

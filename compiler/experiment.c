@@ -56,6 +56,7 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         variant->cache =
             needs_cache(expansion) ? (double)moec_cache_bytes(compiler, &recurrent) : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);
+        variant->rounded = moec_rounded(compiler);
         variant->step_tokens = step_tokens(compiler);
         variant->tokens = variant->steps * variant->step_tokens;
         variant->fingerprint = fingerprint_of(compiler, forward);

@@ -61,9 +61,11 @@ const char *moec_model(const MoecCompiler *compiler);
 const char *moec_bundle(MoecCompiler *compiler);
 /* The value of an option as resolved, "train.lr"; NULL when the model has no such option. */
 const char *moec_option(MoecCompiler *compiler, const char *path);
-/* All options as resolved: a JSON object of texts, "train.lr": "0.003", in the order in which they
- * are decided. */
+/* All options as resolved, those of layers inside by their paths: a JSON object of texts,
+ * "train.lr": "0.003", in the order in which they are decided. */
 const char *moec_options_json(MoecCompiler *compiler);
+/* Whether products are of bf16 (train.precision). */
+bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
 
 /* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one
@@ -180,6 +182,7 @@ typedef struct MoecVariant {
     const char *same;      /* the earlier variant that is the same model, or NULL */
     const char *solved;    /* what `match` chose and what it leaves, or NULL */
     double parameters, active, flops_train; /* flops: of one token */
+    bool rounded;                           /* trained in bf16 */
     double cache;                           /* bytes of one token; 0 where nothing asks for it */
     double nanoseconds;                     /* of one token at the ceilings; the same */
     double step_tokens;

@@ -50,7 +50,6 @@ bool help_with_use(Reports *reports, const char *name);
 typedef enum ValueKind { VALUE_NONE, VALUE_NUMBER, VALUE_FLAG, VALUE_WORD, VALUE_OTHER } ValueKind;
 typedef struct Setting {
     const char *path, *text;
-    bool inner; /* of a layer that is the value of an option: it is part of that */
     ValueKind kind;
     double number;
 } Setting;

@@ -48,6 +48,10 @@ def check_use(page):
     page.locator("#all_options").check()
     assert page.locator("#specs tbody tr").count() > 10
     page.locator("#all_options").uncheck()
+    for name in page.locator("#graph_model option").all_inner_texts():
+        page.select_option("#graph_model", name)
+        drawn = page.evaluate("graph_picture.shadowRoot.querySelector('svg').getBoundingClientRect().height")
+        assert drawn > 100, (name, drawn)
     canvas = page.locator("#curves canvas").first
     canvas.focus()
     for key in ("ArrowRight", "ArrowRight", "End", "ArrowLeft"):

@@ -342,7 +342,6 @@ static void record_setting(Elaborator *e, const char *prefix, const char *name, 
         if (!strcmp(((Setting *)e->settings->items[i])->path, path)) return;
     Setting *setting = arena_alloc(e->arena, sizeof *setting);
     setting->path = path;
-    setting->inner = e->frame && e->frame->option;
     setting->text = value_text(e, value);
     setting->number = value->number;
     setting->kind = value->kind == KIND_NONE     ? VALUE_NONE

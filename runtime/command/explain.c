@@ -69,9 +69,7 @@ int command_explain(int argc, char **argv) {
     if (products < 0 || memory < 0) return arguments_wrong(command, NULL, "a ceiling is above 0");
     MoecCompiler *compiler = spec_open(operand, &sets);
     if (!compiler) return EXIT_INPUT;
-    const char *precision = moec_option(compiler, "train.precision");
-    bool rounded = precision && strcmp(precision, "bf16") == 0;
-    if (products == 0) products = ceiling_products_quick(rounded);
+    if (products == 0) products = ceiling_products_quick(moec_rounded(compiler));
     if (memory == 0) memory = ceiling_read();
     bool good =
         write_all(compiler, graph, device, (MoecCeilings){products * 1e9, memory * 1e9}, &outputs);

@@ -65,6 +65,8 @@ int command_sweep(int argc, char **argv) {
          "cpu (default), cuda, cuda:N, or several that share the runs: cuda:0,cuda:1"},
         {OPTION_TEXT, "--slurm", "OPTIONS", &plan.slurm,
          "submit the runs as a job array, with these options of sbatch, or `none`"},
+        {OPTION_FLAG, "--tensorboard", NULL, &plan.tensorboard,
+         "write the logs for TensorBoard as well, in the folder of each run"},
         {OPTION_LIST, "--set", "KEY=VALUE", &sets, "an option of every variant, as in the file"},
         {.kind = OPTION_END},
     };

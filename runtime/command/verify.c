@@ -639,8 +639,7 @@ static bool compare(Comparison *comparison) {
     comparison->context = options->context            ? options->context
                           : longest < DEFAULT_CONTEXT ? (long)longest
                                                       : DEFAULT_CONTEXT;
-    const char *precision = moec_option(comparison->compiler, "train.precision");
-    comparison->rounded = precision && !strcmp(precision, "bf16");
+    comparison->rounded = moec_rounded(comparison->compiler);
     GraphShape shapes[3];
     int count = shapes_of(comparison, shapes);
     comparison->model =

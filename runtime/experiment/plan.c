@@ -33,43 +33,64 @@ static void print_variant(const MoecVariant *variant, long seeds, bool timed) {
     if (variant->solved) printf("      %s\n", variant->solved);
 }
 
-double plan_flops(const Plan *plan) {
+/* Of the runs in bf16, or of the others. */
+static double flops_of(const Plan *plan, bool rounded) {
     const MoecExperiment *experiment = plan->experiment;
     double flops = 0;
     for (int i = 0; i < experiment->count; i++) {
         const MoecVariant *variant = &experiment->variants[i];
-        if (!variant->same)
+        if (!variant->same && variant->rounded == rounded)
             flops += variant->flops_train * variant->tokens * (double)experiment->seeds;
     }
     return flops;
 }
 
+double plan_flops(const Plan *plan) {
+    return flops_of(plan, false) + flops_of(plan, true);
+}
+
 /* GFLOP/s of all devices together, NaN where that cannot be measured; false after a message. */
-static bool measure_ceiling(const Plan *plan, double *sum) {
+static bool measure_ceiling(const Plan *plan, bool rounded, double *sum) {
     *sum = 0;
     for (int i = 0; i < plan->device_count; i++) {
         Device *device = device_open(plan->devices[i]);
         if (!device) return false;
-        *sum += device->apart ? device->kind->ceiling_products(device, false)
-                              : ceiling_products_quick(false);
+        *sum += device->apart ? device->kind->ceiling_products(device, rounded)
+                              : ceiling_products_quick(rounded);
         device_close(device);
     }
     return true;
 }
 
+/* Adds up the seconds at the ceilings, and says them in words: "120 GFLOP/s in bf16". */
+static bool time_at_ceilings(const Plan *plan, double *seconds, char *words, size_t room) {
+    static const char *const names[] = {"", " in bf16"};
+    size_t at = 0;
+    *seconds = 0;
+    for (int rounded = 0; rounded < 2; rounded++) {
+        double flops = flops_of(plan, rounded), ceiling;
+        if (flops == 0) continue;
+        if (!measure_ceiling(plan, rounded, &ceiling)) return false;
+        *seconds += flops / (ceiling * 1e9);
+        at += (size_t)snprintf(words + at, room - at, "%s%.0f GFLOP/s%s", at ? " and " : "",
+                               ceiling, names[rounded]);
+    }
+    return true;
+}
+
 bool plan_print_time(const Plan *plan) {
-    double ceiling, each = plan->experiment->seconds;
+    double seconds, each = plan->experiment->seconds;
+    char words[96] = "";
     if (each > 0) {
         printf("%.3g hours of training, %ld at a time; how many steps fit into %g s is measured "
                "for each variant first\n",
                each * (double)plan_runs(plan) / 3600, plan->jobs, each);
         return true;
     }
-    if (!measure_ceiling(plan, &ceiling)) return false;
-    double seconds = plan_flops(plan) / (ceiling * 1e9);
+    if (!time_at_ceilings(plan, &seconds, words, sizeof words)) return false;
     if (!isfinite(seconds)) return true;
-    printf("at least %.3g hours at the ceiling of %.0f GFLOP/s; small models stay far below it\n",
-           seconds / 3600, ceiling);
+    printf("at least %.3g hours at the ceiling of %s; small models stay far below it\n",
+           seconds / 3600, words);
     fflush(stdout);
     return true;
 }

@@ -17,6 +17,7 @@ typedef struct Plan {
     long jobs;
     const char
         *slurm; /* options of sbatch: the runs are jobs of a scheduler; NULL: of this machine */
+    bool tensorboard;   /* of every run, as moec train has it */
     bool plain_program; /* the file for the scheduler says `moec`, wherever that is */
 } Plan;
 

@@ -56,6 +56,7 @@ char **order_command(const Plan *plan, const RunOrder *order) {
         count = add_number(arguments, count, "--steps", order->steps);
     count = add_number(arguments, count, "--until", order->until);
     count = add_option(arguments, count, "--diverged-above", limit);
+    if (plan->tensorboard) arguments[count++] = memory_format("--tensorboard");
     for (int i = 0; i < plan->set_count; i++)
         count = add_option(arguments, count, "--set", plan->sets[i]);
     for (int i = 0; i < variant->set_count; i++)

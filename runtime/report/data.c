@@ -4,7 +4,9 @@
 #include "base/commit.h"
 #include "base/json_number.h"
 #include "base/version.h"
+#include "device/products.h"
 #include "experiment/comparison.h"
+#include "moec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,21 +63,52 @@ static json_t *run_json(const Run *run) {
                      clock_json(&run->history), "series", all);
 }
 
-static json_t *model_json(const Group *group) {
+/* Of the machine that writes the report: of products of f32, of bf16, of memory. */
+typedef struct Ceilings {
+    double products[2], memory;
+} Ceilings;
+
+/* What the compiler makes of a step; NULL where this version cannot read the spec. */
+static json_t *graph_json(const Group *group, const Ceilings *ceilings) {
+    if (!group->options) return NULL;
+    MoecCompiler *compiler = moec_open_bundle(group->spec, strlen(group->spec), NULL, 0);
+    const MoecCeilings own = {ceilings->products[moec_rounded(compiler)], ceilings->memory};
+    const char *picture = moec_explain(compiler, MOEC_TRAIN, false, own, MOEC_EXPLAIN_SVG);
+    json_t *graph = picture ? json_string(picture) : NULL;
+    moec_close(compiler);
+    return graph;
+}
+
+/* Models that differ in what is tuned alone have one picture, that of the first. */
+static bool has_own_graph(const Gathering *gathering, int number) {
+    const char *structure = gathering->groups[number].structure;
+    for (int i = 0; structure && i < number; i++) {
+        const char *other = gathering->groups[i].structure;
+        if (other && !strcmp(other, structure)) return false;
+    }
+    return true;
+}
+
+static json_t *model_json(const Gathering *gathering, int number, const Ceilings *ceilings) {
+    const Group *group = &gathering->groups[number];
     json_t *runs = json_array();
     for (int i = 0; i < group->count; i++) json_array_append_new(runs, run_json(&group->runs[i]));
     json_t *flops = json_object_get(json_object_get(group->cost, "flops_per_token"), "train");
     json_t *tokens = json_object_get(group->runs[0].account, "tokens_per_step");
-    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o}", "name", group->name, "sets",
+    json_t *graph = has_own_graph(gathering, number) ? graph_json(group, ceilings) : NULL;
+    return json_pack("{s:s, s:O?, s:O?, s:O?, s:O?, s:O?, s:o, s:o?}", "name", group->name, "sets",
                      group->sets, "options", group->options, "layers",
                      json_object_get(group->cost, "layers"), "flops", flops, "tokens_per_step",
-                     tokens, "runs", runs);
+                     tokens, "runs", runs, "graph", graph);
 }
 
 json_t *report_json(const Gathering *gathering, int base) {
+    const Ceilings ceilings = {
+        {1e9 * ceiling_products_quick(false), 1e9 * ceiling_products_quick(true)},
+        1e9 * ceiling_read()};
     json_t *models = json_array();
     for (int i = 0; i < gathering->count; i++)
-        json_array_append_new(models, model_json(&gathering->groups[i]));
+        json_array_append_new(models, model_json(gathering, i, &ceilings));
     return json_pack("{s:o, s:s, s:s, s:o}", "comparison", comparison_json(gathering, base, false),
                      "version", MOEC_VERSION, "commit", build_commit, "models", models);
 }

@@ -9,7 +9,7 @@
  *
  *     { "comparison": see comparison.h, "version", "commit",
  *       "models": [ { "name", "sets", "options": {path: text}, "layers": [cost by layer],
- *                     "tokens_per_step", "flops",
+ *                     "tokens_per_step", "flops", "graph": SVG of moec explain,
  *                     "runs": [ { "seed", "folder", "diverged", "starts", "clock": [[step, s]],
  *                                 "series": { name: [[step, value]] } } ] } ] }
  *

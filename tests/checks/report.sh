@@ -9,14 +9,14 @@ cd "$work"
 moec report sweep >out || wrong "no report"
 grep -qx 'sweep/report.html is written' out || wrong "$(cat out)"
 page=sweep/report.html
-for part in '<title>' 'Chart.js v' 'id="comparison"' 'id="curves"' 'id="optimum"' 'id="costs"' 'id="probes"' 'id="specs"' 'id="runs"' \
+for part in '<title>' 'Chart.js v' 'id="comparison"' 'id="curves"' 'id="optimum"' 'id="costs"' 'id="probes"' 'id="graph"' 'id="specs"' 'id="runs"' \
     "default-src 'none'"; do
     grep -qF -- "$part" $page || wrong "no $part in the page"
 done
 grep -q '{{' $page && wrong "a mark was left in the page"
 # Nothing that a browser would fetch: no attribute, no import, no address in the style.
 grep -nE '(src|href|action|data)="[^"#]' $page | grep -v 'href="data:,"' && wrong "the page asks for something"
-grep -nE '@import|url\(' $page && wrong "the style asks for something"
+grep -nE '@import|url\([^#]' $page && wrong "the style asks for something"
 [ "$(grep -c '</script>' $page)" = 3 ] || wrong "not three scripts"
 
 # The data: one line of JSON, in it what moec compare says.
@@ -26,6 +26,8 @@ moec compare sweep --json | tr -d ' \n' >comparison.json
 tr -d ' ' <data.json | grep -qF "{\"comparison\":$(cat comparison.json)," || wrong "the numbers are not those of moec compare"
 grep -q '"diverged":true' data.json || wrong "a run that diverged is not told"
 grep -q '"layers":\[{"path":"embedding"' data.json || wrong "no cost by layer"
+grep -q '"graph":"\\u003csvg' data.json || wrong "no graph of the compiler"
+grep -q '"attention.rotary.base":' data.json || wrong "not the options as resolved"
 grep -q '"command":\["train",' data.json || wrong "no command"
 
 # A name that would end the script is data.

@@ -105,8 +105,11 @@ sweep limit limited > limited.log 2>&1 || wrong "a sweep with a limit fails: $(c
 grep -q 'lr_3 seed 1: diverged' limited.log || wrong "a loss above the limit is not told: $(cat limited.log)"
 grep -q 'the loss is .*, more than 7' limited/lr_3/seed_1/output.txt || wrong "the run does not say why it stopped"
 
-sweep named named > named.log || wrong "a metric of the log fails: $(cat named.log)"
+sweep named named --tensorboard > named.log || wrong "a metric of the log fails: $(cat named.log)"
 grep -q '^  variant .* grad_norm ' named.log || wrong "the metric is not told: $(cat named.log)"
+for run in base layers_2; do
+    ls named/$run/seed_1/events.out.tfevents.* > /dev/null || wrong "--tensorboard does not reach the runs"
+done
 sweep missing missing > missing.log 2>&1 && wrong "a metric that is not in the log passes"
 grep -q "has no number 'accuracy'" missing.log || wrong "a metric that is not there: $(cat missing.log)"
 

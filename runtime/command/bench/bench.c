@@ -80,9 +80,8 @@ static void read_cost(Bench *bench, MoecCompiler *compiler) {
 static bool read_spec(Bench *bench) {
     MoecCompiler *compiler = spec_open(bench->operand, &bench->sets);
     if (!compiler) return false;
-    const char *precision = moec_option(compiler, "train.precision");
     bench->settings = settings_of(compiler);
-    bench->rounded = precision && strcmp(precision, "bf16") == 0;
+    bench->rounded = moec_rounded(compiler);
     read_cost(bench, compiler);
     bench_tell_text(bench, "model", moec_model(compiler));
     bench_tell_text(bench, "graph", bench->graph);

@@ -471,24 +471,6 @@ function drawCurves() {
     'that has the focus; it is the same in all of them.'));
 }
 
-function drawProbes() {
-  const names = seriesNames((name) => !always.has(name) && !name.startsWith('val_'));
-  const section = find('probes');
-  if (!names.length) return section.remove();
-  const box = make('div', { class: 'charts' });
-  section.append(box);
-  const layered = new Map();
-  for (const name of names) {
-    const parts = /^(.*)\.(\d+)$/.exec(name);
-    const kind = parts ? parts[1] : name;
-    layered.set(kind, [...(layered.get(kind) || []), name]);
-  }
-  for (const [kind, own] of layered)
-    own.forEach((name) => addChart(box, own.length > 1 ? `${kind}, layer ${name.slice(kind.length + 1)}` : kind,
-      () => curveChart(name, kind, state.smoothing, false), { linked: true }));
-  return undefined;
-}
-
 // ---- the optimum of a setting ----
 
 const numeric = (text) => (text !== undefined && text !== '' && isNumber(Number(text)) ? Number(text) : NaN);
@@ -558,54 +540,6 @@ function drawOptimum() {
   for (const [setting, shapes] of found)
     addChart(box, `${metric} over ${setting}`, () => optimumChart(setting, shapes), { wide: found.length === 1 });
   section.append(make('p', { class: 'note' }, 'The large mark is the best value of each shape; one at an end may lie beyond it.'));
-  return undefined;
-}
-
-// ---- cost by layer ----
-
-// Layers of a repeat are added up: "block.*.attention".
-function layersOf(model, measure) {
-  const sums = new Map();
-  for (const layer of model.layers || []) {
-    const path = layer.path.replace(/\.\d+(?=\.|$)/g, '.*');
-    sums.set(path, (sums.get(path) || 0) + layer[measure]);
-  }
-  return sums;
-}
-
-function costChart() {
-  const shown = models.filter((model) => state.shown.has(model) && model.layers);
-  const sums = shown.map((model) => layersOf(model, state.cost));
-  const labels = [...new Set(sums.flatMap((one) => [...one.keys()]))];
-  return {
-    type: 'bar',
-    data: { labels, datasets: shown.map((model, i) => ({
-      label: model.name, data: labels.map((path) => sums[i].get(path) || 0), backgroundColor: colour(model, 0.85),
-      borderColor: colour(model), borderWidth: 1 })) },
-    options: options({
-      indexAxis: 'y',
-      interaction: { mode: 'index', axis: 'y', intersect: false },
-      tooltip: { label: (item) => `${item.dataset.label}: ${scaled(item.parsed.x)}` },
-      scales: { x: axis({ parameters: 'parameters', active: 'active parameters', flops: 'FLOP of a token, forward' }[state.cost]),
-        y: names() },
-    }),
-  };
-}
-
-function drawCosts() {
-  const section = find('costs');
-  const described = models.filter((model) => model.layers);
-  if (!described.length) return section.remove();
-  const rows = new Set(described.flatMap((model) => [...layersOf(model, 'parameters').keys()])).size;
-  const select = make('select', { id: 'cost', onchange: (event) => { state.cost = event.target.value; redraw(); } },
-    ...[['parameters', 'parameters'], ['active', 'active parameters'], ['flops', 'FLOP']].map(([value, text]) =>
-      make('option', { value }, text)));
-  section.append(make('p', {}, make('label', {}, 'Measure ', select)));
-  const box = make('div', { class: 'charts' });
-  section.append(box);
-  const bars = Math.min(described.length, 12);
-  addChart(box, 'cost by layer, those of all blocks together', costChart,
-    { wide: true, height: `${Math.max(12, 4 + rows * (0.7 + 0.55 * bars))}rem` });
   return undefined;
 }
 
@@ -689,6 +623,7 @@ function applyTheme() {
   find('theme').textContent = `Colours: ${state.theme}`;
   find('theme').setAttribute('aria-label', `colours: ${state.theme}; press for the next`);
   drawModels();
+  showGraph();
   redraw();
 }
 
@@ -738,6 +673,7 @@ function begin() {
   drawCurves();
   drawOptimum();
   drawCosts();
+  drawGraph();
   drawProbes();
   drawSpecs();
   drawRuns();
