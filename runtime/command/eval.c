@@ -1,6 +1,8 @@
-/* eval: moec eval: the loss of a trained model on data. */
+/* eval: moec eval: the loss of a trained model on data, or how often it finds the right answer. */
 #include "training/checkpoint.h"
+#include "training/questions.h"
 #include "command/commands.h"
+#include "command/spec.h"
 #include "base/message.h"
 #include "model/examples.h"
 #include "training/measure.h"
@@ -71,38 +73,97 @@ static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bo
     return good;
 }
 
+/* What a command line asks for. */
+typedef struct Options {
+    const char *operand, *path, *choices, *device;
+    bool json;
+    TextList sets;
+} Options;
+
+static bool measure_data(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                         Device *device, const Tokenizer *tokenizer) {
+    const GraphShape shape = {.graph = MOEC_MEASURE};
+    Model *model = model_open_on(device, compiler, &shape, 1, true);
+    bool good = model && model_read(model, file, false);
+    Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
+    good = call && measure(call, options->path, tokenizer, options->json, checkpoint_step(file));
+    call_close(call);
+    model_close(model);
+    return good;
+}
+
+static void tell_accuracy(const Accuracy *accuracy, double seconds, bool json, long step) {
+    double all = (double)accuracy->questions, right = (double)accuracy->right / all;
+    double by_length = (double)accuracy->right_by_length / all;
+    if (!json) {
+        printf("accuracy %.4f, by length %.4f  on %ld questions, weights of step %ld\n", right,
+               by_length, accuracy->questions, step);
+        return;
+    }
+    json_t *object = json_pack("{s:f, s:f, s:I, s:f, s:I}", "accuracy", right, "accuracy_by_length",
+                               by_length, "questions", (json_int_t)accuracy->questions, "seconds",
+                               seconds, "step", (json_int_t)step);
+    json_dumpf(object, stdout, JSON_INDENT(2));
+    puts("");
+    json_decref(object);
+}
+
+static bool measure_choices(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                            Device *device, const Tokenizer *tokenizer) {
+    const long rows = 16;
+    Questions *questions = questions_read(options->choices, tokenizer);
+    long length = questions ? questions_length(questions) : 0;
+    long places = (length + PREFILL_TOKENS - 1) / PREFILL_TOKENS * PREFILL_TOKENS;
+    bool good = questions && spec_generates(compiler) && spec_length_fits(compiler, length);
+    Model *model = good ? decoder_model(device, compiler, &rows, 1, places) : NULL;
+    good = model && model_read(model, file, false);
+    Decoder *decoder = good ? decoder_over(model, 0, places) : NULL;
+    Accuracy accuracy;
+    double began = seconds_now();
+    good = decoder && questions_measure(questions, decoder, &accuracy);
+    if (good) tell_accuracy(&accuracy, seconds_now() - began, options->json, checkpoint_step(file));
+    decoder_close(decoder);
+    model_close(model);
+    questions_free(questions);
+    return good;
+}
+
+static bool evaluate(const Options *options) {
+    Safetensors *file = checkpoint_open(options->operand);
+    MoecCompiler *compiler =
+        file ? checkpoint_spec(file, options->sets.items, options->sets.count) : NULL;
+    Device *device = compiler ? device_open(options->device) : NULL;
+    Tokenizer *tokenizer = NULL;
+    bool good = device && checkpoint_tokenizer(file, &tokenizer);
+    if (good)
+        good = options->choices ? measure_choices(options, file, compiler, device, tokenizer)
+                                : measure_data(options, file, compiler, device, tokenizer);
+    moec_close(compiler);
+    tokenizer_close(tokenizer);
+    device_close(device);
+    safetensors_close(file);
+    return good;
+}
+
 int command_eval(int argc, char **argv) {
     const Command *command = command_row("eval");
-    const char *operand, *path = NULL, *name = "cpu";
-    bool json = false;
-    TextList sets = {0};
+    Options options = {.device = "cpu"};
     const Option table[] = {
-        {OPTION_TEXT, "--data", "PATH", &path,
+        {OPTION_TEXT, "--data", "PATH", &options.path,
          "as for moec train: text, llm.c tokens, or a file of examples"},
-        {OPTION_FLAG, "--json", NULL, &json, "loss, bits_per_byte, tokens, step as JSON"},
-        {OPTION_TEXT, "--device", "NAME", &name, "cpu (default), cuda or cuda:N"},
-        {OPTION_LIST, "--set", "KEY=VALUE", &sets,
+        {OPTION_TEXT, "--choices", "FILE", &options.choices,
+         "questions, an object a line: {\"context\": \"Water is\", \"choices\": [\" wet\", "
+         "\" dry\"], \"answer\": 0}"},
+        {OPTION_FLAG, "--json", NULL, &options.json,
+         "loss, bits_per_byte, tokens, step as JSON; or accuracy, questions, step"},
+        {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
+        {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
          "an option of the model, such as train.batch or train.context"},
         {.kind = OPTION_END},
     };
-    int code = arguments_read(command, table, argc, argv, &operand);
+    int code = arguments_read(command, table, argc, argv, &options.operand);
     if (code >= 0) return code;
-    if (!path) return arguments_wrong(command, NULL, "moec eval needs --data");
-    Safetensors *file = checkpoint_open(operand);
-    MoecCompiler *compiler = file ? checkpoint_spec(file, sets.items, sets.count) : NULL;
-    Device *device = compiler ? device_open(name) : NULL;
-    const GraphShape shape = {.graph = MOEC_MEASURE};
-    Model *model = device ? model_open_on(device, compiler, &shape, 1, true) : NULL;
-    moec_close(compiler);
-    bool good = model && model_read(model, file, false);
-    Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
-    Tokenizer *tokenizer = NULL;
-    good = call && checkpoint_tokenizer(file, &tokenizer) &&
-           measure(call, path, tokenizer, json, checkpoint_step(file));
-    tokenizer_close(tokenizer);
-    call_close(call);
-    model_close(model);
-    device_close(device);
-    safetensors_close(file);
-    return good ? 0 : EXIT_INPUT;
+    if (!options.path == !options.choices)
+        return arguments_wrong(command, NULL, "moec eval needs --data or --choices");
+    return evaluate(&options) ? 0 : EXIT_INPUT;
 }

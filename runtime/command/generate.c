@@ -173,29 +173,12 @@ static bool open_tokenizer(Generation *generation) {
            prompts_encode(&generation->prompts, generation->writing, generation->tokenizer);
 }
 
-/* The time of a prompt grows with the square of its length: far beyond what a model was trained on
- * it is hours for nothing. */
-static bool check_length(MoecCompiler *compiler, long length) {
-    enum { ANY = 32768, TIMES = 8 };
-    double context = moec_option_number(compiler, "train.context", 256);
-    double most = context * TIMES > ANY ? context * TIMES : ANY;
-    if ((double)length <= most) return true;
-    char *help = memory_format(
-        "shorten it to %.0f tokens, or allow it with --set train.context=%ld", most, length);
-    error_message(help,
-                  "the prompt has %ld tokens, and the model was trained on texts of %.0f "
-                  "(train.context)",
-                  length, context);
-    free(help);
-    return false;
-}
-
 static bool open_decoder(Generation *generation) {
     const Options *options = generation->options;
     const TextList *sets = &options->sets;
     MoecCompiler *compiler = checkpoint_spec(generation->file, sets->items, sets->count);
     long length = prompts_length(&generation->prompts);
-    bool talks = compiler && spec_generates(compiler) && check_length(compiler, length);
+    bool talks = compiler && spec_generates(compiler) && spec_length_fits(compiler, length);
     generation->device = talks ? device_open(options->device) : NULL;
     if (generation->device)
         generation->decoder =

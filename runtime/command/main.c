@@ -71,8 +71,8 @@ static const Command commands[] = {
     {"report", command_report, "DIR... [--out FILE] [--base NAME] [--open]",
      "Writes the same with curves, costs and specs as one HTML file to pass on."},
     {"log", command_log, "DIR --csv", "Writes the log of a run as a table."},
-    {"eval", command_eval, "DIR --data PATH [--json]",
-     "Measures the loss of a trained model on data."},
+    {"eval", command_eval, "DIR --data PATH|--choices FILE [--json]",
+     "Measures the loss of a trained model on data, or how often it finds the right answer."},
     {"generate", command_generate,
      "DIR --prompt TEXT|--prompts FILE [--tokens N] [--stop TEXT] [--temperature T] [--top-k K] "
      "[--top-p P] [--seed N]",

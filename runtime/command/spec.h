@@ -22,6 +22,10 @@ bool spec_draws(MoecCompiler *compiler);
 /* The reverse: false after a message about a model that draws, so generates no text. */
 bool spec_generates(MoecCompiler *compiler);
 
+/* Whether a text of so many tokens can be read; false after a message. The time of a prompt grows
+ * with the square of its length: far beyond what a model was trained on it is hours for nothing. */
+bool spec_length_fits(MoecCompiler *compiler, long length);
+
 /* The graph by its name; false when there is none of that name. */
 bool graph_named(const char *name, MoecGraph *graph);
 

@@ -49,14 +49,15 @@ static bool told(Row *row, size_t place, const float *logits) {
     Request *request = choice->request;
     int32_t token = row->tokens.items[place];
     bool made = place >= row->prompt, ended = false;
-    if (made && ends(choice, token)) {
-        choice->finish = "stop";
-        return false;
-    }
     if (request->logprobs >= 0 && (made || request->echo)) measure(choice, token, logits);
     if (!made) return !atomic_load(&request->cancelled);
     if (request->first == 0) request->first = seconds_now();
     atomic_fetch_add(&request->service->metrics.made_tokens, 1);
+    if (ends(choice, token)) {
+        choice->finish = "stop";
+        choice->special = true;
+        return false;
+    }
     if (!speech_add(choice->speech, token, &choice->text, &ended)) ended = true;
     if (ended) choice->finish = "stop";
     return !ended && !atomic_load(&request->cancelled);
@@ -124,7 +125,7 @@ static void drop_past_end(Choice *choice) {
 
 void choice_finish(Choice *choice) {
     if (choice->finish) {
-        if (choice->chances && choice->chances_told == 0) drop_past_end(choice);
+        if (choice->chances && !choice->special && choice->chances_told == 0) drop_past_end(choice);
         return;
     }
     speech_end(choice->speech, &choice->text);

@@ -47,6 +47,7 @@ typedef struct Choice {
     size_t chance_count, chance_capacity, chances_told;
     size_t characters;  /* of the pieces of those that were told */
     const char *finish; /* "stop", "length"; NULL: goes on */
+    bool special;       /* a special token ended it */
     bool begun;         /* the first event was sent */
 } Choice;
 

@@ -124,7 +124,7 @@ static void look_at_clock(Choice *choice, double now) {
     const Request *request = choice->request;
     if (choice->row.ended) return;
     if (atomic_load(&request->cancelled))
-        fail(choice, 500, "the client has gone");
+        fail(choice, 499, "the client has gone");
     else if (now > request->deadline)
         fail(choice, 504, "the answer took longer than this server allows (--timeout)");
     else if (request->problem.status)

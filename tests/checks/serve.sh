@@ -61,6 +61,24 @@ close "loss before a token" "$(scored "\"$quoted\"" '"max_tokens":1')" "$loss"
 close "loss of token numbers" "$(scored "[[$(od -An -v -tu1 "$work/part" | tr -s ' \n' ',' | sed 's/^,//;s/,$//')]]" '"max_tokens":0')" "$loss"
 close "loss before more tokens" "$(scored "\"$quoted\"" '"max_tokens":9,"temperature":0')" "$loss"
 
+# Answers to choose from: moec eval --choices finds those that the server finds likelier.
+likelihood() {
+    post "{\"prompt\":\"$1$2\",\"echo\":true,\"logprobs\":0,\"max_tokens\":0}" | sed 's/.*"token_logprobs":\[null,\([^]]*\)\].*/\1/' |
+        tr , '\n' | tail -n ${#2} | awk '{ sum += $1 } END { printf "%.9f", sum }'
+}
+for pair in 'layer: norm/zq' 'out:put/ tup' 'the:re/QQ' 'e: d/ z' 'x:a/b'; do
+    before=${pair%%:*} one=${pair#*:} two=${pair##*/}
+    one=${one%/*}
+    answer=$(awk -v a="$(likelihood "$before" "$one")" -v b="$(likelihood "$before" "$two")" 'BEGIN { print (b > a) }')
+    echo "{\"context\": \"$before\", \"choices\": [\"$one\", \"$two\"], \"answer\": $answer}"
+done >"$work/questions.jsonl"
+has "choices" "$(moec eval "$work/run" --choices "$work/questions.jsonl")" "accuracy 1.0000"
+sed 's/"answer": 0/"answer": 2/;s/"answer": 1/"answer": 0/;s/"answer": 2/"answer": 1/' "$work/questions.jsonl" >"$work/wrong.jsonl"
+has "wrong choices" "$(moec eval "$work/run" --choices "$work/wrong.jsonl")" "accuracy 0.0000"
+echo '{"context": "x", "choices": ["a"], "answer": 1}' >"$work/bad.jsonl"
+moec eval "$work/run" --choices "$work/bad.jsonl" >"$work/out" 2>&1 && wrong "no question was taken"
+grep -q 'bad.jsonl:1: no question' "$work/out" || wrong "$(cat "$work/out")"
+
 # What is wrong is said in the form of the API.
 refuse() { # STATUS PART WORD...
     status=$1 part=$2

@@ -1,0 +1,27 @@
+#!/bin/sh
+# moec serve as its clients see it: OpenAI's Python client, lm-evaluation-harness on a task made here, whose accuracy is that of
+# `moec eval --choices`, and 200 requests at once beside slow and broken clients. Installs its Python packages in FOLDER (default
+# build/serve-python). Not part of `make test`.
+#
+#   tests/serve/compare.sh [FOLDER]
+. "$(dirname "$0")/../begin.sh"
+packages=${1:-build/serve-python}
+[ -e "$packages/bin/lm_eval" ] || {
+    python3 -m venv "$packages"
+    "$packages/bin/pip" install -q openai 'lm_eval[api]' transformers
+}
+small_model 400
+cat stdlib/*.md compiler/*.c runtime/*/*.c >>"$work/text"
+moec tokenizer train "$work/text" --vocab 512 --out "$work/tokenizer.json"
+moec train "$work/small.moe" --data "$work/text" --tokenizer "$work/tokenizer.json" --out "$work/run" \
+    --set vocab=512 --set dim=64 --set layers=2 --set train.context=64 --set train.batch=8 >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+moec serve "$work/run" --port 0 --context 256 --patience 4 --timeout 60 >"$work/out" 2>"$work/err" &
+server=$!
+trap 'kill $server 2>/dev/null || true; wait; rm -rf "$work"' EXIT
+for _ in $(seq 300); do [ -s "$work/out" ] || sleep 0.1; done
+[ -s "$work/out" ] || wrong "$(cat "$work/err")"
+at=$(sed 's|^\(http://[^ ]*\)/v1.*|\1|' "$work/out")
+"$packages/bin/python" tests/serve/compare.py "$at" "$work" $server
+kill -TERM $server
+wait $server || wrong "the server ends with $?"
+cat "$work/err"
