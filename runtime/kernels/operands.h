@@ -23,7 +23,10 @@ enum { MOEC_LANES = 4, MOEC_TILE_M = 4 };
 #endif
 enum { MOEC_TILE_N = 2 * MOEC_LANES };
 
-#if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+/* A program that calls kernels which were compiled apart does not read the thousands of lines of
+ * that header. */
+#if defined(__AVX512BF16__) && defined(__AVX512BW__) && defined(__AVX512VL__) &&                   \
+    !defined(__clang__) && !defined(MOEC_KERNELS_APART)
 #define MOEC_PAIRS_HERE
 #include <immintrin.h>
 enum { MOEC_HAS_PAIRS = 1 };
