@@ -10,6 +10,7 @@
 
 typedef struct Summary {
     const Cost *cost;
+    Decoding decoding;
     double peak, weights, states, temporaries;
 } Summary;
 
@@ -35,11 +36,8 @@ static int optimizer_states(MoecCompiler *compiler) {
 static bool summarise(MoecCompiler *compiler, Arena *arena, Summary *summary) {
     Program *forward = moec_compile(compiler, MOEC_FORWARD, 0, 0, 0);
     if (!forward) return false;
-    Cost *total = cost(arena, forward);
-    long recurrent;
-    total->cache_bytes_per_token = (double)moec_cache_bytes(compiler, &recurrent);
-    total->recurrent_bytes = (double)recurrent;
-    summary->cost = total;
+    summary->cost = cost(arena, forward);
+    summary->decoding = moec_decoding(compiler);
     bool trains = forward->loss != NULL && moec_option(compiler, "train.batch");
     Program *train = trains ? moec_compile(compiler, MOEC_TRAIN, 0, 0, 0) : forward;
     if (!train) return false;
@@ -64,6 +62,14 @@ static json_t *layers_json(const Cost *cost) {
     return layers;
 }
 
+static json_t *decoding_json(const Decoding *decoding) {
+    if (decoding->hindrance)
+        return json_pack("{s:b, s:s}", "derived", 0, "hindrance", decoding->hindrance);
+    return json_pack("{s:b, s:I, s:I, s:f}", "derived", 1, "bytes_per_token",
+                     (json_int_t)decoding->bytes_per_token, "recurrent_bytes",
+                     (json_int_t)decoding->recurrent_bytes, "flops_per_token", decoding->flops);
+}
+
 static const char *keep(Arena *arena, char *text) {
     const char *kept = arena_copy(arena, text, strlen(text));
     free(text);
@@ -80,13 +86,11 @@ const char *moec_cost_json(MoecCompiler *compiler) {
         moec_model(compiler), "params", "total", (json_int_t)(cost->parameters + 0.5), "active",
         (json_int_t)(cost->active + 0.5), "embedding", (json_int_t)(cost->embedding + 0.5),
         "flops_per_token", "forward", cost->flops_forward, "train", cost->flops_train,
-        "cache_bytes_per_token", (json_int_t)cost->cache_bytes_per_token, "peak_bytes",
+        "cache_bytes_per_token", (json_int_t)summary.decoding.bytes_per_token, "peak_bytes",
         (json_int_t)summary.peak, "bytes", "weights", (json_int_t)summary.weights, "states",
         (json_int_t)summary.states, "temporaries", (json_int_t)summary.temporaries, "layers",
         layers_json(cost));
-    if (cost->recurrent_bytes > 0)
-        json_object_set_new(root, "recurrent_bytes",
-                            json_integer((json_int_t)cost->recurrent_bytes));
+    json_object_set_new(root, "decoding", decoding_json(&summary.decoding));
     json_t *warnings = json_loads(moec_warnings_json(compiler), 0, NULL);
     if (json_array_size(warnings)) json_object_set(root, "warnings", warnings);
     json_decref(warnings);
@@ -135,6 +139,25 @@ static const char *scaled(Arena *arena, double number) {
     return arena_format(arena, "%.4g", number);
 }
 
+static void add_decoding(Text *text, const Decoding *decoding) {
+    Arena *arena = text->arena;
+    text_add(text, "  decoding         ");
+    if (decoding->hindrance) {
+        text_add(text, "none: %s\n", decoding->hindrance);
+        return;
+    }
+    double bytes = (double)decoding->bytes_per_token, kept = (double)decoding->recurrent_bytes,
+           all = bytes * (double)decoding->places + kept;
+    text_add(text, "%s FLOP per token, keeps ", scaled(arena, decoding->flops));
+    if (all > 0)
+        text_add(text, "%s bytes for %ld places", scaled(arena, all), decoding->places);
+    else
+        text_add(text, "nothing");
+    if (bytes > 0) text_add(text, ", %s each", scaled(arena, bytes));
+    if (kept > 0) text_add(text, ", %s as recurrent states", scaled(arena, kept));
+    text_add(text, "\n");
+}
+
 const char *moec_cost_text(MoecCompiler *compiler) {
     Arena *arena = moec_arena(compiler);
     Summary summary = {0};
@@ -147,11 +170,7 @@ const char *moec_cost_text(MoecCompiler *compiler) {
              scaled(arena, cost->embedding));
     text_add(&text, "  FLOP per token   %s forward, %s training (a multiply-add is two)\n",
              scaled(arena, cost->flops_forward), scaled(arena, cost->flops_train));
-    text_add(&text, "  cache            %s bytes per token",
-             scaled(arena, cost->cache_bytes_per_token));
-    if (cost->recurrent_bytes > 0)
-        text_add(&text, ", %s bytes of recurrent states", scaled(arena, cost->recurrent_bytes));
-    text_add(&text, "\n");
+    add_decoding(&text, &summary.decoding);
     text_add(&text, "  training memory  %s bytes: weights %s, temporaries %s\n\n",
              scaled(arena, summary.peak), scaled(arena, summary.weights),
              scaled(arena, summary.temporaries));

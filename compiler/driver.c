@@ -297,17 +297,25 @@ MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, l
 }
 
 /* What only training can do stands in the way of decoding, and is no error here. */
-long moec_cache_bytes(MoecCompiler *compiler, long *recurrent) {
+Decoding moec_decoding(MoecCompiler *compiler) {
     Reports *reports = &compiler->reports;
     int errors = reports->errors, count = reports->list.count;
     Program *step = moec_compile(compiler, MOEC_DECODE, 0, 0, 1);
-    *recurrent = 0;
-    if (reports->gave_up) return 0;
-    reports->errors = errors;
-    reports->list.count = count;
-    if (step) moec_lower(compiler, step, false);
-    *recurrent = step ? recurrent_bytes(step) : 0;
-    return step ? cache_bytes_per_token(step) : 0;
+    if (reports->gave_up) return (Decoding){.hindrance = "it is too large"};
+    if (!step) {
+        static const char known[] = "cannot decode: ";
+        const char *hindrance = report_message(reports, count);
+        if (!strncmp(hindrance, known, strlen(known))) hindrance += strlen(known);
+        reports->errors = errors;
+        reports->list.count = count;
+        return (Decoding){.hindrance = hindrance};
+    }
+    Decoding decoding = {.flops = cost(compiler->arena, step)->flops_forward,
+                         .places = step->context};
+    moec_lower(compiler, step, false);
+    decoding.bytes_per_token = cache_bytes_per_token(step);
+    decoding.recurrent_bytes = recurrent_bytes(step);
+    return decoding;
 }
 
 /* A pass that only a device has asks for a device. */

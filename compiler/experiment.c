@@ -52,9 +52,8 @@ bool variant_describe(const Expansion *expansion, const List *overrides, bool te
         variant->parameters = total->parameters;
         variant->active = total->active;
         variant->flops_train = total->flops_train;
-        long recurrent;
         variant->cache =
-            needs_cache(expansion) ? (double)moec_cache_bytes(compiler, &recurrent) : 0;
+            needs_cache(expansion) ? (double)moec_decoding(compiler).bytes_per_token : 0;
         variant->steps = moec_option_number(compiler, "train.steps", 0);
         variant->rounded = moec_rounded(compiler);
         variant->step_tokens = step_tokens(compiler);

@@ -152,7 +152,6 @@ typedef struct LayerCost {
 typedef struct Cost {
     double parameters, active, embedding;
     double flops_forward, flops_train; /* for one token; a multiply-add is two */
-    double cache_bytes_per_token, recurrent_bytes;
     List layers; /* LayerCost * */
     List paths;  /* const char *, of each statement but repeats, in program order: the layer
                             that it belongs to, "block.{i}.ffn", or NULL */
@@ -220,9 +219,15 @@ const List *moec_settings(struct MoecCompiler *compiler);
 /* The same model with more overrides (Node * NODE_ENTRY). What is wrong with it is in its reports,
  * and in those of `compiler` when `tell`. To be closed before `compiler`. */
 struct MoecCompiler *moec_vary(struct MoecCompiler *compiler, const List *overrides, bool tell);
-/* Bytes that one token adds to the caches; 0 when the model cannot be decoded. *recurrent: what a
- * sequence keeps besides, however long it is. */
-long moec_cache_bytes(struct MoecCompiler *compiler, long *recurrent);
+/* What a decoding step of one sequence keeps and does, and what stands in its way. */
+typedef struct Decoding {
+    long bytes_per_token;  /* of caches */
+    long recurrent_bytes;  /* however long the sequence is */
+    double flops;          /* of a token, on average over `places` */
+    long places;           /* the longest sequence */
+    const char *hindrance; /* what prevents it, with its place; NULL: a step can be derived */
+} Decoding;
+Decoding moec_decoding(struct MoecCompiler *compiler);
 /* How a compiled program is executed, for the machine that it is for; the optimizer's, which is one
  * kernel, has no units. */
 struct Schedule *moec_schedule(struct MoecCompiler *compiler, Program *program);

@@ -262,6 +262,15 @@ char *reports_text(const Reports *reports, Arena *arena) {
     return out.text;
 }
 
+const char *report_message(const Reports *reports, int number) {
+    const Report *report = reports->list.items[number];
+    const char *message = shown(reports->arena, report->message);
+    if (!report->span.source) return message;
+    return arena_format(reports->arena, "%s (%s:%d:%d)", message,
+                        shown(reports->arena, report->span.source->path), span_line(report->span),
+                        span_column(report->span));
+}
+
 char *warnings_text(const Reports *reports, Arena *arena) {
     Text out = {.arena = arena};
     text_add(&out, "%s", "");

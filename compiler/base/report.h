@@ -63,6 +63,8 @@ bool reports_guard(Reports *reports, void (*run)(void *data), void *data);
  * ends with the reports. */
 _Noreturn void report_give_up(Reports *reports);
 
+/* The report of this number, with its place in brackets. */
+const char *report_message(const Reports *reports, int number);
 /* All errors as text, with source lines and carets; tabs and wide characters keep the carets in
  * place. */
 char *reports_text(const Reports *reports, Arena *arena);

@@ -618,8 +618,7 @@ static void print_text(const Comparison *comparison) {
 static int shapes_of(const Comparison *comparison, GraphShape *shapes) {
     const char *bytes = moec_cost_json(comparison->compiler);
     json_t *cost = json_loads(bytes ? bytes : "{}", 0, NULL);
-    bool decodes = json_number_value(json_object_get(cost, "cache_bytes_per_token")) > 0 ||
-                   json_number_value(json_object_get(cost, "recurrent_bytes")) > 0;
+    bool decodes = json_is_true(json_object_get(json_object_get(cost, "decoding"), "derived"));
     json_decref(cost);
     long batch = comparison->options->batch, context = comparison->context;
     int count = 0;
