@@ -205,6 +205,7 @@ static Value *name(Elaborator *e, const Node *node) {
     EquationIndex *entry = equation_find(e, node->name);
     Binding *binding = scope_find(e->scope, node->name);
     if (entry && (!binding || binding->value->kind == KIND_AXIS)) {
+        if (!entry->index->axis) entry->index->axis = axis_subscripted(e, node->name);
         if (!entry->index->axis) {
             report_error(e->reports, node->span,
                          "index '%s' is used as a number before its axis is known", node->name);

@@ -232,6 +232,29 @@ static bool indices_differ(Elaborator *e, const Node *subs, const Value *value) 
     return true;
 }
 
+/* Joins the axes of all dimensions that `name` subscripts; false when they differ. */
+static bool join_axes(const Elaborator *e, const Node *node, const char *name, Axis **axis) {
+    const Node *base = node->kind == NODE_INDEXED ? node->kids[0] : NULL;
+    const Binding *binding =
+        base && base->kind == NODE_NAME ? scope_find(e->scope, base->name) : NULL;
+    const Value *value = binding ? binding->value : NULL;
+    for (int i = 0; value && value->kind == KIND_TENSOR && i < node->kids[1]->count; i++) {
+        const Node *sub = node->kids[1]->kids[i];
+        if (sub->kind != NODE_NAME || strcmp(sub->name, name) || i >= value->rank) continue;
+        if (*axis && *axis != value->dims[i]->axis) return false;
+        *axis = value->dims[i]->axis;
+    }
+    for (int i = 0; i < node->count; i++)
+        if (node->kids[i] && !join_axes(e, node->kids[i], name, axis)) return false;
+    return true;
+}
+
+Axis *axis_subscripted(const Elaborator *e, const char *name) {
+    Axis *axis = NULL;
+    const Node *whole = e->equation ? e->equation->node : NULL;
+    return whole && join_axes(e, whole, name, &axis) ? axis : NULL;
+}
+
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span) {
     if (value->kind == KIND_ERROR) return value;
     if (value->kind != KIND_TENSOR) {
