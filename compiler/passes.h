@@ -152,8 +152,8 @@ typedef struct LayerCost {
 typedef struct Cost {
     double parameters, active, embedding;
     double flops_forward, flops_train; /* for one token; a multiply-add is two */
-    List layers; /* LayerCost * */
-    List paths;  /* const char *, of each statement but repeats, in program order: the layer
+    List layers;                       /* LayerCost * */
+    List paths; /* const char *, of each statement but repeats, in program order: the layer
                             that it belongs to, "block.{i}.ffn", or NULL */
 } Cost;
 Cost *cost(Arena *arena, Program *forward);

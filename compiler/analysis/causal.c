@@ -2,8 +2,8 @@
  * other.
  *
  * Every equation must be pointwise along the sequence, or look back: attention, x[s-1], the first
- * place, sum[t] x[t] * (t <= s). Anything else is an error that names the equation; all of them are
- * reported.
+ * place, other places t as far as what is ahead of s has no part in it, as in sum[t] x[t] * (t <=
+ * s). Anything else is an error that names the equation; all of them are reported.
  */
 #include "analysis/causal.h"
 
@@ -85,9 +85,9 @@ void drop_unused(Program *program) {
 
 typedef struct Check {
     Program *program;
+    const Past *past;
     const Statement *statement;
-    const Index *place;  /* the index of the statement that runs over the sequence, or NULL */
-    const Index *summed; /* the index of earlier places that it sums over, or NULL */
+    const Index *place; /* the index of the statement that runs over the sequence, or NULL */
     bool good;
 } Check;
 
@@ -97,24 +97,48 @@ static void error_message(Check *check, const char *what) {
     check->good = false;
 }
 
-/* s - number: a place before this one. */
+/* A number from 0 on: an index, a constant, sums and products of such. */
+static bool from_zero(const Expr *expr) {
+    if (expr->kind == EXPR_INDEX) return true;
+    if (expr->kind == EXPR_NUMBER) return expr->number >= 0;
+    return expr->kind == EXPR_APPLY && (expr->op == OP_ADD || expr->op == OP_MUL) &&
+           from_zero(expr->args[0]) && from_zero(expr->args[1]);
+}
+
+/* s - 1, s - 2 * w: this place or one before it. */
 static bool looks_back(const Expr *sub, const Index *place) {
-    return sub->kind == EXPR_APPLY && sub->op == OP_SUB && sub->args[0]->kind == EXPR_INDEX &&
-           sub->args[0]->index == place && sub->args[1]->kind == EXPR_NUMBER &&
-           sub->args[1]->number >= 0;
+    if (sub->kind == EXPR_INDEX) return sub->index == place;
+    return sub->kind == EXPR_APPLY && sub->op == OP_SUB && looks_back(sub->args[0], place) &&
+           from_zero(sub->args[1]);
+}
+
+/* Another place of the statement, which check_others looks at. */
+static bool is_other(const Check *check, const Expr *sub) {
+    if (sub->kind != EXPR_INDEX || sub->index == check->place) return false;
+    for (int i = 0; i < check->statement->loop_count; i++)
+        if (check->statement->loops[i] == sub->index)
+            return sub->index->axis == check->program->sequence;
+    return false;
 }
 
 static void check_read(Expr *expr, void *data) {
     Check *check = data;
     if (expr->kind != EXPR_READ) return;
     if (expr->tensor->role == ROLE_PARAMETER || expr->tensor->role == ROLE_STATE) return;
-    int dimension = dimension_of(expr->tensor, check->program->sequence);
-    if (dimension < 0) return;
-    const Expr *sub = expr->args[dimension];
-    bool here =
-        sub->kind == EXPR_INDEX && (sub->index == check->place || sub->index == check->summed);
-    if (!here && !looks_back(sub, check->place) && !expr_is_number(sub, 0))
-        error_message(check, "reads other places of the sequence");
+    const Axis *sequence = check->program->sequence;
+    int place = check->past->place[expr->tensor->id];
+    bool several = false;
+    for (int i = 0; i < expr->count; i++)
+        several |= i != place && expr->tensor->axes[i] == sequence;
+    for (int i = 0; i < expr->count; i++) {
+        const Expr *sub = expr->args[i];
+        if (expr->tensor->axes[i] != sequence) continue;
+        bool here = sub->kind == EXPR_INDEX && sub->index == check->place;
+        bool good = several && i == place ? here
+                                          : looks_back(sub, check->place) || is_other(check, sub) ||
+                                                expr_is_number(sub, 0);
+        if (!good) error_message(check, "reads other places of the sequence");
+    }
 }
 
 static bool on_left(const Statement *statement, const Index *index) {
@@ -125,67 +149,55 @@ static bool on_left(const Statement *statement, const Index *index) {
     return false;
 }
 
-Index *summed_places(const Statement *statement, const Axis *sequence) {
-    for (int i = 0; i < statement->loop_count; i++) {
-        Index *index = statement->loops[i];
-        if (index->axis == sequence && !on_left(statement, index)) return index;
-    }
-    return NULL;
+bool runs_over(const Statement *statement, const Axis *axis) {
+    for (int i = 0; i < statement->loop_count; i++)
+        if (statement->loops[i]->axis == axis) return true;
+    return false;
 }
 
-Expr *earlier_only(Expr *value, const Index *summed) {
-    if (value->kind != EXPR_APPLY) return NULL;
-    if (value->op == OP_MUL || value->op == OP_AND) {
-        Expr *first = earlier_only(value->args[0], summed);
-        return first ? first : earlier_only(value->args[1], summed);
-    }
-    if (value->op == OP_WHERE && expr_is_number(value->args[2], 0))
-        return earlier_only(value->args[0], summed);
-    if (value->op != OP_LE && value->op != OP_LT) return NULL;
-    const Expr *early = value->args[0], *late = value->args[1];
-    bool places = early->kind == EXPR_INDEX && late->kind == EXPR_INDEX && early->index == summed &&
-                  late->index != summed && late->index->axis == summed->axis;
-    return places ? value : NULL;
-}
-
-/* The place of a scan over the sequence that the statement stands in, or NULL. */
-static const Index *scanned_place(const Statement *statement, const Axis *sequence) {
-    for (int i = 0; i < statement->target->count; i++) {
-        const Expr *sub = statement->target->args[i];
-        if (sub->kind == EXPR_INDEX && sub->index->turn && sub->index->axis == sequence)
-            return sub->index;
-    }
-    return NULL;
-}
-
-static void check_loop(Check *check) {
+/* Every place of the statement but the one at hand; what it sums over must not count on those
+ * ahead. */
+static void check_others(Check *check) {
     const Statement *statement = check->statement;
-    const Axis *sequence = check->program->sequence;
-    check->place = scanned_place(statement, sequence);
-    Index *summed = summed_places(statement, sequence);
-    if (summed && statement->reduction == REDUCE_SUM && earlier_only(statement->value, summed))
-        check->summed = summed;
     for (int i = 0; i < statement->loop_count; i++) {
-        const Index *index = statement->loops[i];
-        if (index->axis != sequence || index == check->summed) continue;
-        if (!on_left(statement, index)) {
+        const Index *other = statement->loops[i];
+        if (other->axis != check->program->sequence || other == check->place) continue;
+        if (on_left(statement, other)) {
+            if (!check->place || check->place->turn)
+                error_message(check, "relates places of the sequence to each other");
+            continue;
+        }
+        const Expr *ahead =
+            check->place ? value_ahead(check->past, statement->value, other, check->place) : NULL;
+        if (!ahead || past_reads(check->past, ahead, other))
             error_message(check, statement->reduction == REDUCE_SUM
                                      ? "sums over the sequence"
                                      : "compares places of the sequence");
-            return;
-        }
-        if (check->place) {
-            error_message(check, "relates places of the sequence to each other");
-            return;
-        }
-        check->place = index;
     }
-    expr_walk(statement->value, check_read, check);
+}
+
+static void check_loop(Check *check) {
+    check->place = past_place(check->past, check->statement);
+    check_others(check);
+    expr_walk(check->statement->value, check_read, check);
+}
+
+/* A call knows one place at a time. */
+static void check_operands(Check *check, const List *operands) {
+    for (int i = 0; i < operands->count; i++) {
+        const Expr *operand = operands->items[i];
+        int places = 0;
+        for (int j = 0; j < operand->count; j++)
+            places += operand->tensor->axes[j] == check->program->sequence;
+        if (places > 1 && operand->tensor->role != ROLE_PARAMETER)
+            error_message(check, "relates places of the sequence to each other");
+    }
 }
 
 static void check_call(Check *check) {
     const Statement *call = check->statement;
     const Axis *sequence = check->program->sequence;
+    check_operands(check, &call->inputs);
     if (call->call == CALL_SCAN) {
         if (call->reverse && call->index->axis == sequence)
             error_message(check, "runs from the last place of the sequence to the first");
@@ -206,19 +218,21 @@ static void check_call(Check *check) {
 }
 
 static void check_statement(Statement *statement, void *data) {
-    Check *all = data, check = {.program = all->program, .statement = statement, .good = true};
+    Check *all = data, check = *all;
+    check.statement = statement;
+    check.good = true;
     if (statement->kind == STATEMENT_LOOP) check_loop(&check);
     if (statement->kind == STATEMENT_CALL) check_call(&check);
     all->good &= check.good;
 }
 
 /* check_causal: whether a step can be derived; reports every equation that stands in the way. */
-bool check_causal(Program *program) {
-    Check check = {.program = program, .good = true};
+bool check_causal(Program *program, const Past *past) {
+    Check check = {.program = program, .past = past, .good = true};
     block_walk(&program->body, check_statement, &check);
     if (!check.good)
         report_help(program->reports,
-                    "a decoding step sees one place and what attention, x[s - 1] and "
-                    "sum[t] x[t] * (t <= s) kept of earlier ones");
+                    "a decoding step sees one place and what was kept of earlier ones: attention, "
+                    "x[s - 1], sum[t] x[t] * (t <= s), softmax[t](where(t <= s, x[t], -1e30))");
     return check.good;
 }

@@ -2,15 +2,12 @@
 #ifndef CAUSAL_H
 #define CAUSAL_H
 
-#include "ir/ir.h"
+#include "analysis/past.h"
 
 void drop_unused(Program *program);
-bool check_causal(Program *program);
-/* The index of a statement that runs over `sequence` and is summed, or NULL. */
-Index *summed_places(const Statement *statement, const Axis *sequence);
-/* What leaves the places after its own out of a sum, t <= s or t < s, be it a factor or the
- * condition of a where; NULL when there is none. */
-Expr *earlier_only(Expr *value, const Index *summed);
+bool check_causal(Program *program, const Past *past);
+/* Whether one of its loops runs over the axis. */
+bool runs_over(const Statement *statement, const Axis *axis);
 /* The dimension of a tensor that runs over an axis, or -1. */
 int dimension_of(const Tensor *tensor, const Axis *axis);
 

@@ -26,11 +26,9 @@ static void move_indices(Statement *statement, void *data) {
     const Decode *decode = data;
     if (statement_is_scan(statement) && statement->index->axis == decode->past)
         statement->index->axis = decode->step;
-    for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i]->axis == decode->past) statement->loops[i]->axis = decode->step;
     if (statement->kind == STATEMENT_LOOP) {
-        expr_walk(statement->target, move_index, data);
-        expr_walk(statement->value, move_index, data);
+        Index *place = past_place(&decode->all, statement);
+        if (place) place->axis = decode->step;
     }
     for (int i = 0; i < statement->inputs.count; i++)
         expr_walk(statement->inputs.items[i], move_index, data);
@@ -38,16 +36,14 @@ static void move_indices(Statement *statement, void *data) {
         expr_walk(statement->outputs.items[i], move_index, data);
 }
 
-/* Everything but weights shrinks to the new places. */
+/* Everything but weights shrinks to the new places; of several places, the one at hand does. */
 static void move_to_step(Decode *decode) {
     Program *program = decode->program;
+    block_walk(&program->body, move_indices, decode);
     for (int i = 0; i < program->tensors.count; i++) {
         Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE) continue;
-        for (int j = 0; j < tensor->rank; j++)
-            if (tensor->axes[j] == decode->past) tensor->axes[j] = decode->step;
+        if (decode->all.place[i] >= 0) tensor->axes[decode->all.place[i]] = decode->step;
     }
-    block_walk(&program->body, move_indices, decode);
     program->sequence = decode->step;
 }
 
@@ -103,7 +99,8 @@ static void rewrite_attend(Decode *decode, Statement *attend, const Region *regi
 
 static bool is_new(const Decode *decode, const Statement *statement) {
     const Tensor *target = statement->target->tensor;
-    return target->role == ROLE_CACHE || dimension_of(target, decode->past) >= 0;
+    return target->role == ROLE_CACHE ||
+           (dimension_of(target, decode->past) >= 0 && dimension_of(target, decode->step) < 0);
 }
 
 typedef void Visit(Decode *decode, Statement *statement, const Region *region);
@@ -113,20 +110,23 @@ static void visit_attend(Decode *decode, Statement *statement, const Region *reg
         rewrite_attend(decode, statement, region);
 }
 
-/* sum[t] x[t] * (t <= s) runs over all places. What a cache holds of places still to come is no
- * number to count on: it is left out, not multiplied by 0. */
-static void sum_over_past(Decode *decode, Statement *statement) {
+/* What a cache holds of places still to come is no number to count on: there the equation is what
+ * is left of it, sum[t] x[t] * (t <= s) becomes sum[t] where(t <= s, x[t], 0). Where nothing is
+ * left, p[s,t] itself cannot be counted on, and needs no care. */
+static void leave_out_ahead(Decode *decode, Statement *statement) {
     Program *program = decode->program;
-    Index *summed = summed_places(statement, decode->step);
-    if (!summed) return;
-    Expr *earlier = earlier_only(statement->value, summed);
-    Index *place = index_new(program, summed->name, decode->past);
-    Expr *to = expr_index(program, place), *none = expr_number(program, 0);
-    Expr *value = statement->value;
-    if (value->op == OP_MUL) value = expr_apply(program, OP_WHERE, earlier, value, none);
-    statement->value = expr_substitute(program, value, &summed, &to, 1);
-    for (int i = 0; i < statement->loop_count; i++)
-        if (statement->loops[i] == summed) statement->loops[i] = place;
+    const Tensor *target = statement->target->tensor;
+    Index *place = past_place(&decode->all, statement);
+    for (int i = 0; i < statement->loop_count && !decode->all.open[target->id]; i++) {
+        Index *other = statement->loops[i];
+        Expr *value = statement->value;
+        if (other->axis != decode->past || !past_reads(&decode->all, value, other)) continue;
+        Expr *earlier = expr_apply(program, OP_LE, expr_index(program, other),
+                                   expr_index(program, place), NULL);
+        statement->value =
+            expr_apply(program, OP_WHERE, earlier, value_behind(&decode->all, value, other, place),
+                       value_ahead(&decode->all, value, other, place));
+    }
 }
 
 static void visit_loop(Decode *decode, Statement *statement, const Region *region) {
@@ -138,7 +138,7 @@ static void visit_loop(Decode *decode, Statement *statement, const Region *regio
         scan_operands(decode->program, statement);
     }
     if (statement->kind != STATEMENT_LOOP || is_new(decode, statement)) return;
-    sum_over_past(decode, statement);
+    leave_out_ahead(decode, statement);
     statement->value = rewrite_expr(decode, statement->value, region);
 }
 
@@ -192,15 +192,15 @@ void decode(Program *program, long tokens) {
                      program->name);
         return;
     }
-    if (!check_causal(program)) return;
     Axis *past = program->sequence;
-    Decode decode = {.program = program, .past = past};
+    Decode decode = {.program = program, .all = past_of(program), .past = past};
+    if (!check_causal(program, &decode.all)) return;
     decode.step = axis_new(program, past->name, tokens, AXIS_SEQUENCE, past->span);
+    program->context = past->size;
+    move_to_step(&decode);
     decode.position = tensor_new(program, "position", ROLE_INPUT, TYPE_INT, 0, NULL, past->span);
     decode.position->path = "position";
     decode.position->input = INPUT_SCALAR;
-    program->context = past->size;
-    move_to_step(&decode);
     /* What is computed again is copied from equations that still count places from the start. */
     visit_block(&decode, (Region){.block = &program->body}, visit_attend);
     visit_block(&decode, (Region){.block = &program->body}, visit_loop);

@@ -12,6 +12,7 @@ typedef struct Kept {
 
 typedef struct Decode {
     Program *program;
+    Past all;   /* of the whole sequence */
     Axis *past; /* all places; the sequence axis as it was elaborated */
     Axis *step; /* the new places */
     Tensor *position;

@@ -184,7 +184,7 @@ static bool value_follows(const Follow *follow, const Tensor *tensor) {
     if (tensor->cached) return true;
     if (tensor->role != ROLE_TEMP || is_stacked(tensor)) return false;
     const Statement *writer = only_writer(follow->region->block, tensor);
-    if (!writer || summed_places(writer, follow->decode->step)) return false;
+    if (!writer || runs_over(writer, follow->decode->past)) return false;
     Follow inner = *follow;
     inner.all = true;
     expr_walk(writer->value, check_follows, &inner);

@@ -1,0 +1,355 @@
+/* past: see past.h. */
+#include "analysis/past.h"
+
+#include <math.h>
+
+static bool is_activation(const Tensor *tensor) {
+    return tensor->role != ROLE_PARAMETER && tensor->role != ROLE_STATE;
+}
+
+/* ---- which of several places is the one at hand ---- */
+
+static int places_of(const Tensor *tensor, const Axis *sequence) {
+    int count = 0;
+    for (int i = 0; i < tensor->rank; i++) count += tensor->axes[i] == sequence;
+    return count;
+}
+
+static int first_place(const Tensor *tensor, const Axis *sequence) {
+    int i = 0;
+    while (i < tensor->rank && tensor->axes[i] != sequence) i++;
+    return i < tensor->rank ? i : -1;
+}
+
+static Index *plain_index(const Expr *access, int dimension) {
+    const Expr *sub = dimension < 0 ? NULL : access->args[dimension];
+    return sub && sub->kind == EXPR_INDEX ? sub->index : NULL;
+}
+
+Index *past_place(const Past *past, const Statement *statement) {
+    return plain_index(statement->target, past->place[statement->target->tensor->id]);
+}
+
+/* One equation tells others: where it has its place, the tensors that it reads have theirs. */
+typedef struct Search {
+    Past *past;
+    Index *place;
+    bool changed;
+} Search;
+
+enum { UNKNOWN = -2 };
+
+static void tell_read(Expr *expr, void *data) {
+    Search *search = data;
+    if (expr->kind != EXPR_READ || search->past->place[expr->tensor->id] != UNKNOWN) return;
+    for (int i = 0; i < expr->count; i++) {
+        if (expr->tensor->axes[i] != search->past->sequence) continue;
+        if (plain_index(expr, i) != search->place) continue;
+        search->past->place[expr->tensor->id] = i;
+        search->changed = true;
+    }
+}
+
+static void ask_read(Expr *expr, void *data) {
+    Search *search = data;
+    if (expr->kind != EXPR_READ || !is_activation(expr->tensor)) return;
+    bool several = places_of(expr->tensor, search->past->sequence) > 1;
+    int place = search->past->place[expr->tensor->id];
+    if (several && place >= 0 && plain_index(expr, place)) search->place = plain_index(expr, place);
+}
+
+/* The place of an equation by its target, or by a tensor of several places that it reads. */
+static void tell_statement(Statement *statement, void *data) {
+    Search *search = data;
+    if (statement->kind != STATEMENT_LOOP) return;
+    search->place = NULL;
+    if (search->past->place[statement->target->tensor->id] >= 0)
+        search->place = past_place(search->past, statement);
+    else
+        expr_walk(statement->value, ask_read, search);
+    if (!search->place) return;
+    expr_walk(statement->target, tell_read, search);
+    expr_walk(statement->value, tell_read, search);
+}
+
+/* What nothing tells has the place at hand first. */
+static bool decide_one(const Program *program, const Past *past) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        if (past->place[i] != UNKNOWN) continue;
+        past->place[i] = first_place(program->tensors.items[i], past->sequence);
+        return true;
+    }
+    return false;
+}
+
+static void find_places(Program *program, Past *past) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        bool several = is_activation(tensor) && places_of(tensor, past->sequence) > 1;
+        past->place[i] = !is_activation(tensor) ? -1
+                         : several              ? UNKNOWN
+                                                : first_place(tensor, past->sequence);
+    }
+    Search search = {.past = past};
+    do {
+        do {
+            search.changed = false;
+            block_walk(&program->body, tell_statement, &search);
+        } while (search.changed);
+    } while (decide_one(program, past));
+}
+
+/* ---- what is left for a place ahead ---- */
+
+/* A sum of `times` * (other - place) and `rest`; false: it is none. */
+typedef struct Distance {
+    const Index *other, *place;
+    double times_other, times_place, rest;
+} Distance;
+
+static bool add_terms(Distance *distance, const Expr *expr, double times) {
+    if (expr->kind == EXPR_NUMBER) {
+        distance->rest += times * expr->number;
+        return true;
+    }
+    if (expr->kind == EXPR_INDEX) {
+        if (expr->index == distance->other)
+            distance->times_other += times;
+        else if (expr->index == distance->place)
+            distance->times_place += times;
+        else
+            return false;
+        return true;
+    }
+    if (expr->kind != EXPR_APPLY) return false;
+    if (expr->op == OP_NEG) return add_terms(distance, expr->args[0], -times);
+    if (expr->op != OP_ADD && expr->op != OP_SUB) return false;
+    return add_terms(distance, expr->args[0], times) &&
+           add_terms(distance, expr->args[1], expr->op == OP_ADD ? times : -times);
+}
+
+typedef enum Where { AHEAD, BEHIND } Where;
+
+/* The least and the most that the left side less the right one can be. */
+static bool find_bounds(const Expr *expr, const Index *other, const Index *place, Where where,
+                        double *least, double *most) {
+    static const struct {
+        double least, most;
+    } distances[] = {[AHEAD] = {1, INFINITY}, [BEHIND] = {-INFINITY, 0}};
+    Distance distance = {.other = other, .place = place};
+    if (!add_terms(&distance, expr->args[0], 1) || !add_terms(&distance, expr->args[1], -1))
+        return false;
+    double times = distance.times_other;
+    if (times == 0 || distance.times_place != -times) return false;
+    double near = distances[where].least, far = distances[where].most;
+    *least = times * (times > 0 ? near : far) + distance.rest;
+    *most = times * (times > 0 ? far : near) + distance.rest;
+    return true;
+}
+
+static bool is_comparison(OpCode op) {
+    return op == OP_LT || op == OP_LE || op == OP_GT || op == OP_GE || op == OP_EQ || op == OP_NE;
+}
+
+/* 1 or 0 when that is what a comparison of the two places gives, else -1. */
+static int truth(const Expr *expr, const Index *other, const Index *place, Where where) {
+    double least, most;
+    if (!is_comparison(expr->op) || !find_bounds(expr, other, place, where, &least, &most))
+        return -1;
+    bool apart = least > 0 || most < 0;
+    switch (expr->op) {
+    case OP_LT:
+        return most < 0 ? 1 : least >= 0 ? 0 : -1;
+    case OP_LE:
+        return most <= 0 ? 1 : least > 0 ? 0 : -1;
+    case OP_GT:
+        return least > 0 ? 1 : most <= 0 ? 0 : -1;
+    case OP_GE:
+        return least >= 0 ? 1 : most < 0 ? 0 : -1;
+    default:
+        return !apart ? -1 : expr->op == OP_NE;
+    }
+}
+
+/* `and`, `or` and `not` of what is known. */
+static Expr *join_truths(Program *program, OpCode op, Expr *const *args) {
+    for (int i = 0; i < 2 && (op == OP_AND || op == OP_OR); i++) {
+        if (!args[i] || args[i]->kind != EXPR_NUMBER) continue;
+        bool holds = args[i]->number != 0;
+        if (holds == (op == OP_OR)) return expr_number(program, holds);
+        if (expr_is_truth(args[1 - i])) return args[1 - i];
+    }
+    return expr_apply(program, op, args[0], args[1], args[2]);
+}
+
+/* p[s,t] of a t ahead, where that is one number. */
+static bool is_known(const Past *past, const Expr *read, const Index *other, const Index *place) {
+    const Tensor *tensor = read->tensor;
+    if (!is_activation(tensor) || isnan(past->ahead[tensor->id])) return false;
+    if (plain_index(read, past->place[tensor->id]) != place) return false;
+    for (int i = 0; i < read->count; i++)
+        if (plain_index(read, i) == other) return true;
+    return false;
+}
+
+/* exp(-1e30 - largest[s]) is 0 when the largest is a score. */
+static bool is_left_out(const Past *past, OpCode op, const Expr *arg) {
+    if (op != OP_EXP || arg->kind != EXPR_APPLY || arg->op != OP_SUB) return false;
+    const Expr *number = arg->args[0], *largest = arg->args[1];
+    if (largest->kind == EXPR_APPLY && largest->op == OP_STOP) largest = largest->args[0];
+    return number->kind == EXPR_NUMBER && number->number <= LEFT_OUT &&
+           largest->kind == EXPR_READ && past->from_score[largest->tensor->id];
+}
+
+static Expr *value_where(const Past *past, Expr *value, const Index *other, const Index *place,
+                         Where where) {
+    if (value->kind == EXPR_READ && where == AHEAD && is_known(past, value, other, place))
+        return expr_number(past->program, past->ahead[value->tensor->id]);
+    if (value->kind != EXPR_APPLY) return value;
+    int known = truth(value, other, place, where);
+    if (known >= 0) return expr_number(past->program, known);
+    Expr *args[3] = {NULL};
+    for (int i = 0; i < value->count; i++)
+        args[i] = value_where(past, value->args[i], other, place, where);
+    if (is_left_out(past, value->op, args[0])) return expr_number(past->program, 0);
+    return join_truths(past->program, value->op, args);
+}
+
+Expr *value_ahead(const Past *past, Expr *value, const Index *other, const Index *place) {
+    return value_where(past, value, other, place, AHEAD);
+}
+
+Expr *value_behind(const Past *past, Expr *value, const Index *other, const Index *place) {
+    return value_where(past, value, other, place, BEHIND);
+}
+
+/* ---- what cannot be counted on ---- */
+
+static bool mentions(const Expr *expr, const Index *index) {
+    if (expr->kind == EXPR_INDEX) return expr->index == index;
+    for (int i = 0; i < expr->count; i++)
+        if (mentions(expr->args[i], index)) return true;
+    return false;
+}
+
+bool past_reads(const Past *past, const Expr *value, const Index *other) {
+    for (int i = 0; i < value->count; i++)
+        if (past_reads(past, value->args[i], other)) return true;
+    if (value->kind != EXPR_READ || !is_activation(value->tensor)) return false;
+    const Tensor *tensor = value->tensor;
+    for (int i = 0; i < value->count; i++) {
+        bool here = i == past->place[tensor->id];
+        if (!here && (tensor->axes[i] != past->sequence || !past->open[tensor->id])) continue;
+        if (mentions(value->args[i], other)) return true;
+    }
+    return false;
+}
+
+typedef struct Tracing {
+    Past *past;
+    int *writers; /* by tensor */
+    bool changed;
+} Tracing;
+
+static void count_writer(Statement *statement, void *data) {
+    Tracing *tracing = data;
+    if (statement->kind == STATEMENT_LOOP) tracing->writers[statement->target->tensor->id]++;
+}
+
+static void set_flag(Tracing *tracing, bool *flag) {
+    tracing->changed |= !*flag;
+    *flag = true;
+}
+
+static bool on_left(const Statement *statement, const Index *index) {
+    for (int i = 0; i < statement->target->count; i++)
+        if (plain_index(statement->target, i) == index) return true;
+    return false;
+}
+
+/* Whether two sides of a comparison differ by a number, whatever the place. */
+static bool find_difference(const Expr *expr, const Index *place, double *difference) {
+    Distance distance = {.place = place};
+    *difference = 0;
+    if (expr_equal(expr->args[0], expr->args[1])) return true;
+    if (!add_terms(&distance, expr->args[0], 1) || !add_terms(&distance, expr->args[1], -1))
+        return false;
+    *difference = distance.rest;
+    return distance.times_place == 0;
+}
+
+/* A value with `other` at the place itself: what is compared with itself is known. */
+static Expr *settle(const Past *past, Expr *value, const Index *place) {
+    if (value->kind != EXPR_APPLY) return value;
+    double difference;
+    if (is_comparison(value->op) && find_difference(value, place, &difference))
+        return expr_number(past->program, op_value(value->op, difference, 0, 0));
+    Expr *args[3] = {NULL};
+    for (int i = 0; i < value->count; i++) args[i] = settle(past, value->args[i], place);
+    return join_truths(past->program, value->op, args);
+}
+
+/* Whether such a value never leaves the place out. */
+static bool counts(const Past *past, const Expr *self) {
+    if (self->kind == EXPR_NUMBER) return self->number > LEFT_OUT;
+    if (self->kind == EXPR_READ && is_activation(self->tensor))
+        return isnan(past->ahead[self->tensor->id]) || past->scored[self->tensor->id];
+    for (int i = 0; i < self->count && self->kind == EXPR_APPLY; i++)
+        if (!counts(past, self->args[i])) return false;
+    return true;
+}
+
+static bool counts_itself(const Past *past, Expr *value, Index *other, Index *place) {
+    Expr *here = expr_index(past->program, place);
+    return counts(past,
+                  settle(past, expr_substitute(past->program, value, &other, &here, 1), place));
+}
+
+/* p[s,t], or the largest or the sum over t. */
+static void trace_other(Tracing *tracing, const Statement *statement, Index *other, Index *place) {
+    Past *past = tracing->past;
+    int id = statement->target->tensor->id;
+    bool reduced = !on_left(statement, other);
+    bool plain = !statement->accumulate && tracing->writers[id] == 1;
+    const Expr *ahead = value_ahead(past, statement->value, other, place);
+    bool known = plain && ahead->kind == EXPR_NUMBER;
+    bool scored = known && counts_itself(past, statement->value, other, place);
+    if (!reduced && past_reads(past, ahead, other)) set_flag(tracing, &past->open[id]);
+    if (reduced && scored && statement->reduction == REDUCE_MAX && ahead->number <= LEFT_OUT)
+        set_flag(tracing, &past->from_score[id]);
+    if (reduced || !known || statement->reduction != REDUCE_NONE) return;
+    past->ahead[id] = ahead->number;
+    if (scored) set_flag(tracing, &past->scored[id]);
+}
+
+static void trace_statement(Statement *statement, void *data) {
+    Tracing *tracing = data;
+    if (statement->kind != STATEMENT_LOOP) return;
+    Index *place = past_place(tracing->past, statement);
+    for (int i = 0; place && i < statement->loop_count; i++) {
+        Index *other = statement->loops[i];
+        if (other->axis == tracing->past->sequence && other != place)
+            trace_other(tracing, statement, other, place);
+    }
+}
+
+Past past_of(Program *program) {
+    Arena *arena = program->arena;
+    size_t count = (size_t)program->tensors.count;
+    Past past = {.program = program,
+                 .sequence = program->sequence,
+                 .place = arena_alloc(arena, count * sizeof(int)),
+                 .open = arena_alloc(arena, count * sizeof(bool)),
+                 .ahead = arena_alloc(arena, count * sizeof(double)),
+                 .scored = arena_alloc(arena, count * sizeof(bool)),
+                 .from_score = arena_alloc(arena, count * sizeof(bool))};
+    for (size_t i = 0; i < count; i++) past.ahead[i] = NAN;
+    find_places(program, &past);
+    Tracing tracing = {.past = &past, .writers = arena_alloc(arena, count * sizeof(int))};
+    block_walk(&program->body, count_writer, &tracing);
+    do { /* a repeat hands on what is found below */
+        tracing.changed = false;
+        block_walk(&program->body, trace_statement, &tracing);
+    } while (tracing.changed);
+    return past;
+}
