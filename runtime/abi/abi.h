@@ -1,20 +1,21 @@
-/* abi: what a generated program exports and what it is given. Included by generated code and by the runtime; nothing else is
- * shared between them.
+/* abi: what a generated program exports and what it is given. Included by generated code and by the
+ * runtime; nothing else is shared between them.
  *
  * Tensors are row-major float (or int32_t, or bf16) arrays, dimensions in the order of `axes`.
  *
- * A program for a device has the same table and the same functions, but they launch kernels instead of computing. There every
- * pointer to an element is one of the device: all blocks of MoecRun, every inputs[slot] and outputs[slot] (the arrays of
- * pointers themselves are the host's), scalars too. The kernels stand in a second text, which the runtime compiles for the
- * device it finds; table->kernels names them (extern "C") and MoecHost.launch calls them by their number:
+ * A program for a device has the same table and the same functions, but they launch kernels instead
+ * of computing. There every pointer to an element is one of the device: all blocks of MoecRun,
+ * every inputs[slot] and outputs[slot] (the arrays of pointers themselves are the host's), scalars
+ * too. The kernels stand in a second text, which the runtime compiles for the device it finds;
+ * table->kernels names them (extern "C") and MoecHost.launch calls them by their number:
  *
  *     host->launch(host->self, kernel, grid, 1, block, 0, arguments)
  *
- * arguments[i] points to the value of the kernel's i-th parameter, as cuLaunchKernel wants it; it is read before launch
- * returns. Blocks and grids have one dimension unless grid_y > 1. All work of one run is in launch order (one stream) and
- * depends on nothing but the device's memory: with fixed addresses a run can be recorded once and replayed, except that
- * last_micro_batch chooses what is launched. The seed is read from run->device_seed, on the device.
- */
+ * arguments[i] points to the value of the kernel's i-th parameter, as cuLaunchKernel wants it; it
+ * is read before launch returns. Blocks and grids have one dimension unless grid_y > 1. All work of
+ * one run is in launch order (one stream) and depends on nothing but the device's memory: with
+ * fixed addresses a run can be recorded once and replayed, except that last_micro_batch chooses
+ * what is launched. The seed is read from run->device_seed, on the device. */
 #ifndef MOEC_ABI_H
 #define MOEC_ABI_H
 
@@ -37,32 +38,43 @@ typedef enum MoecBlock {
 } MoecBlock;
 
 typedef enum MoecInit { MOEC_INIT_CONSTANT, MOEC_INIT_NORMAL, MOEC_INIT_UNIFORM } MoecInit;
-typedef enum MoecInput { MOEC_INPUT_TOKEN, MOEC_INPUT_NEXT, MOEC_INPUT_REAL, MOEC_INPUT_CLASS, MOEC_INPUT_SCALAR } MoecInput;
+typedef enum MoecInput {
+    MOEC_INPUT_TOKEN,
+    MOEC_INPUT_NEXT,
+    MOEC_INPUT_REAL,
+    MOEC_INPUT_CLASS,
+    MOEC_INPUT_SCALAR
+} MoecInput;
 
 /* What real numbers are kept as. */
 typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
 
 typedef struct MoecTensor {
-    const char *name;      /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the turn
-                              i and each turn is a tensor of its own in files */
-    const char *axes;      /* names, comma separated: "block,dim,hidden" */
+    /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the
+     * turn i and each turn is a tensor of its own in files */
+    const char *name;
+    const char *axes; /* names, comma separated: "block,dim,hidden" */
     MoecBlock block;
     size_t offset;
     int rank;
     long shape[MOEC_MAX_RANK];
     int is_int;
-    MoecType type;         /* of reals; only caches are ever anything but float */
-    MoecInit init;         /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
+    MoecType type; /* of reals; only caches are ever anything but float */
+    MoecInit init; /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
     double a, b;
     MoecInput input;
-    long vocabulary;       /* integer inputs: values are 0 .. vocabulary-1; 0: any */
-    int matrix;            /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay applies) */
-    int frozen;            /* parameters: not trained, the optimizer leaves it alone */
-    int group;             /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
+    long vocabulary; /* integer inputs: values are 0 .. vocabulary-1; 0: any */
+    /* parameters: 1 when it is multiplied and summed over, or looked up in (weight decay
+     * applies) */
+    int matrix;
+    int frozen; /* parameters: not trained, the optimizer leaves it alone */
+    /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
+    int group;
 } MoecTensor;
 
-/* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in elements; of each operand
- * one of the two inner strides is 1. c_n is always 1. Two batch dimensions, 1 when unused. */
+/* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in
+ * elements; of each operand one of the two inner strides is 1. c_n is always 1. Two batch
+ * dimensions, 1 when unused. */
 typedef struct MoecProduct {
     long m, n, k;
     long a_m, a_k, b_k, b_n, c_m;
@@ -70,11 +82,12 @@ typedef struct MoecProduct {
     int accumulate;
     int rounded; /* a and b are rounded to bf16, sums stay f32 */
     MoecType a_type, b_type, c_type;
-    /* On a device, where nothing is batched: what else is done before a result is stored, a sum of MoecEnding, in this order.
-     * c then is what comes out of it; nothing accumulates. */
+    /* On a device, where nothing is batched: what else is done before a result is stored, a sum of
+     * MoecEnding, in this order. c then is what comes out of it; nothing accumulates. */
     int endings;
-    long add_m, kept_m; /* strides of the rows of what is added and of what is kept; 0 where there is none */
-    float scale;        /* of MOEC_SCALE */
+    /* strides of the rows of what is added and of what is kept; 0 where there is none */
+    long add_m, kept_m;
+    float scale; /* of MOEC_SCALE */
 } MoecProduct;
 
 typedef enum MoecEnding {
@@ -82,7 +95,8 @@ typedef enum MoecEnding {
     MOEC_BIAS = 2, /* bias[n], of the type of c, too */
     MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
     MOEC_GELU = 8, /* x becomes 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
-    MOEC_GELU_BACK = 16, /* alone: x times the derivative of that at kept[m,n], which is only read */
+    /* alone: x times the derivative of that at kept[m,n], which is only read */
+    MOEC_GELU_BACK = 16,
     MOEC_SCALE = 32 /* before all others: the sum is multiplied by `scale` */
 } MoecEnding;
 
@@ -94,8 +108,9 @@ typedef struct MoecEpilogue {
 
 /* Of a dense product of a program for a device, where the host does not take it. */
 typedef struct MoecOwnProduct {
-    int kernel;    /* the program's own, see MoecTable.kernels */
-    int alignment; /* of every place that the product's operands have: a multiple of so many bytes, at most 16 */
+    int kernel; /* the program's own, see MoecTable.kernels */
+    /* of every place that the product's operands have: a multiple of so many bytes, at most 16 */
+    int alignment;
 } MoecOwnProduct;
 
 /* Masks of attention. */
@@ -103,7 +118,8 @@ enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
 
 typedef struct MoecRun MoecRun;
 
-/* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is launched. */
+/* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is
+ * launched. */
 enum { MOEC_FORM_FIRST, MOEC_FORM_WGMMA, MOEC_FORM_WIDE, MOEC_FORM_COUNT };
 typedef struct MoecForm {
     unsigned grid, block, shared_bytes;
@@ -117,77 +133,98 @@ typedef struct MoecWritten {
     int rounded; /* made of what was rounded to bf16 on its way, by each form in its own places */
 } MoecWritten;
 
-/* Numbers of bf16 that a kernel multiplies: `matrices` matrices of `lines` lines of `length` neighbours, with so many elements
- * from one line to the next and from one matrix to the next. Multiples of 16 bytes. */
+/* Numbers of bf16 that a kernel multiplies: `matrices` matrices of `lines` lines of `length`
+ * neighbours, with so many elements from one line to the next and from one matrix to the next.
+ * Multiples of 16 bytes. */
 typedef struct MoecMatrices {
     const void *at;
     long length, lines, matrices;
     long line, matrix; /* matrix: without meaning where there is one */
 } MoecMatrices;
 
-/* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the work. */
+/* What the host lends to a program. Any pointer may be NULL: then the program's own kernels do the
+ * work. */
 typedef struct MoecHost {
     void *self;
-    /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it itself. epilogue: NULL when the
-     * product has no endings */
-    int (*product)(void *self, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue);
-    /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes` zeros */
-    void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
-                   void **arguments);
+    /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it
+     * itself. epilogue: NULL when the product has no endings */
+    int (*product)(void *self, int index, const void *a, const void *b, void *c,
+                   const MoecEpilogue *epilogue);
+    /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes`
+     * zeros */
+    void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+                   unsigned shared_bytes, void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
-    /* like launch, for a kernel that may exist in several forms (MOEC_FORM_COUNT entries): the host launches the one that it
-     * likes best. It may try all, for which it has to know what they write: up to an entry whose `at` is NULL. What takes the
-     * same time has the same first form and the same first size_bytes of its first argument. The forms but the first have a
-     * tensor map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at` is NULL, after the arguments,
-     * which then end with NULL; matrices NULL: they have the same arguments. launch_either NULL: use launch */
-    void (*launch_either)(void *self, int kernel, const MoecForm *forms, size_t size_bytes, const MoecWritten *written,
-                          const MoecMatrices *matrices, void **arguments);
+    /* like launch, for a kernel that may exist in several forms (MOEC_FORM_COUNT entries): the host
+     * launches the one that it likes best. It may try all, for which it has to know what they
+     * write: up to an entry whose `at` is NULL. What takes the same time has the same first form
+     * and the same first size_bytes of its first argument. The forms but the first have a tensor
+     * map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at` is NULL,
+     * after the arguments, which then end with NULL; matrices NULL: they have the same arguments.
+     * launch_either NULL: use launch */
+    void (*launch_either)(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
+                          const MoecWritten *written, const MoecMatrices *matrices,
+                          void **arguments);
 } MoecHost;
 
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
-    const void *rounded;         /* the weights as bf16, element for element; NULL when table->round is */
-    unsigned char *arena;        /* 64-byte aligned, graph->arena_bytes */
-    const void *const *inputs;   /* by slot; float or int32_t; scalars too are pointers */
-    float *const *outputs;       /* by slot */
-    uint64_t seed;               /* of the random numbers of this call */
-    int last_micro_batch;        /* updates of layer states run only then */
+    /* the weights as bf16, element for element; NULL when table->round is */
+    const void *rounded;
+    unsigned char *arena;      /* 64-byte aligned, graph->arena_bytes */
+    const void *const *inputs; /* by slot; float or int32_t; scalars too are pointers */
+    float *const *outputs;     /* by slot */
+    uint64_t seed;             /* of the random numbers of this call */
+    int last_micro_batch;      /* updates of layer states run only then */
     const MoecHost *host;
     const uint64_t *device_seed; /* programs for a device: where `seed` lies there */
 };
 
-typedef enum MoecGraphKind { MOEC_GRAPH_FORWARD, MOEC_GRAPH_TRAIN, MOEC_GRAPH_DECODE, MOEC_GRAPH_MEASURE } MoecGraphKind;
+typedef enum MoecGraphKind {
+    MOEC_GRAPH_FORWARD,
+    MOEC_GRAPH_TRAIN,
+    MOEC_GRAPH_DECODE,
+    MOEC_GRAPH_MEASURE
+} MoecGraphKind;
 
 typedef struct MoecGraphEntry {
     MoecGraphKind kind;
     void (*run)(const MoecRun *run);
-    long batch, context, tokens; /* context: window length, or length of the caches when decoding; tokens: new ones a step */
+    /* context: window length, or length of the caches when decoding; tokens: new ones a step */
+    long batch, context, tokens;
     size_t arena_bytes, cache_bytes;
-    const MoecTensor *inputs, *outputs, *caches; /* by slot; outputs: named ones, then "loss", then aux and probes */
+    /* by slot; outputs: named ones, then "loss", then aux and probes */
+    const MoecTensor *inputs, *outputs, *caches;
     int input_count, output_count, cache_count;
     int first_product, product_count; /* its share of the table's products */
-    double flops;                     /* of matrix products and attention in one call, a multiply-add is two */
-    double product_flops;             /* of the matrix products alone: the floor of the benchmark */
+    /* of matrix products and attention in one call, a multiply-add is two */
+    double flops;
+    double product_flops; /* of the matrix products alone: the floor of the benchmark */
 } MoecGraphEntry;
 
-/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of the table. rounded: receives
- * the new weights as MoecTable.round makes them; NULL where that is. */
+/* The optimizer on one parameter: weight, gradient, state[] are arrays of n. scalars: by name of
+ * the table. rounded: receives the new weights as MoecTable.round makes them; NULL where that
+ * is. */
 typedef struct MoecUpdate {
-    void (*run)(float *weight, const float *gradient, float *const *state, long n, const float *scalars, void *rounded);
+    void (*run)(float *weight, const float *gradient, float *const *state, long n,
+                const float *scalars, void *rounded);
     double (*rate)(double step, double steps); /* the schedule's factor of the learning rate */
     const char *const *state_names;
     int state_count;
-    const char *const *scalar_names; /* "lr" (after the schedule), "step" (from 1), "steps", "clip" (factor of the gradient);
-                                        others are 1 */
+    /* "lr" (after the schedule), "step" (from 1), "steps", "clip" (factor of the gradient); others
+     * are 1 */
+    const char *const *scalar_names;
     int scalar_count;
-    /* What a parameter is given is each of these times its own: scalar_count factors for each of group_count groups. */
+    /* What a parameter is given is each of these times its own: scalar_count factors for each of
+     * group_count groups. */
     const float *own;
     int group_count;
-    /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients and each of `states` (an
-     * array of the host) are whole blocks of the device; scalars are the device's, scalar_count for each group; rounded receives the new weights as MoecTable.round makes
-     * them, where that is not NULL */
-    void (*launch)(const MoecHost *host, float *weights, const float *gradients, float *const *states,
-                   const float *scalars, void *rounded);
+    /* programs for a device, where `run` is NULL: all parameters in one launch. weights, gradients
+     * and each of `states` (an array of the host) are whole blocks of the device; scalars are the
+     * device's, scalar_count for each group; rounded receives the new weights as MoecTable.round
+     * makes them, where that is not NULL */
+    void (*launch)(const MoecHost *host, float *weights, const float *gradients,
+                   float *const *states, const float *scalars, void *rounded);
 } MoecUpdate;
 
 typedef struct MoecTable {
@@ -196,15 +233,16 @@ typedef struct MoecTable {
     const MoecTensor *parameters, *states;
     int parameter_count, state_count;
     size_t weight_bytes, state_bytes;
-    size_t frozen_bytes; /* the end of the weights block, which holds what is declared frozen: blocks of gradients and of
-                            the optimizer's states are by so much shorter */
+    /* the end of the weights block, which holds what is declared frozen: blocks of gradients and of
+     * the optimizer's states are by so much shorter */
+    size_t frozen_bytes;
     const MoecGraphEntry *graphs;
     int graph_count;
     const MoecUpdate *update; /* NULL when not compiled in */
     const MoecProduct *products;
     int product_count;
-    /* NULL when no program reads `rounded`: makes it from the weights. To be called whenever those have changed otherwise than
-     * by the optimizer, before the next run. */
+    /* NULL when no program reads `rounded`: makes it from the weights. To be called whenever those
+     * have changed otherwise than by the optimizer, before the next run. */
     void (*round)(const MoecHost *host, const float *weights, void *rounded);
     const char *const *kernels; /* programs for a device: the names of their kernels by number */
     int kernel_count;

@@ -1,11 +1,13 @@
-/* shapes: what the host hands to kernels of a device in one piece, and the sizes that who launches a template and the template
- * itself agree on. Included by kernels, by the runtime and by the compiler. */
+/* shapes: what the host hands to kernels of a device in one piece, and the sizes that who launches
+ * a template and the template itself agree on. Included by kernels, by the runtime and by the
+ * compiler. */
 #ifndef MOEC_SHAPES_H
 #define MOEC_SHAPES_H
 
 #include "abi.h"
 
-/* Threads of a block: tiles of products; products of a single row; choices and packs; attention, and a warpgroup. */
+/* Threads of a block: tiles of products; products of a single row; choices and packs; attention,
+ * and a warpgroup. */
 enum {
     MOEC_TILE_THREADS = 256,
     MOEC_ROW_THREADS = 512,
@@ -14,12 +16,12 @@ enum {
     MOEC_GROUP_THREADS = 128
 };
 
-/* Elements of bf16 in the 16 bytes that a thread copies at once; of a line that warpgroups read, swizzled in blocks of so many
- * bytes, which begin at multiples of them. */
+/* Elements of bf16 in the 16 bytes that a thread copies at once; of a line that warpgroups read,
+ * swizzled in blocks of so many bytes, which begin at multiples of them. */
 enum { MOEC_PIECE = 8, MOEC_SWIZZLED = 64, MOEC_SWIZZLED_ALIGN = 1024 };
 
-/* A pack (CALL_PACK of compiler/ir/ir.h): a counting sort of the true entries of a mask by group. An entry is the pair of its
- * key coordinates (keys of them) and its other coordinates. */
+/* A pack (CALL_PACK of compiler/ir/ir.h): a counting sort of the true entries of a mask by group.
+ * An entry is the pair of its key coordinates (keys of them) and its other coordinates. */
 typedef struct MoecPackOnDevice {
     int rank;
     long shape[MOEC_MAX_RANK]; /* of the mask */
@@ -47,14 +49,16 @@ typedef struct MoecGroupedOnDevice {
     int accumulate;
 } MoecGroupedOnDevice;
 
-/* Bytes of shared memory of a block of the kernels whose names end with _wgmma, of which two blocks fit on a multiprocessor,
- * and of those that end with _wide, which have one for themselves. */
+/* Bytes of shared memory of a block of the kernels whose names end with _wgmma, of which two blocks
+ * fit on a multiprocessor, and of those that end with _wide, which have one for themselves. */
 enum { MOEC_WGMMA_SHARED = 96 * 1024 + 1024, MOEC_WIDE_SHARED = 192 * 1024 + 1024 };
 
-/* The operands of those kernels come in boxes of so many elements of so many lines: see MoecMatrices. */
+/* The operands of those kernels come in boxes of so many elements of so many lines: see
+ * MoecMatrices. */
 enum { MOEC_BOX = 64 };
 
-/* A parameter among the blocks of threads of the optimizer: they take so many elements each, from the first one on. */
+/* A parameter among the blocks of threads of the optimizer: they take so many elements each, from
+ * the first one on. */
 typedef struct MoecShare {
     long block;        /* the first of its blocks */
     long first, count; /* its elements in the block of weights */

@@ -1,10 +1,11 @@
-/* attention: softmax attention forward, backward and against a cache; the meaning of all of them is that of attention.h.
+/* attention: softmax attention forward, backward and against a cache; the meaning of all of them is
+ * that of attention.h.
  *
- * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys, heads, key_heads,
- * value_heads, width, value_width, mask, documents, window, scale, cap, best, parts. Blocks have 128 threads. A block of
- * queries and a block of keys lie in shared memory; sums stay in registers. The backward pass makes the weights again from lse; each block
- * of it owns what it writes, so nothing is added up by chance.
- */
+ * Each template takes a struct A that the compiler writes for one attention: batch, queries, keys,
+ * heads, key_heads, value_heads, width, value_width, mask, documents, window, scale, cap, best,
+ * parts. Blocks have 128 threads. A block of queries and a block of keys lie in shared memory; sums
+ * stay in registers. The backward pass makes the weights again from lse; each block of it owns what
+ * it writes, so nothing is added up by chance. */
 #ifndef MOEC_ATTENTION_CUH
 #define MOEC_ATTENTION_CUH
 
@@ -15,14 +16,17 @@ enum { MOEC_ATTEND_WARPS = MOEC_ATTEND_THREADS / 32, MOEC_ATTEND_SHARED = 44 * 1
 
 #define MOEC_TEMPLATE template <class A> static __device__
 
-/* Queries and keys of a block: as many as shared memory has room for, when each of them takes `width` numbers. */
+/* Queries and keys of a block: as many as shared memory has room for, when each of them takes
+ * `width` numbers. */
 static __host__ __device__ constexpr int moec_places(int width) {
     int places = 32;
     while (places > 1 && places * (width + places + 8) * 4 > MOEC_ATTEND_SHARED) places /= 2;
     return places;
 }
 
-static __host__ __device__ constexpr int moec_share(int elements) { return (elements + MOEC_ATTEND_THREADS - 1) / MOEC_ATTEND_THREADS; }
+static __host__ __device__ constexpr int moec_share(int elements) {
+    return (elements + MOEC_ATTEND_THREADS - 1) / MOEC_ATTEND_THREADS;
+}
 
 struct MoecRange {
     long first, end;
@@ -65,7 +69,8 @@ MOEC_TEMPLATE MoecSpan moec_span(const float *documents, long first, long count)
 }
 
 /* No query of the one span sees a key of the other places. */
-MOEC_TEMPLATE bool moec_apart(const MoecSpan &span, const float *documents, long first, long count) {
+MOEC_TEMPLATE bool moec_apart(const MoecSpan &span, const float *documents, long first,
+                              long count) {
     if (!A::documents) return false;
     const MoecSpan other = moec_span<A>(documents, first, count);
     return other.high < span.low || span.high < other.low;
@@ -84,9 +89,10 @@ MOEC_TEMPLATE float moec_score_slope(float score) {
     return A::scale * (1.0f - bent * bent);
 }
 
-/* Rows first .. first+count-1 of one head of x[rows, heads, width] into shared memory; rows from `rows` on are zeros. */
-MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long first, int count, long rows,
-                                long heads, long head, int width) {
+/* Rows first .. first+count-1 of one head of x[rows, heads, width] into shared memory; rows from
+ * `rows` on are zeros. */
+MOEC_DEVICE void moec_load_rows(float *to, int stride, const float *x, long first, int count,
+                                long rows, long heads, long head, int width) {
     for (int i = threadIdx.x; i < count * width; i += MOEC_ATTEND_THREADS) {
         const int row = i / width, column = i % width;
         const long at = first + row;
@@ -101,27 +107,32 @@ template <class T> struct MoecPlainRows {
     T *to;
     long width;
 
-    __device__ __forceinline__ void operator()(long row, long column, float x) const { moec_store(to + row * width + column, x); }
+    __device__ __forceinline__ void operator()(long row, long column, float x) const {
+        moec_store(to + row * width + column, x);
+    }
 };
 
 /* store(row, column, x): where o[batch and place, head and width] goes. */
 template <class A, class Store>
-MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink, const float *documents,
-                             const Store &store, float *lse) {
-    constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C), O = moec_share(P * C);
+MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, const float *sink,
+                             const float *documents, const Store &store, float *lse) {
+    constexpr int E = A::width, C = A::value_width, P = moec_places(2 * E + 1 + C),
+                  O = moec_share(P * C);
     __shared__ float query[P * E], key[P * (E + 1)], value[P * C], weight[P][P];
     __shared__ float largest[P], sum[P], factor[P];
     constexpr long blocks = (A::queries + P - 1) / P;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks()) {
         const long h = task % A::heads, b = task / A::heads / blocks;
-        const long from = (blocks - 1 - task / A::heads % blocks) * P; /* those with most keys first */
+        /* those with most keys first */
+        const long from = (blocks - 1 - task / A::heads % blocks) * P;
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, from, P);
         float out[O] = {};
         moec_barrier();
-        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads, h, E);
+        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads,
+                       h, E);
         for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS) {
             largest[i] = sink != NULL ? sink[h] : -INFINITY;
             sum[i] = sink != NULL ? 1.0f : 0.0f;
@@ -131,14 +142,18 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
         for (long at = first; at < end; at += P) {
             if (moec_apart<A>(span, own, at, P)) continue;
             moec_barrier();
-            moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads, hk, E);
-            moec_load_rows(value, C, v + b * A::keys * A::value_heads * C, at, P, A::keys, A::value_heads, hv, C);
+            moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys,
+                           A::key_heads, hk, E);
+            moec_load_rows(value, C, v + b * A::keys * A::value_heads * C, at, P, A::keys,
+                           A::value_heads, hv, C);
             moec_barrier();
             for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
                 const float *x = query + i / P * E, *y = key + i % P * (E + 1);
                 float product = 0.0f;
                 for (int e = 0; e < E; e++) product += x[e] * y[e];
-                weight[i / P][i % P] = moec_sees<A>(own, from + i / P, at + i % P) ? moec_score<A>(product) : -INFINITY;
+                weight[i / P][i % P] = moec_sees<A>(own, from + i / P, at + i % P)
+                                           ? moec_score<A>(product)
+                                           : -INFINITY;
             }
             moec_barrier();
             for (int i = warp; i < P; i += MOEC_ATTEND_WARPS) {
@@ -172,7 +187,8 @@ MOEC_DEVICE void moec_attend(const float *q, const float *k, const float *v, con
             store(b * A::queries + from + row, h * C + column, out[n] / sum[row]);
         }
         for (int i = threadIdx.x; i < P; i += MOEC_ATTEND_THREADS)
-            if (from + i < A::queries) lse[(b * A::queries + from + i) * A::heads + h] = largest[i] + logf(sum[i]);
+            if (from + i < A::queries)
+                lse[(b * A::queries + from + i) * A::heads + h] = largest[i] + logf(sum[i]);
     }
 }
 
@@ -184,14 +200,18 @@ template <class A> struct MoecGradBlock {
     float query[P * E], key[P * (E + 1)], value[P * (C + 1)], grad[P * C];
     float weight[P][P + 1], total[P], lse[P];
 
-    __device__ __forceinline__ void load_queries(const float *q, const float *o, const float *lse_of,
-                                                 const float *output_grad, long b, long h, long from) {
-        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads, h, E);
-        moec_load_rows(grad, C, output_grad + b * A::queries * A::heads * C, from, P, A::queries, A::heads, h, C);
+    __device__ __forceinline__ void load_queries(const float *q, const float *o,
+                                                 const float *lse_of, const float *output_grad,
+                                                 long b, long h, long from) {
+        moec_load_rows(query, E, q + b * A::queries * A::heads * E, from, P, A::queries, A::heads,
+                       h, E);
+        moec_load_rows(grad, C, output_grad + b * A::queries * A::heads * C, from, P, A::queries,
+                       A::heads, h, C);
         for (int i = threadIdx.x / 32; i < P; i += MOEC_ATTEND_WARPS) {
             const long row = (b * A::queries + moec_least(from + i, A::queries - 1)) * A::heads + h;
             float sum = 0.0f;
-            for (int c = threadIdx.x % 32; c < C; c += 32) sum += o[row * C + c] * output_grad[row * C + c];
+            for (int c = threadIdx.x % 32; c < C; c += 32)
+                sum += o[row * C + c] * output_grad[row * C + c];
             sum = moec_warp_sum(sum);
             if (threadIdx.x % 32 != 0) continue;
             total[i] = sum;
@@ -199,12 +219,16 @@ template <class A> struct MoecGradBlock {
         }
     }
 
-    __device__ __forceinline__ void load_keys(const float *k, const float *v, long b, long hk, long hv, long at) {
-        moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads, hk, E);
-        moec_load_rows(value, C + 1, v + b * A::keys * A::value_heads * C, at, P, A::keys, A::value_heads, hv, C);
+    __device__ __forceinline__ void load_keys(const float *k, const float *v, long b, long hk,
+                                              long hv, long at) {
+        moec_load_rows(key, E + 1, k + b * A::keys * A::key_heads * E, at, P, A::keys, A::key_heads,
+                       hk, E);
+        moec_load_rows(value, C + 1, v + b * A::keys * A::value_heads * C, at, P, A::keys,
+                       A::value_heads, hv, C);
     }
 
-    /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and key. */
+    /* The weight of a pair and, in *slope, the derivative of the loss by the product of query and
+     * key. */
     __device__ __forceinline__ float pair(const float *documents, int i, int j, long from, long at,
                                           float *slope) const {
         *slope = 0.0f;
@@ -218,9 +242,9 @@ template <class A> struct MoecGradBlock {
     }
 };
 
-MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const float *v, const float *sink,
-                                          const float *documents, const float *o, const float *lse,
-                                          const float *output_grad, float *dq) {
+MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const float *v,
+                                          const float *sink, const float *documents, const float *o,
+                                          const float *lse, const float *output_grad, float *dq) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, P = Block::P, O = moec_share(P * E);
     constexpr long blocks = (A::queries + P - 1) / P;
@@ -239,7 +263,8 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
         for (long at = first; at < end; at += P) {
             if (moec_apart<A>(span, own, at, P)) continue;
             moec_barrier();
-            block.load_keys(k, v, b, h * A::key_heads / A::heads, h * A::value_heads / A::heads, at);
+            block.load_keys(k, v, b, h * A::key_heads / A::heads, h * A::value_heads / A::heads,
+                            at);
             moec_barrier();
             for (int i = threadIdx.x; i < P * P; i += MOEC_ATTEND_THREADS) {
                 float slope;
@@ -251,7 +276,8 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
             for (int n = 0; n < O; n++) {
                 const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
                 if (i >= P * E) continue;
-                for (int j = 0; j < P; j++) out[n] += block.weight[row][j] * block.key[j * (E + 1) + column];
+                for (int j = 0; j < P; j++)
+                    out[n] += block.weight[row][j] * block.key[j * (E + 1) + column];
             }
         }
 #pragma unroll
@@ -263,18 +289,20 @@ MOEC_TEMPLATE void moec_attend_grad_query(const float *q, const float *k, const 
     }
 }
 
-/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it. */
+/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read
+ * it. */
 template <class A, bool KEYS, bool VALUES>
-MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v, const float *documents,
-                                       const float *o, const float *lse, const float *output_grad, float *dk,
-                                       float *dv) {
+MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const float *v,
+                                       const float *documents, const float *o, const float *lse,
+                                       const float *output_grad, float *dk, float *dv) {
     typedef MoecGradBlock<A> Block;
     constexpr int E = Block::E, C = Block::C, P = Block::P;
     constexpr int OK = KEYS ? moec_share(P * E) : 1, OV = VALUES ? moec_share(P * C) : 1;
     constexpr long blocks = (A::keys + P - 1) / P, owners = KEYS ? A::key_heads : A::value_heads;
     __shared__ Block block;
     for (long task = moec_block(); task < A::batch * owners * blocks; task += moec_blocks()) {
-        const long owner = task % owners, b = task / owners / blocks, at = task / owners % blocks * P;
+        const long owner = task % owners, b = task / owners / blocks,
+                   at = task / owners % blocks * P;
         float keys[OK] = {}, values[OV] = {};
         const float *own = documents + b * A::keys;
         const MoecSpan span = moec_span<A>(own, at, P);
@@ -295,14 +323,18 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
                 for (int n = 0; n < moec_share(P * P); n++) {
                     const int i = threadIdx.x + n * MOEC_ATTEND_THREADS;
                     slopes[n] = 0.0f;
-                    if (i < P * P) block.weight[i / P][i % P] = block.pair(own, i / P, i % P, from, at, &slopes[n]);
+                    if (i < P * P)
+                        block.weight[i / P][i % P] =
+                            block.pair(own, i / P, i % P, from, at, &slopes[n]);
                 }
                 moec_barrier();
 #pragma unroll
                 for (int n = 0; VALUES && n < OV; n++) {
-                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C, column = i % C;
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / C,
+                              column = i % C;
                     if (i >= P * C) continue;
-                    for (int j = 0; j < P; j++) values[n] += block.weight[j][row] * block.grad[j * C + column];
+                    for (int j = 0; j < P; j++)
+                        values[n] += block.weight[j][row] * block.grad[j * C + column];
                 }
                 if (!KEYS) continue;
                 moec_barrier();
@@ -314,9 +346,11 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
                 moec_barrier();
 #pragma unroll
                 for (int n = 0; n < OK; n++) {
-                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E, column = i % E;
+                    const int i = threadIdx.x + n * MOEC_ATTEND_THREADS, row = i / E,
+                              column = i % E;
                     if (i >= P * E) continue;
-                    for (int j = 0; j < P; j++) keys[n] += block.weight[j][row] * block.query[j * E + column];
+                    for (int j = 0; j < P; j++)
+                        keys[n] += block.weight[j][row] * block.query[j * E + column];
                 }
             }
         }
@@ -335,35 +369,38 @@ MOEC_DEVICE void moec_attend_grad_keys(const float *q, const float *k, const flo
     }
 }
 
-MOEC_TEMPLATE void moec_attend_grad_both(const float *q, const float *k, const float *v, const float *,
-                                         const float *documents, const float *o, const float *lse,
-                                         const float *output_grad, float *dk, float *dv) {
+MOEC_TEMPLATE void moec_attend_grad_both(const float *q, const float *k, const float *v,
+                                         const float *, const float *documents, const float *o,
+                                         const float *lse, const float *output_grad, float *dk,
+                                         float *dv) {
     moec_attend_grad_keys<A, true, true>(q, k, v, documents, o, lse, output_grad, dk, dv);
 }
 
-MOEC_TEMPLATE void moec_attend_grad_key(const float *q, const float *k, const float *v, const float *,
-                                        const float *documents, const float *o, const float *lse,
-                                        const float *output_grad, float *dk) {
+MOEC_TEMPLATE void moec_attend_grad_key(const float *q, const float *k, const float *v,
+                                        const float *, const float *documents, const float *o,
+                                        const float *lse, const float *output_grad, float *dk) {
     moec_attend_grad_keys<A, true, false>(q, k, v, documents, o, lse, output_grad, dk, NULL);
 }
 
-MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const float *v, const float *,
-                                          const float *documents, const float *o, const float *lse,
-                                          const float *output_grad, float *dv) {
+MOEC_TEMPLATE void moec_attend_grad_value(const float *q, const float *k, const float *v,
+                                          const float *, const float *documents, const float *o,
+                                          const float *lse, const float *output_grad, float *dv) {
     moec_attend_grad_keys<A, false, true>(q, k, v, documents, o, lse, output_grad, NULL, dv);
 }
 
 /* dsink[h] = - sum over batch and queries of the weight of the sink times (o . output_grad). */
 template <class A, class Q, class K, class V, class O, class D>
-static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, const float *sink, const float *, const O *o,
-                                             const float *lse, const D *output_grad, float *dsink) {
+static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, const float *sink,
+                                             const float *, const O *o, const float *lse,
+                                             const D *output_grad, float *dsink) {
     constexpr int C = A::value_width;
     for (long h = moec_block(); h < A::heads; h += moec_blocks()) {
         float sum = 0.0f;
         for (long i = moec_thread(); i < A::batch * A::queries; i += moec_threads()) {
             const long row = i * A::heads + h;
             float total = 0.0f;
-            for (int c = 0; c < C; c++) total += moec_load(o[row * C + c]) * moec_load(output_grad[row * C + c]);
+            for (int c = 0; c < C; c++)
+                total += moec_load(o[row * C + c]) * moec_load(output_grad[row * C + c]);
             sum -= expf(sink[h] - lse[row]) * total;
         }
         sum = moec_block_sum(sum);
@@ -373,7 +410,8 @@ static __device__ void moec_attend_grad_sink(const Q *, const K *, const V *, co
 
 /* ---- new tokens against a cache ---- */
 
-/* Query s stands at place position+s and sees the keys up to there, with a window the last ones of them. */
+/* Query s stands at place position+s and sees the keys up to there, with a window the last ones of
+ * them. */
 MOEC_TEMPLATE MoecRange moec_seen(long place) {
     MoecRange range = {0, moec_least(place + 1, A::keys)};
     if (A::mask == MOEC_MASK_WINDOW) range.first = moec_most(0, place - A::window + 1);
@@ -393,13 +431,16 @@ template <int E> MOEC_DEVICE float moec_warp_dot(const float *x, const float *y)
     return moec_warp_sum(product);
 }
 
-/* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query, head, keys]. */
+/* Only the values of the `best` keys: all scores, the normaliser, a choice. scratch: [batch, query,
+ * head, keys]. */
 template <class A, class Store>
-MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink, const float *documents,
-                                  const Store &store, float *lse, const int32_t *position, float *scratch) {
+MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v, const float *sink,
+                                  const float *documents, const Store &store, float *lse,
+                                  const int32_t *position, float *scratch) {
     constexpr int E = A::width, C = A::value_width;
     for (long row = moec_block(); row < A::batch * A::queries * A::heads; row += moec_blocks()) {
-        const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
+        const long h = row % A::heads, s = row / A::heads % A::queries,
+                   b = row / A::heads / A::queries;
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
         const long place = *position + s;
         const MoecRange range = moec_seen<A>(place);
@@ -409,7 +450,8 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
         for (long j = threadIdx.x / 32; j < count; j += MOEC_ATTEND_WARPS) {
             const float *key = k + ((b * A::keys + range.first + j) * A::key_heads + hk) * E;
             const bool seen = moec_together<A>(documents + b * A::keys, place, range.first + j);
-            const float value = seen ? moec_score<A>(moec_warp_dot<E>(q + row * E, key)) : -INFINITY;
+            const float value =
+                seen ? moec_score<A>(moec_warp_dot<E>(q + row * E, key)) : -INFINITY;
             if (threadIdx.x % 32 == 0) score[j] = value;
             most = fmaxf(most, value);
         }
@@ -427,23 +469,27 @@ MOEC_DEVICE void moec_attend_best(const float *q, const float *k, const float *v
             float out = 0.0f;
             for (long j = 0; j < count; j++)
                 if (score[j] != 0.0f)
-                    out += score[j] * v[((b * A::keys + range.first + j) * A::value_heads + hv) * C + c];
+                    out += score[j] *
+                           v[((b * A::keys + range.first + j) * A::value_heads + hv) * C + c];
             store(row / A::heads, h * C + c, out);
         }
         if (moec_thread() == 0) lse[row] = normal;
     }
 }
 
-/* One part of the keys of one query and head: largest, sum and output into scratch[row, part, value_width + 2]. A warp takes
- * every fourth key. */
+/* One part of the keys of one query and head: largest, sum and output into scratch[row, part,
+ * value_width + 2]. A warp takes every fourth key. */
 MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float *v, const float *,
-                                    const float *documents, const int32_t *position, float *scratch) {
+                                    const float *documents, const int32_t *position,
+                                    float *scratch) {
     constexpr int E = A::width, C = A::value_width, O = (C + 31) / 32;
     __shared__ float outs[MOEC_ATTEND_WARPS][C], mosts[MOEC_ATTEND_WARPS], sums[MOEC_ATTEND_WARPS];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    for (long task = moec_block(); task < A::batch * A::queries * A::heads * A::parts; task += moec_blocks()) {
+    for (long task = moec_block(); task < A::batch * A::queries * A::heads * A::parts;
+         task += moec_blocks()) {
         const long part = task % A::parts, row = task / A::parts;
-        const long h = row % A::heads, s = row / A::heads % A::queries, b = row / A::heads / A::queries;
+        const long h = row % A::heads, s = row / A::heads % A::queries,
+                   b = row / A::heads / A::queries;
         const long hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
         const long place = *position + s;
         const MoecRange range = moec_seen<A>(place);
@@ -456,7 +502,8 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
             const float *value = v + ((b * A::keys + j) * A::value_heads + hv) * C;
             const float score = moec_score<A>(moec_warp_dot<E>(q + row * E, key)), before = most;
             most = fmaxf(most, score);
-            const float factor = before == -INFINITY ? 0.0f : expf(before - most), weight = expf(score - most);
+            const float factor = before == -INFINITY ? 0.0f : expf(before - most),
+                        weight = expf(score - most);
             sum = sum * factor + weight;
 #pragma unroll
             for (int n = 0; n < O; n++)
@@ -490,10 +537,11 @@ MOEC_TEMPLATE void moec_attend_step(const float *q, const float *k, const float 
     }
 }
 
-/* The parts of each query and head together, and the sink. A warp has every fourth part: there are many, and each has to come
- * from far. */
+/* The parts of each query and head together, and the sink. A warp has every fourth part: there are
+ * many, and each has to come from far. */
 template <class A, class Store>
-MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *lse, const float *scratch) {
+MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *lse,
+                                  const float *scratch) {
     constexpr int C = A::value_width, OWN = (C + 31) / 32;
     __shared__ float factors[A::parts], outs[MOEC_ATTEND_WARPS][C];
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
@@ -501,7 +549,8 @@ MOEC_DEVICE void moec_attend_join(const float *sink, const Store &store, float *
         const float *states = scratch + row * A::parts * (C + 2);
         const float sunk = sink != NULL ? sink[row % A::heads] : -INFINITY;
         float most = sunk, sum = 0.0f, out[OWN] = {};
-        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS) most = fmaxf(most, states[i * (C + 2)]);
+        for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS)
+            most = fmaxf(most, states[i * (C + 2)]);
         most = moec_block_max(most);
         for (int i = thread; i < A::parts; i += MOEC_ATTEND_THREADS) {
             const float *state = states + i * (C + 2);

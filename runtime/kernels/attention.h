@@ -36,7 +36,7 @@ typedef struct MoecAttend {
 enum {
     MOEC_ATTEND_QUERIES = 128, /* of a block */
     MOEC_ATTEND_KEYS = 128,
-    MOEC_ATTEND_WIDTH = 256,   /* of values, where the output is bf16 */
+    MOEC_ATTEND_WIDTH = 256,    /* of values, where the output is bf16 */
     MOEC_STEP_QUERIES = 8,      /* more new tokens than these are treated in blocks */
     MOEC_STEP_KEYS = 16,        /* keys read by one head before the next head reads them */
     MOEC_STEP_PART = 128,       /* keys a task takes at least */
@@ -246,8 +246,7 @@ MOEC_LARGE void moec_attend_pair(const MoecAttend *attend, const MoecHead *head,
         const float less = largest == -__builtin_inff() ? 0.0f : largest;
         scratch->largest[i] = largest;
         scratch->sum[i] = scratch->sum[i] * fade + moec_row_weights(row, range, pair->keys, less);
-        if (fade != 1.0f)
-            moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
+        if (fade != 1.0f) moec_row_scale(output.rows + i * output.step, attend->value_width, fade);
     }
     const MoecBlockProduct product = {
         pair->queries,
@@ -319,15 +318,17 @@ typedef struct MoecAttendWork {
 
 MOEC_INLINE MoecHead moec_head(const MoecAttend *attend, const MoecAttendWork *work, long b,
                                long h) {
-    return (MoecHead){
-        moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
-        moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
-        moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
-        work->documents != NULL ? work->documents + b * attend->keys : NULL,
-        moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
-        work->lse + moec_at_lse(attend, b, h), attend->heads * attend->width,
-        attend->key_heads * attend->width,     attend->value_heads * attend->value_width,
-        attend->heads * attend->value_width,   attend->heads};
+    return (MoecHead){moec_at(work->q, moec_at_query(attend, b, h), attend->q_type),
+                      moec_at(work->k, moec_at_key(attend, b, h), attend->k_type),
+                      moec_at(work->v, moec_at_value(attend, b, h), attend->v_type),
+                      work->documents != NULL ? work->documents + b * attend->keys : NULL,
+                      moec_to(work->o, moec_at_output(attend, b, h), attend->o_type),
+                      work->lse + moec_at_lse(attend, b, h),
+                      attend->heads * attend->width,
+                      attend->key_heads * attend->width,
+                      attend->value_heads * attend->value_width,
+                      attend->heads * attend->value_width,
+                      attend->heads};
 }
 
 MOEC_FUNCTION void moec_attend_blocks(const MoecAttend *attend, const MoecAttendWork *work,
@@ -440,8 +441,7 @@ MOEC_FUNCTION void moec_attend_grad_block(const MoecAttend *attend, const MoecHe
     const long queries = moec_least(attend->queries - query, MOEC_ATTEND_QUERIES);
     for (long i = 0; i < queries; i++) {
         const long at = (query + i) * head->o_step;
-        moec_attend_scratch.total[i] =
-            moec_output_dot(attend, head->o, grad->output_grad, at);
+        moec_attend_scratch.total[i] = moec_output_dot(attend, head->o, grad->output_grad, at);
         memset(grad->dq + (query + i) * head->q_step, 0, (size_t)attend->width * sizeof *grad->dq);
     }
     const MoecRange range = moec_block_range(attend, query, queries);
@@ -492,8 +492,8 @@ MOEC_FUNCTION void moec_attend_grad(const MoecAttend *attend, const MoecAttendSa
             const MoecHead head = moec_head(attend, &work, b, h);
             const MoecHeadGrad grad = {
                 moec_at(saved->output_grad, moec_at_output(attend, b, h), attend->grad_type),
-                dq + moec_at_query(attend, b, h),
-                dk + moec_at_key(attend, b, h), dv + moec_at_value(attend, b, h)};
+                dq + moec_at_query(attend, b, h), dk + moec_at_key(attend, b, h),
+                dv + moec_at_value(attend, b, h)};
             for (long query = 0; query < attend->queries; query += MOEC_ATTEND_QUERIES)
                 moec_attend_grad_block(attend, &head, &grad, query);
         }

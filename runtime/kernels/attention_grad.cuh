@@ -1,17 +1,19 @@
-/* attention_grad: the backward pass of attention_rounded. It makes the weights again from lse; each block owns what it
- * writes, so nothing is added up by chance. dq comes first and leaves the products of output and gradient for the others.
- */
+/* attention_grad: the backward pass of attention_rounded. It makes the weights again from lse; each
+ * block owns what it writes, so nothing is added up by chance. dq comes first and leaves the
+ * products of output and gradient for the others. */
 #ifndef MOEC_ATTENTION_GRAD_CUH
 #define MOEC_ATTENTION_GRAD_CUH
 
 #include "attention_rounded.cuh"
 
-/* From the product of query and key to the weight of the pair and, from the product of the output's gradient and the value,
- * to the derivative by the former product. normal: log2 of the normaliser; total: output times its gradient. */
+/* From the product of query and key to the weight of the pair and, from the product of the output's
+ * gradient and the value, to the derivative by the former product. normal: log2 of the normaliser;
+ * total: output times its gradient. */
 MOEC_TEMPLATE void moec_weigh(float &s, float &through, float normal, float total) {
     const float score = moec_bent<A>(s);
     s = moec_exp2(fmaf(score, moec_power<A>(), -normal));
-    through = s * (through - total) * moec_score_slope<A>(score); /* which no score has a part in without a cap */
+    /* which no score has a part in without a cap */
+    through = s * (through - total) * moec_score_slope<A>(score);
 }
 
 /* The gradients of 16 M queries of a warp: what there is of each row, and the sums. */
@@ -28,23 +30,26 @@ template <class A, int M> struct MoecGradRows {
                 for (int i = 0; i < 4; i++) out[m][n][i] = 0.0f;
     }
 
-    /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need it. */
+    /* Output times its gradient for each row of the warp, into `totals`, and to the lanes that need
+     * it. */
     template <class O, class D>
-    __device__ __forceinline__ void add_up(const O *o, const D *output_grad, const float *lse, float *totals, long b, int h,
-                                           int row) {
+    __device__ __forceinline__ void add_up(const O *o, const D *output_grad, const float *lse,
+                                           float *totals, long b, int h, int row) {
         const int lane = threadIdx.x % 32;
         float own = 0.0f;
         for (int i = 0; i < 16 * M; i++) {
             const long at = (b * A::queries + moec_least(row + i, A::queries - 1)) * A::heads + h;
             float x = 0.0f;
-            for (int c = lane; c < C; c += 32) x += moec_load(o[at * C + c]) * moec_load(output_grad[at * C + c]);
+            for (int c = lane; c < C; c += 32)
+                x += moec_load(o[at * C + c]) * moec_load(output_grad[at * C + c]);
             x = moec_warp_sum(x);
             if (lane == i) own = x;
         }
         const bool there = lane < 16 * M && row + lane < A::queries;
         const long at = (b * A::queries + row + lane) * A::heads + h;
         if (there) totals[at] = own;
-        const float norm = there ? lse[at] * MOEC_LOG2E : INFINITY; /* a row that is not there weighs nothing */
+        /* a row that is not there weighs nothing */
+        const float norm = there ? lse[at] * MOEC_LOG2E : INFINITY;
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
@@ -56,21 +61,24 @@ template <class A, int M> struct MoecGradRows {
 
     /* See moec_weigh: `through` becomes the derivatives, nothing where the mask hides. */
     template <int N>
-    __device__ __forceinline__ void reassociate(float s[M][N][4], float through[M][N][4], const float *documents, int row,
-                                          int at) const {
+    __device__ __forceinline__ void reassociate(float s[M][N][4], float through[M][N][4],
+                                                const float *documents, int row, int at) const {
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
-                for (int i = 0; i < 4; i++) moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
+                for (int i = 0; i < 4; i++)
+                    moec_weigh<A>(s[m][n][i], through[m][n][i], normal[m][i / 2], total[m][i / 2]);
         moec_hide<A, M, N>(through, 0.0f, documents, row, at);
     }
 
-    template <class DQ> __device__ __forceinline__ void finish(DQ *dq, long b, int h, int row) const {
+    template <class DQ>
+    __device__ __forceinline__ void finish(DQ *dq, long b, int h, int row) const {
         float one[M][2];
         for (int m = 0; m < M; m++) one[m][0] = one[m][1] = 1.0f;
-        moec_store_rows<E, M>(MoecPlainRows<DQ>{dq, A::heads * E}, out, one, b * A::queries, row, A::queries, h * E);
+        moec_store_rows<E, M>(MoecPlainRows<DQ>{dq, A::heads * E}, out, one, b * A::queries, row,
+                              A::queries, h * E);
     }
 };
 
@@ -80,8 +88,8 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
     enum { GRAD = Shape::rows * moec_stride(E), KEY = GRAD + Shape::rows * moec_stride(C) };
     static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
 
-    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key, const float *documents, int row,
-                                         int at) {
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *key,
+                                         const float *documents, int row, int at) {
         float s[M][N][4], through[M][N][4];
         moec_multiply<E, M, N>(s, shared, key);
         moec_multiply<C, M, N>(through, shared + GRAD, key + MoecKeyPart<A, Shape>::VALUE);
@@ -90,22 +98,26 @@ template <class A, class Shape> struct MoecGradQuery : MoecGradRows<A, Shape::ti
     }
 
     template <class In, class D>
-    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, long b, int h, int from) {
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad,
+                                        long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * M;
         const float *documents = in.documents + b * A::keys;
         moec_barrier();
-        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
-        moec_fetch<C, A::heads, Shape::rows>(shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
+        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h),
+                                             from, A::queries);
+        moec_fetch<C, A::heads, Shape::rows>(
+            shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
         this->begin();
-        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
-            part(shared, key, documents, row, at);
-        });
+        moec_each_part_of_keys<A, Shape>(
+            shared + KEY, in, b, h, from,
+            [&](const uint16_t *key, int at) { part(shared, key, documents, row, at); });
     }
 };
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DQ>
-MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V *v, const float *sink,
-                                                const float *documents, const O *o, const float *lse, const D *output_grad,
+MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V *v,
+                                                const float *sink, const float *documents,
+                                                const O *o, const float *lse, const D *output_grad,
                                                 float *totals, DQ *dq) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradQuery<A, Shape> Grad;
@@ -119,15 +131,18 @@ MOEC_DEVICE void moec_attend_grad_query_rounded(const Q *q, const K *k, const V 
     });
 }
 
-/* The same where the rows are keys from `row` on and the columns queries from `from` on. lse(column), total_of(column): what
- * there is of a query, read no earlier than it is asked for, not registers ahead; total_of for keys alone. */
+/* The same where the rows are keys from `row` on and the columns queries from `from` on.
+ * lse(column), total_of(column): what there is of a query, read no earlier than it is asked for,
+ * not registers ahead; total_of for keys alone. */
 template <class A, bool KEYS, int N, class Lse, class Total>
-MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4], const float *documents, const Lse &lse,
-                                    const Total &total_of, int row, int from) {
+MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
+                                    const float *documents, const Lse &lse, const Total &total_of,
+                                    int row, int from) {
     const bool partial = moec_hides_some<A>(from, 8 * N, row, 16) || from + 8 * N > A::queries;
     float own[2] = {};
 #pragma unroll
-    for (int r = 0; A::documents && r < 2; r++) own[r] = documents[moec_least(row + moec_result_row(0, 2 * r), A::keys - 1)];
+    for (int r = 0; A::documents && r < 2; r++)
+        own[r] = documents[moec_least(row + moec_result_row(0, 2 * r), A::keys - 1)];
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
@@ -136,44 +151,55 @@ MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4], co
             const bool there = place < A::queries;
             const float normal = there ? lse(column) * MOEC_LOG2E : INFINITY;
             const float total = KEYS && there ? total_of(column) : 0.0f;
-            const float number = A::documents && place < A::keys ? *(volatile const float *)(documents + place) : 0.0f;
+            const float number = A::documents && place < A::keys
+                                     ? *(volatile const float *)(documents + place)
+                                     : 0.0f;
 #pragma unroll
             for (int i = j; i < 4; i += 2) {
                 if (!KEYS) through[0][n][i] = 0.0f;
                 moec_weigh<A>(s[0][n][i], through[0][n][i], normal, total);
-                if (partial &&
-                    (!moec_shows<A>(place, row + moec_result_row(0, i)) || (A::documents && own[i / 2] != number)))
+                if (partial && (!moec_shows<A>(place, row + moec_result_row(0, i)) ||
+                                (A::documents && own[i / 2] != number)))
                     s[0][n][i] = through[0][n][i] = 0.0f;
             }
         }
 }
 
-/* The queries of head h that see some of Shape::rows keys from `at` on, and the gradients of their results, in parts: see
- * moec_each_turn. */
+/* The queries of head h that see some of Shape::rows keys from `at` on, and the gradients of their
+ * results, in parts: see moec_each_turn. */
 template <class A, class Shape, class In, class D> struct MoecSeeingQueries {
     enum { COUNT = Shape::part };
     const In &in;
     const D *output_grad;
     int b, h, at;
 
-    __device__ __forceinline__ const auto *queries() const { return moec_head<A::width>(in.q, b, A::queries, A::heads, h); }
+    __device__ __forceinline__ const auto *queries() const {
+        return moec_head<A::width>(in.q, b, A::queries, A::heads, h);
+    }
     __device__ __forceinline__ const auto *grads() const {
         return moec_head<A::value_width>(output_grad, b, A::queries, A::heads, h);
     }
 
     template <class Ready, class Bring, class Work>
-    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring, const Work &work) const {
+    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring,
+                                              const Work &work) const {
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
         int end = A::queries;
         const int from = A::mask == MOEC_MASK_NONE ? 0 : at / COUNT * COUNT;
-        if (A::mask == MOEC_MASK_WINDOW) end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
-        const auto from_on = [&](int query) { return moec_next_part<A>(span, documents, query, end, COUNT); };
-        moec_each_turn(from_on(from), end, [&](int query) { return from_on(query + COUNT); }, ready, bring, work);
+        if (A::mask == MOEC_MASK_WINDOW)
+            end = moec_least(end, (long)at + Shape::rows - 1 + A::window);
+        const auto from_on = [&](int query) {
+            return moec_next_part<A>(span, documents, query, end, COUNT);
+        };
+        moec_each_turn(
+            from_on(from), end, [&](int query) { return from_on(query + COUNT); }, ready, bring,
+            work);
     }
 };
 
-/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read it; queries in parts. */
+/* dk, dv or both for a block of keys of one key head or value head, from all query heads that read
+ * it; queries in parts. */
 template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     enum { VALUE = Shape::rows * moec_stride(E), QUERY = VALUE + Shape::rows * moec_stride(C) };
@@ -192,8 +218,9 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
             for (int i = 0; i < 4; i++) values[0][n][i] = 0.0f;
     }
 
-    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query, const float *documents,
-                                         const float *lse, const float *totals, int row, int from) {
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query,
+                                         const float *documents, const float *lse,
+                                         const float *totals, int row, int from) {
         float s[1][N][4], through[1][N][4];
         moec_multiply<E, 1, N>(s, shared, query);
         if constexpr (KEYS) moec_multiply<C, 1, N>(through, shared + VALUE, query + GRAD);
@@ -206,17 +233,22 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
     }
 
     /* The keys and values that head h reads. */
-    template <class In> static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h, int at) {
+    template <class In>
+    static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h,
+                                                      int at) {
         const int hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-        moec_fetch<E, A::key_heads, Shape::rows>(shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
-        moec_fetch<C, A::value_heads, Shape::rows>(shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at,
-                                                   A::keys);
+        moec_fetch<E, A::key_heads, Shape::rows>(
+            shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
+        moec_fetch<C, A::value_heads, Shape::rows>(
+            shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at, A::keys);
     }
 
-    /* All queries of head h that see some of the keys; those of the first head are there. lse, totals: of the head. */
+    /* All queries of head h that see some of the keys; those of the first head are there. lse,
+     * totals: of the head. */
     template <class In, class D>
-    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, const float *lse,
-                                        const float *totals, int b, int h, int at, bool first) {
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad,
+                                        const float *lse, const float *totals, int b, int h, int at,
+                                        bool first) {
         const int row = at + threadIdx.x / 32 * 16;
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
@@ -224,78 +256,92 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
         const auto *d = seeing.grads();
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        seeing.each_turn(
-            [] { moec_copy_wait<0>(); },
-            [&](int turn, int, int behind) {
-                uint16_t *to = shared + QUERY + (turn ^ 1) * STAGE;
-                if (behind < 0) return;
-                moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
-                moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
-            },
-            [&](int turn, int query) {
-                if (!moec_hides_all<A>(query, Shape::part, row, 16))
-                    part(shared, shared + QUERY + turn * STAGE, documents, lse + (long)query * A::heads,
-                         totals + (long)query * A::heads, row, query);
-            });
+        seeing.each_turn([] { moec_copy_wait<0>(); },
+                         [&](int turn, int, int behind) {
+                             uint16_t *to = shared + QUERY + (turn ^ 1) * STAGE;
+                             if (behind < 0) return;
+                             moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
+                             moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
+                         },
+                         [&](int turn, int query) {
+                             if (!moec_hides_all<A>(query, Shape::part, row, 16))
+                                 part(shared, shared + QUERY + turn * STAGE, documents,
+                                      lse + (long)query * A::heads, totals + (long)query * A::heads,
+                                      row, query);
+                         });
     }
 };
 
 /* Grad: what does the work of a block of Shape::rows keys; KEYS, VALUES: which gradients. */
-template <class Grad, class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK, class DV>
-MOEC_DEVICE void moec_each_block_of_keys(uint16_t *shared, const In &in, const float *lse, const D *output_grad,
-                                         const float *totals, DK *dk, DV *dv) {
-    constexpr long blocks = (A::keys + Shape::rows - 1) / Shape::rows, owners = KEYS ? A::key_heads : A::value_heads;
+template <class Grad, class A, class Shape, bool KEYS, bool VALUES, class In, class D, class DK,
+          class DV>
+MOEC_DEVICE void moec_each_block_of_keys(uint16_t *shared, const In &in, const float *lse,
+                                         const D *output_grad, const float *totals, DK *dk,
+                                         DV *dv) {
+    constexpr long blocks = (A::keys + Shape::rows - 1) / Shape::rows,
+                   owners = KEYS ? A::key_heads : A::value_heads;
     const float one[1][2] = {{1.0f, 1.0f}};
     for (int task = blockIdx.x; task < A::batch * owners * blocks; task += gridDim.x) {
         const int b = task / (int)(owners * blocks), owner = task % (int)owners;
-        const int at = task / (int)owners % (int)blocks * Shape::rows, row = at + threadIdx.x / 32 * 16;
-        const int first = (owner * A::heads + owners - 1) / owners; /* of the heads that read the owner */
+        const int at = task / (int)owners % (int)blocks * Shape::rows,
+                  row = at + threadIdx.x / 32 * 16;
+        /* of the heads that read the owner */
+        const int first = (owner * A::heads + owners - 1) / owners;
         const long place = (long)b * A::queries * A::heads;
         Grad grad;
         moec_barrier(); /* all are done with the block before */
         Grad::fetch_keys(shared, in, b, first, at);
         grad.begin();
         for (int h = first; h < A::heads && h * owners / A::heads == owner; h++)
-            grad.run(shared, in, output_grad, lse + place + h, totals + place + h, b, h, at, h == first);
+            grad.run(shared, in, output_grad, lse + place + h, totals + place + h, b, h, at,
+                     h == first);
         if constexpr (KEYS)
-            moec_store_rows<A::width, 1>(MoecPlainRows<DK>{dk, A::key_heads * A::width}, grad.keys, one, (long)b * A::keys, row,
-                                         A::keys, owner * A::width);
+            moec_store_rows<A::width, 1>(MoecPlainRows<DK>{dk, A::key_heads * A::width}, grad.keys,
+                                         one, (long)b * A::keys, row, A::keys, owner * A::width);
         if constexpr (VALUES)
-            moec_store_rows<A::value_width, 1>(MoecPlainRows<DV>{dv, A::value_heads * A::value_width}, grad.values, one,
-                                               (long)b * A::keys, row, A::keys, owner * A::value_width);
+            moec_store_rows<A::value_width, 1>(
+                MoecPlainRows<DV>{dv, A::value_heads * A::value_width}, grad.values, one,
+                (long)b * A::keys, row, A::keys, owner * A::value_width);
     }
 }
 
-template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
-                                               const float *totals, DK *dk, DV *dv) {
+template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D,
+          class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_rounded(const MoecAttended<Q, K, V> &in, const float *lse,
+                                               const D *output_grad, const float *totals, DK *dk,
+                                               DV *dv) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecGradKeys<A, Shape, KEYS, VALUES> Grad;
-    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk, dv);
+    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk,
+                                                          dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_both_rounded(const Q *q, const K *k, const V *v, const float *sink,
-                                               const float *documents, const O *, const float *lse, const D *output_grad,
+MOEC_DEVICE void moec_attend_grad_both_rounded(const Q *q, const K *k, const V *v,
+                                               const float *sink, const float *documents, const O *,
+                                               const float *lse, const D *output_grad,
                                                const float *totals, DK *dk, DV *dv) {
-    moec_attend_grad_keys_rounded<A, Shape, true, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                        totals, dk, dv);
+    moec_attend_grad_keys_rounded<A, Shape, true, true>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk, dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
-MOEC_DEVICE void moec_attend_grad_key_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                              const O *, const float *lse, const D *output_grad, const float *totals,
-                                              DK *dk) {
-    moec_attend_grad_keys_rounded<A, Shape, true, false>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                         totals, dk, (float *)NULL);
+MOEC_DEVICE void moec_attend_grad_key_rounded(const Q *q, const K *k, const V *v, const float *sink,
+                                              const float *documents, const O *, const float *lse,
+                                              const D *output_grad, const float *totals, DK *dk) {
+    moec_attend_grad_keys_rounded<A, Shape, true, false>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk,
+        (float *)NULL);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
-MOEC_DEVICE void moec_attend_grad_value_rounded(const Q *q, const K *k, const V *v, const float *sink,
-                                                const float *documents, const O *, const float *lse, const D *output_grad,
+MOEC_DEVICE void moec_attend_grad_value_rounded(const Q *q, const K *k, const V *v,
+                                                const float *sink, const float *documents,
+                                                const O *, const float *lse, const D *output_grad,
                                                 const float *totals, DV *dv) {
-    moec_attend_grad_keys_rounded<A, Shape, false, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                         totals, (float *)NULL, dv);
+    moec_attend_grad_keys_rounded<A, Shape, false, true>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, (float *)NULL,
+        dv);
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* attention_grad_wgmma: attention_grad.cuh for tensor cores that read shared memory by themselves; see attention_wgmma.cuh.
- */
+/* attention_grad_wgmma: attention_grad.cuh for tensor cores that read shared memory by themselves;
+ * see attention_wgmma.cuh. */
 #ifndef MOEC_ATTENTION_GRAD_WGMMA_CUH
 #define MOEC_ATTENTION_GRAD_WGMMA_CUH
 
@@ -8,21 +8,27 @@
 
 #ifdef MOEC_WGMMA
 
-/* dq for a block of queries. The products of a part are asked for together with the sums by the part before, whose keys must
- * stay: they have three places. */
+/* dq for a block of queries. The products of a part are asked for together with the sums by the
+ * part before, whose keys must stay: they have three places. */
 template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     typedef MoecSwizzledRows<E, Shape::rows> Queries;
     typedef MoecSwizzledRows<C, Shape::rows> Grads;
     typedef MoecSwizzledRows<E, Shape::part> Keys;
     typedef MoecSwizzledRows<C, Shape::part> Values;
-    enum { GRAD = Queries::SIZE, KEY = GRAD + Grads::SIZE, VALUE = KEY + 3 * Keys::SIZE, SIZE = VALUE + 2 * Values::SIZE };
+    enum {
+        GRAD = Queries::SIZE,
+        KEY = GRAD + Grads::SIZE,
+        VALUE = KEY + 3 * Keys::SIZE,
+        SIZE = VALUE + 2 * Values::SIZE
+    };
     static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
     unsigned slope[N / 2][4]; /* of the part before */
 
     /* before: the keys of the part before, if there is one. */
-    __device__ __forceinline__ void turn(const uint16_t *shared, const uint16_t *key, const uint16_t *value,
-                                         const uint16_t *before, const float *documents, int row, int at) {
+    __device__ __forceinline__ void turn(const uint16_t *shared, const uint16_t *key,
+                                         const uint16_t *value, const uint16_t *before,
+                                         const float *documents, int row, int at) {
         const int group = threadIdx.x / 128 * 64;
         float s[1][N][4], through[1][N][4];
         auto &out = moec_group_sums(this->out);
@@ -30,7 +36,8 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         moec_hold(slope);
         moec_wgmma_fence();
         moec_group_multiply<E, Queries, Keys>(moec_group_sums(s), shared, group, key);
-        moec_group_multiply<C, Grads, Values>(moec_group_sums(through), shared + GRAD, group, value);
+        moec_group_multiply<C, Grads, Values>(moec_group_sums(through), shared + GRAD, group,
+                                              value);
         moec_wgmma_commit();
         if (before != NULL) {
             moec_wgmma_fence();
@@ -42,7 +49,8 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         }
         moec_hold(moec_group_sums(s));
         moec_hold(moec_group_sums(through));
-        this->reassociate(s, through, documents, row, at); /* ends where ways part: see MoecGroupForward */
+        /* ends where ways part: see MoecGroupForward */
+        this->reassociate(s, through, documents, row, at);
         moec_wgmma_wait<0>();
         moec_hold(out);
         moec_group_keep(slope, through);
@@ -60,7 +68,8 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
     }
 
     template <class In, class D>
-    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, long b, int h, int from) {
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad,
+                                        long b, int h, int from) {
         enum { COUNT = Shape::part, THREADS = Shape::threads };
         const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
         const float *documents = in.documents + b * A::keys;
@@ -70,8 +79,8 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         int coming = 0, now = 0; /* places of keys */
         const auto after = [](int place) { return place == 2 ? 0 : place + 1; };
         moec_barrier();
-        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from,
-                                                               A::queries);
+        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
+            shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         moec_fetch<C, A::heads, Shape::rows, THREADS, Grads>(
             shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
         this->begin();
@@ -79,14 +88,16 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
             moec_group_ready,
             [&](int turn, int, int behind) {
                 if (behind < 0) return;
-                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(shared + KEY + coming * Keys::SIZE, k, behind, A::keys);
-                moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(shared + VALUE + (turn ^ 1) * Values::SIZE, v, behind,
-                                                                      A::keys);
+                moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(
+                    shared + KEY + coming * Keys::SIZE, k, behind, A::keys);
+                moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(
+                    shared + VALUE + (turn ^ 1) * Values::SIZE, v, behind, A::keys);
                 coming = after(coming);
             },
             [&](int place, int at) {
                 const uint16_t *key = shared + KEY + now * Keys::SIZE;
-                turn(shared, key, shared + VALUE + place * Values::SIZE, before, documents, from + threadIdx.x / 32 * 16, at);
+                turn(shared, key, shared + VALUE + place * Values::SIZE, before, documents,
+                     from + threadIdx.x / 32 * 16, at);
                 before = key;
                 now = after(now);
             });
@@ -95,8 +106,10 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
 };
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DQ>
-MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                               const O *o, const float *lse, const D *output_grad, float *totals, DQ *dq) {
+MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *v,
+                                               const float *sink, const float *documents,
+                                               const O *o, const float *lse, const D *output_grad,
+                                               float *totals, DQ *dq) {
     MOEC_SHARED(uint16_t, memory);
     uint16_t *const shared = memory + moec_to_block(memory) / 2;
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
@@ -109,21 +122,31 @@ MOEC_DEVICE void moec_attend_grad_query_groups(const Q *q, const K *k, const V *
     });
 }
 
-/* dk, dv or both for a block of keys; queries in parts. Sums by a part go on while the next part is waited for and its
- * products are asked for; the part stays until then, so that there are three places. While the weights of one warpgroup are
- * computed, tensor cores work for another one. */
+/* dk, dv or both for a block of keys; queries in parts. Sums by a part go on while the next part is
+ * waited for and its products are asked for; the part stays until then, so that there are three
+ * places. While the weights of one warpgroup are computed, tensor cores work for another one. */
 template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys {
     enum { N = Shape::part / 8, E = A::width, C = A::value_width };
     typedef MoecSwizzledRows<E, Shape::rows> Keys;
     typedef MoecSwizzledRows<C, Shape::rows> Values;
     typedef MoecSwizzledRows<E, Shape::part> Queries;
     typedef MoecSwizzledRows<C, Shape::part> Grads;
-    enum { VALUE = Keys::SIZE, QUERY = VALUE + (KEYS ? (int)Values::SIZE : 0), GRAD = Queries::SIZE };
-    enum { LSE = GRAD + Grads::SIZE, STAGE = LSE + MOEC_SWIZZLED_ALIGN / 2, SIZE = QUERY + 3 * STAGE };
+    enum {
+        VALUE = Keys::SIZE,
+        QUERY = VALUE + (KEYS ? (int)Values::SIZE : 0),
+        GRAD = Queries::SIZE
+    };
+    enum {
+        LSE = GRAD + Grads::SIZE,
+        STAGE = LSE + MOEC_SWIZZLED_ALIGN / 2,
+        SIZE = QUERY + 3 * STAGE
+    };
     static_assert(2 * 4 * Shape::part <= MOEC_SWIZZLED_ALIGN, "room for lse and totals");
-    /* Floats of a thread where the sums by a part go on beside the next products, which they do not where that is too much;
-     * to bring keys for each head anew takes registers, too. */
-    enum { KEPT = (KEYS ? E / 2 + Shape::part * 3 / 4 : 0) + (VALUES ? C / 2 : 0) + Shape::part * 3 / 4 };
+    /* Floats of a thread where the sums by a part go on beside the next products, which they do not
+     * where that is too much; to bring keys for each head anew takes registers, too. */
+    enum {
+        KEPT = (KEYS ? E / 2 + Shape::part * 3 / 4 : 0) + (VALUES ? C / 2 : 0) + Shape::part * 3 / 4
+    };
     enum { DRAINS = KEPT > (A::key_heads == A::value_heads ? 160 : 144) };
     static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
     float keys[1][KEYS ? moec_padded(E) / 8 : 1][4], values[1][VALUES ? moec_padded(C) / 8 : 1][4];
@@ -138,8 +161,8 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
         moec_hold(value);
     }
 
-    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query, const float *documents, int row,
-                                         int from) {
+    __device__ __forceinline__ void part(const uint16_t *shared, const uint16_t *query,
+                                         const float *documents, int row, int from) {
         const volatile float *const lse = (const float *)(const void *)(query + LSE);
         const int group = threadIdx.x / 128 * 64;
         float s[1][N][4], through[1][N][4];
@@ -147,7 +170,8 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
         moec_wgmma_fence();
         moec_group_multiply<E, Keys, Queries>(moec_group_sums(s), shared, group, query);
         if constexpr (KEYS)
-            moec_group_multiply<C, Values, Grads>(moec_group_sums(through), shared + VALUE, group, query + GRAD);
+            moec_group_multiply<C, Values, Grads>(moec_group_sums(through), shared + VALUE, group,
+                                                  query + GRAD);
         moec_wgmma_commit();
         moec_wgmma_wait<0>();
         moec_hold(moec_group_sums(s));
@@ -165,18 +189,22 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
         moec_wgmma_commit();
     }
 
-    template <class In> static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h, int at) {
+    template <class In>
+    static __device__ __forceinline__ void fetch_keys(uint16_t *shared, const In &in, int b, int h,
+                                                      int at) {
         enum { ROWS = Shape::rows, THREADS = Shape::threads };
         const int hk = h * A::key_heads / A::heads, hv = h * A::value_heads / A::heads;
-        moec_fetch<E, A::key_heads, ROWS, THREADS, Keys>(shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
+        moec_fetch<E, A::key_heads, ROWS, THREADS, Keys>(
+            shared, moec_head<E>(in.k, b, A::keys, A::key_heads, hk), at, A::keys);
         if constexpr (KEYS)
             moec_fetch<C, A::value_heads, ROWS, THREADS, Values>(
                 shared + VALUE, moec_head<C>(in.v, b, A::keys, A::value_heads, hv), at, A::keys);
     }
 
     template <class In, class D>
-    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad, const float *lse,
-                                        const float *totals, int b, int h, int at, bool first) {
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, const D *output_grad,
+                                        const float *lse, const float *totals, int b, int h, int at,
+                                        bool first) {
         enum { COUNT = Shape::part, THREADS = Shape::threads };
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSeeingQueries<A, Shape, In, D> seeing = {in, output_grad, b, h, at};
@@ -193,13 +221,14 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
             [&](int, int, int behind) {
                 if (behind < 0) return;
                 moec_fetch<E, A::heads, COUNT, THREADS, Queries>(coming, q, behind, A::queries);
-                moec_fetch<C, A::heads, COUNT, THREADS, Grads>(coming + GRAD, d, behind, A::queries);
+                moec_fetch<C, A::heads, COUNT, THREADS, Grads>(coming + GRAD, d, behind,
+                                                               A::queries);
                 static_assert(2 * COUNT <= THREADS, "a thread for each number");
                 if (const int i = threadIdx.x; i < (KEYS ? 2 : 1) * COUNT) {
                     const int query = behind + i % COUNT;
                     const float *from = i < COUNT ? lse : totals;
-                    moec_copy_word_async((float *)(void *)(coming + LSE) + i, from + (long)query * A::heads,
-                                         query < A::queries);
+                    moec_copy_word_async((float *)(void *)(coming + LSE) + i,
+                                         from + (long)query * A::heads, query < A::queries);
                 }
                 coming = after(coming);
             },
@@ -213,46 +242,58 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
     }
 };
 
-template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_keys_groups(const MoecAttended<Q, K, V> &in, const float *lse, const D *output_grad,
-                                              const float *totals, DK *dk, DV *dv) {
+template <class A, class Shape, bool KEYS, bool VALUES, class Q, class K, class V, class D,
+          class DK, class DV>
+MOEC_DEVICE void moec_attend_grad_keys_groups(const MoecAttended<Q, K, V> &in, const float *lse,
+                                              const D *output_grad, const float *totals, DK *dk,
+                                              DV *dv) {
     MOEC_SHARED(uint16_t, memory);
     uint16_t *const shared = memory + moec_to_block(memory) / 2;
     typedef MoecGroupGradKeys<A, Shape, KEYS, VALUES> Grad;
-    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk, dv);
+    moec_each_block_of_keys<Grad, A, Shape, KEYS, VALUES>(shared, in, lse, output_grad, totals, dk,
+                                                          dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_both_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                              const O *, const float *lse, const D *output_grad, const float *totals, DK *dk,
+MOEC_DEVICE void moec_attend_grad_both_groups(const Q *q, const K *k, const V *v, const float *sink,
+                                              const float *documents, const O *, const float *lse,
+                                              const D *output_grad, const float *totals, DK *dk,
                                               DV *dv) {
-    moec_attend_grad_keys_groups<A, Shape, true, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                       totals, dk, dv);
+    moec_attend_grad_keys_groups<A, Shape, true, true>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk, dv);
 }
 
-/* One after the other, where a thread has no registers for the sums of both: scores are computed twice. */
+/* One after the other, where a thread has no registers for the sums of both: scores are computed
+ * twice. */
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK, class DV>
-MOEC_DEVICE void moec_attend_grad_each_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                              const O *, const float *lse, const D *output_grad, const float *totals, DK *dk,
+MOEC_DEVICE void moec_attend_grad_each_groups(const Q *q, const K *k, const V *v, const float *sink,
+                                              const float *documents, const O *, const float *lse,
+                                              const D *output_grad, const float *totals, DK *dk,
                                               DV *dv) {
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
-    moec_attend_grad_keys_groups<A, Shape, true, false>(in, lse, output_grad, totals, dk, (float *)NULL);
-    moec_attend_grad_keys_groups<A, Shape, false, true>(in, lse, output_grad, totals, (float *)NULL, dv);
+    moec_attend_grad_keys_groups<A, Shape, true, false>(in, lse, output_grad, totals, dk,
+                                                        (float *)NULL);
+    moec_attend_grad_keys_groups<A, Shape, false, true>(in, lse, output_grad, totals, (float *)NULL,
+                                                        dv);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DK>
-MOEC_DEVICE void moec_attend_grad_key_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                             const O *, const float *lse, const D *output_grad, const float *totals, DK *dk) {
-    moec_attend_grad_keys_groups<A, Shape, true, false>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                        totals, dk, (float *)NULL);
+MOEC_DEVICE void moec_attend_grad_key_groups(const Q *q, const K *k, const V *v, const float *sink,
+                                             const float *documents, const O *, const float *lse,
+                                             const D *output_grad, const float *totals, DK *dk) {
+    moec_attend_grad_keys_groups<A, Shape, true, false>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, dk,
+        (float *)NULL);
 }
 
 template <class A, class Shape, class Q, class K, class V, class O, class D, class DV>
-MOEC_DEVICE void moec_attend_grad_value_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                               const O *, const float *lse, const D *output_grad, const float *totals,
-                                               DV *dv) {
-    moec_attend_grad_keys_groups<A, Shape, false, true>(MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad,
-                                                        totals, (float *)NULL, dv);
+MOEC_DEVICE void moec_attend_grad_value_groups(const Q *q, const K *k, const V *v,
+                                               const float *sink, const float *documents, const O *,
+                                               const float *lse, const D *output_grad,
+                                               const float *totals, DV *dv) {
+    moec_attend_grad_keys_groups<A, Shape, false, true>(
+        MoecAttended<Q, K, V>{q, k, v, sink, documents}, lse, output_grad, totals, (float *)NULL,
+        dv);
 }
 
 #endif

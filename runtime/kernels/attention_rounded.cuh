@@ -1,14 +1,14 @@
-/* attention_rounded: attention with products by tensor cores: what they multiply is bf16, rounded on its way where it is
- * stored as float; scores, softmax and all sums are f32.
+/* attention_rounded: attention with products by tensor cores: what they multiply is bf16, rounded
+ * on its way where it is stored as float; scores, softmax and all sums are f32.
  *
- * A block has four warps; each owns 16 * Shape::tiles rows (queries; keys for dk and dv), whose results stay in registers.
- * The other side comes in parts of Shape::part rows, two of them in shared memory: one is multiplied, the next is on its
- * way. Blocks of neighbouring numbers are heads of the same places, so that those which share a key head find it in the
- * second cache. No block adds to what another one writes.
+ * A block has four warps; each owns 16 * Shape::tiles rows (queries; keys for dk and dv), whose
+ * results stay in registers. The other side comes in parts of Shape::part rows, two of them in
+ * shared memory: one is multiplied, the next is on its way. Blocks of neighbouring numbers are
+ * heads of the same places, so that those which share a key head find it in the second cache. No
+ * block adds to what another one writes.
  *
- * Scores of a warp are s[tile][n][4]: results of 16 by 8 as moec_mma leaves them, so that a thread has rows lane/4 and
- * lane/4 + 8, columns 8n + 2(lane%4) and the next.
- */
+ * Scores of a warp are s[tile][n][4]: results of 16 by 8 as moec_mma leaves them, so that a thread
+ * has rows lane/4 and lane/4 + 8, columns 8n + 2(lane%4) and the next. */
 #ifndef MOEC_ATTENTION_ROUNDED_CUH
 #define MOEC_ATTENTION_ROUNDED_CUH
 
@@ -32,7 +32,9 @@ template <int W, class T> MOEC_DEVICE T *moec_head(T *x, long b, long rows, long
     return x + (b * rows * heads + head) * W;
 }
 
-MOEC_DEVICE void moec_put_pair(uint16_t *to, float low, float high) { *(unsigned *)to = moec_bf16_pair(low, high); }
+MOEC_DEVICE void moec_put_pair(uint16_t *to, float low, float high) {
+    *(unsigned *)to = moec_bf16_pair(low, high);
+}
 
 /* Two neighbours of a row as bf16. */
 MOEC_DEVICE void moec_round_pair(uint16_t *to, const float *from, bool first, bool second) {
@@ -43,27 +45,31 @@ MOEC_DEVICE void moec_round_pair(uint16_t *to, const MoecBf16 *from, bool first,
     to[1] = second ? from[1].bits : 0;
 }
 
-/* Where number `column` of a row of W numbers stands in shared memory: eight from a multiple of eight on are neighbours. */
+/* Where number `column` of a row of W numbers stands in shared memory: eight from a multiple of
+ * eight on are neighbours. */
 template <int W> struct MoecPaddedRows {
-    static __device__ __forceinline__ int place(int row, int column) { return row * moec_stride(W) + column; }
+    static __device__ __forceinline__ int place(int row, int column) {
+        return row * moec_stride(W) + column;
+    }
 };
 
-/* Rows of W numbers, STEP apart, into shared memory by THREADS threads: COUNT of them, of which `there` are; what is not
- * there is zeros. */
+/* Rows of W numbers, STEP apart, into shared memory by THREADS threads: COUNT of them, of which
+ * `there` are; what is not there is zeros. */
 template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct MoecFetch {
     enum { P = moec_padded(W) };
 
     static __device__ __forceinline__ void pairs(uint16_t *to, const T *from, int there) {
         for (int i = threadIdx.x % THREADS; i < COUNT * (P / 2); i += THREADS) {
             const int row = i / (P / 2), column = i % (P / 2) * 2;
-            moec_round_pair(to + Rows::place(row, column), from + row * STEP + column, row < there && column < W,
-                            row < there && column + 1 < W);
+            moec_round_pair(to + Rows::place(row, column), from + row * STEP + column,
+                            row < there && column < W, row < there && column + 1 < W);
         }
     }
 
-    /* A whole block does not unroll it: registers for what is on its way would be missing elsewhere. */
+    /* A whole block does not unroll it: registers for what is on its way would be missing
+     * elsewhere. */
     static __device__ __forceinline__ void fours(uint16_t *to, const float *from, int there) {
-#pragma unroll (THREADS == 32 ? 8 : 1)
+#pragma unroll(THREADS == 32 ? 8 : 1)
         for (int i = threadIdx.x % THREADS; i < COUNT * (P / 4); i += THREADS) {
             const int row = i / (P / 4), column = i % (P / 4) * 4;
             float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -85,7 +91,8 @@ template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct M
             const int row = first + pass * ROWS;
             const bool is = row < there && own < W;
             if (COUNT % ROWS == 0 || row < COUNT)
-                moec_copy_async(to + Rows::place(row, own), is ? from + row * STEP + own : from, is ? 16 : 0);
+                moec_copy_async(to + Rows::place(row, own), is ? from + row * STEP + own : from,
+                                is ? 16 : 0);
         }
     }
 
@@ -104,24 +111,28 @@ template <int W, int STEP, int COUNT, int THREADS, class Rows, class T> struct M
 };
 
 /* COUNT rows of a head from `first` on; the head has `rows`. */
-template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS, class Rows = MoecPaddedRows<W>, class T>
+template <int W, int HEADS, int COUNT, int THREADS = MOEC_ATTEND_THREADS,
+          class Rows = MoecPaddedRows<W>, class T>
 MOEC_DEVICE void moec_fetch(uint16_t *to, const T *head, int first, int rows) {
-    MoecFetch<W, HEADS * W, COUNT, THREADS, Rows, T>::run(to, head + (long)first * (HEADS * W), rows - first);
+    MoecFetch<W, HEADS * W, COUNT, THREADS, Rows, T>::run(to, head + (long)first * (HEADS * W),
+                                                          rows - first);
 }
 
 /* ---- products of a warp ---- */
 
-/* Lane's row of the four matrices that make 16 by 16 of the left operand; of the right one, 16 of its rows; of the right one
- * turned. */
+/* Lane's row of the four matrices that make 16 by 16 of the left operand; of the right one, 16 of
+ * its rows; of the right one turned. */
 template <int W> MOEC_DEVICE const uint16_t *moec_left_at(const uint16_t *x, int row, int k) {
     return x + (row + threadIdx.x % 16) * moec_stride(W) + k + threadIdx.x % 32 / 16 * 8;
 }
 template <int W> MOEC_DEVICE const uint16_t *moec_right_at(const uint16_t *x, int row, int k) {
-    return x + (row + threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * moec_stride(W) + k + threadIdx.x % 16 / 8 * 8;
+    return x + (row + threadIdx.x % 32 / 16 * 8 + threadIdx.x % 8) * moec_stride(W) + k +
+           threadIdx.x % 16 / 8 * 8;
 }
 
 /* s = a b' for the rows of the warp and 8N rows of b. */
-template <int W, int M, int N> MOEC_DEVICE void moec_multiply(float s[M][N][4], const uint16_t *a, const uint16_t *b) {
+template <int W, int M, int N>
+MOEC_DEVICE void moec_multiply(float s[M][N][4], const uint16_t *a, const uint16_t *b) {
     const int row = threadIdx.x / 32 * 16 * M;
 #pragma unroll
     for (int m = 0; m < M; m++)
@@ -129,12 +140,13 @@ template <int W, int M, int N> MOEC_DEVICE void moec_multiply(float s[M][N][4], 
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int i = 0; i < 4; i++) s[m][n][i] = 0.0f;
-    /* Unrolled as a whole it would read ahead more than there are registers for. */
+                /* Unrolled as a whole it would read ahead more than there are registers for. */
 #pragma unroll 4
     for (int k = 0; k < moec_padded(W); k += 16) {
         unsigned left[M][4];
 #pragma unroll
-        for (int m = 0; m < M; m++) moec_load_matrices(left[m], moec_left_at<W>(a, row + 16 * m, k));
+        for (int m = 0; m < M; m++)
+            moec_load_matrices(left[m], moec_left_at<W>(a, row + 16 * m, k));
 #pragma unroll
         for (int n = 0; n < N; n += 2) {
             unsigned right[4];
@@ -150,7 +162,8 @@ template <int W, int M, int N> MOEC_DEVICE void moec_multiply(float s[M][N][4], 
 
 /* out += s b, s rounded, b of 8N rows of W numbers. */
 template <int W, int M, int N>
-MOEC_DEVICE void moec_multiply_add(float out[M][moec_padded(W) / 8][4], const float s[M][N][4], const uint16_t *b) {
+MOEC_DEVICE void moec_multiply_add(float out[M][moec_padded(W) / 8][4], const float s[M][N][4],
+                                   const uint16_t *b) {
 #pragma unroll
     for (int k = 0; k < N; k += 2) {
         unsigned left[M][4];
@@ -158,7 +171,8 @@ MOEC_DEVICE void moec_multiply_add(float out[M][moec_padded(W) / 8][4], const fl
         for (int m = 0; m < M; m++)
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                left[m][i] = moec_bf16_pair(s[m][k + i / 2][i % 2 * 2], s[m][k + i / 2][i % 2 * 2 + 1]);
+                left[m][i] =
+                    moec_bf16_pair(s[m][k + i / 2][i % 2 * 2], s[m][k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
         for (int n = 0; n < moec_padded(W) / 8; n += 2) {
             unsigned right[4];
@@ -187,19 +201,22 @@ MOEC_DEVICE int moec_result_row(int m, int i) { return 16 * m + threadIdx.x % 32
 MOEC_DEVICE int moec_result_column(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
 /* Two neighbours of a row. */
-template <class Store> MOEC_DEVICE void moec_store_pair(const Store &store, long row, long column, const float (&x)[2]) {
+template <class Store>
+MOEC_DEVICE void moec_store_pair(const Store &store, long row, long column, const float (&x)[2]) {
     store(row, column, x);
 }
 template <class T>
-MOEC_DEVICE void moec_store_pair(const MoecPlainRows<T> &store, long row, long column, const float (&x)[2]) {
+MOEC_DEVICE void moec_store_pair(const MoecPlainRows<T> &store, long row, long column,
+                                 const float (&x)[2]) {
     moec_write(store.to + row * store.width + column, x);
 }
 
-/* out, times its row's number, for rows from `first` on of `rows` and columns from `column` on; `before` rows are those of
- * other sequences. */
+/* out, times its row's number, for rows from `first` on of `rows` and columns from `column` on;
+ * `before` rows are those of other sequences. */
 template <int W, int M, class Store>
-MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_padded(W) / 8][4], const float factor[M][2],
-                                 long before, int first, int rows, long column) {
+MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_padded(W) / 8][4],
+                                 const float factor[M][2], long before, int first, int rows,
+                                 long column) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -208,7 +225,8 @@ MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_pad
             for (int i = 0; i < 4; i += 2) {
                 const int row = first + moec_result_row(m, i);
                 const int at = moec_result_column(n, 0);
-                const float pair[2] = {out[m][n][i] * factor[m][i / 2], out[m][n][i + 1] * factor[m][i / 2]};
+                const float pair[2] = {out[m][n][i] * factor[m][i / 2],
+                                       out[m][n][i + 1] * factor[m][i / 2]};
                 if (row >= rows || at >= W) continue;
                 if constexpr (W % 2 == 0) {
                     moec_store_pair(store, before + row, column + at, pair);
@@ -221,9 +239,11 @@ MOEC_DEVICE void moec_store_rows(const Store &store, const float out[M][moec_pad
 
 /* ---- masks ---- */
 
-/* Whether the mask hides some pair of `rows` places from `row` on and `keys` keys from `key` on; whether it hides all. */
+/* Whether the mask hides some pair of `rows` places from `row` on and `keys` keys from `key` on;
+ * whether it hides all. */
 MOEC_TEMPLATE bool moec_hides_some(int row, int rows, int key, int keys) {
-    return A::documents || key + keys > A::keys || (A::mask != MOEC_MASK_NONE && key + keys - 1 > row) ||
+    return A::documents || key + keys > A::keys ||
+           (A::mask != MOEC_MASK_NONE && key + keys - 1 > row) ||
            (A::mask == MOEC_MASK_WINDOW && key <= row + rows - 1 - A::window);
 }
 MOEC_TEMPLATE bool moec_hides_all(int row, int rows, int key, int keys) {
@@ -232,7 +252,8 @@ MOEC_TEMPLATE bool moec_hides_all(int row, int rows, int key, int keys) {
 }
 
 /* The first part from `at` on that has documents in common with the places of `span`. */
-MOEC_TEMPLATE int moec_next_part(const MoecSpan &span, const float *documents, int at, int end, int part) {
+MOEC_TEMPLATE int moec_next_part(const MoecSpan &span, const float *documents, int at, int end,
+                                 int part) {
     while (A::documents && at < end && moec_apart<A>(span, documents, at, part)) at += part;
     return at;
 }
@@ -245,11 +266,13 @@ template <class Q, class K, class V> struct MoecAttended {
     const float *sink, *documents;
 };
 
-/* Parts one after the other from the one at `at` on: work(turn, at) has the one at `at`. ready(): what this thread has asked
- * for is there. bring(turn, at, behind) asks for what comes next: all have the part at `at` in place `turn`, and are done
- * with the one before; the part `behind` follows. Where there is none of them it is -1. */
+/* Parts one after the other from the one at `at` on: work(turn, at) has the one at `at`. ready():
+ * what this thread has asked for is there. bring(turn, at, behind) asks for what comes next: all
+ * have the part at `at` in place `turn`, and are done with the one before; the part `behind`
+ * follows. Where there is none of them it is -1. */
 template <class Next, class Ready, class Bring, class Work>
-MOEC_DEVICE void moec_each_turn(int at, int end, const Next &next, const Ready &ready, const Bring &bring, const Work &work) {
+MOEC_DEVICE void moec_each_turn(int at, int end, const Next &next, const Ready &ready,
+                                const Bring &bring, const Work &work) {
     bring(1, -1, at < end ? at : -1);
     moec_copy_commit();
     for (int turn = 0; at < end; turn ^= 1) {
@@ -265,7 +288,8 @@ MOEC_DEVICE void moec_each_turn(int at, int end, const Next &next, const Ready &
 
 /* The same where fetch(turn, at) begins to bring a part into the first or second place for them. */
 template <class Next, class Fetch, class Work>
-MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch, const Work &work) {
+MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch,
+                                const Work &work) {
     moec_each_turn(
         at, end, next, [] { moec_copy_wait<0>(); },
         [&](int turn, int, int behind) {
@@ -274,7 +298,8 @@ MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &
         work);
 }
 
-/* The keys and values that a block of Shape::rows queries of head h sees, in parts: see moec_each_turn. */
+/* The keys and values that a block of Shape::rows queries of head h sees, in parts: see
+ * moec_each_turn. */
 template <class A, class Shape, class In> struct MoecSeenKeys {
     enum { COUNT = Shape::part };
     const In &in;
@@ -285,50 +310,59 @@ template <class A, class Shape, class In> struct MoecSeenKeys {
         return moec_head<A::width>(in.k, b, A::keys, A::key_heads, h * A::key_heads / A::heads);
     }
     __device__ __forceinline__ const auto *values() const {
-        return moec_head<A::value_width>(in.v, b, A::keys, A::value_heads, h * A::value_heads / A::heads);
+        return moec_head<A::value_width>(in.v, b, A::keys, A::value_heads,
+                                         h * A::value_heads / A::heads);
     }
 
     template <class Ready, class Bring, class Work>
-    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring, const Work &work) const {
+    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring,
+                                              const Work &work) const {
         const float *documents = in.documents + b * A::keys;
         const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
         const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
-        const auto from_on = [&](int at) { return moec_next_part<A>(span, documents, at, end, COUNT); };
+        const auto from_on = [&](int at) {
+            return moec_next_part<A>(span, documents, at, end, COUNT);
+        };
         moec_each_turn(
-            from_on(moec_visible<A>(from).first / COUNT * COUNT), end, [&](int at) { return from_on(at + COUNT); }, ready,
-            bring, work);
+            from_on(moec_visible<A>(from).first / COUNT * COUNT), end,
+            [&](int at) { return from_on(at + COUNT); }, ready, bring, work);
     }
 };
 
 /* Where the values of a part of keys begin behind the keys, and what it takes. */
 template <class A, class Shape> struct MoecKeyPart {
-    enum { VALUE = Shape::part * moec_stride(A::width), SIZE = VALUE + Shape::part * moec_stride(A::value_width) };
+    enum {
+        VALUE = Shape::part * moec_stride(A::width),
+        SIZE = VALUE + Shape::part * moec_stride(A::value_width)
+    };
 };
 
-/* The keys and values that a block of queries of head h sees: work(key, at) for each part of which the warp sees some. In
- * `shared` is room for two. */
+/* The keys and values that a block of queries of head h sees: work(key, at) for each part of which
+ * the warp sees some. In `shared` is room for two. */
 template <class A, class Shape, class In, class Work>
-MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, int h, int from, const Work &work) {
+MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, int h, int from,
+                                        const Work &work) {
     typedef MoecKeyPart<A, Shape> Part;
     enum { E = A::width, C = A::value_width, COUNT = Shape::part };
     const int row = from + threadIdx.x / 32 * 16 * Shape::tiles;
     const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
     const auto *k = seen.keys();
     const auto *v = seen.values();
-    seen.each_turn(
-        [] { moec_copy_wait<0>(); },
-        [&](int turn, int, int behind) {
-            uint16_t *to = shared + (turn ^ 1) * Part::SIZE;
-            if (behind < 0) return;
-            moec_fetch<E, A::key_heads, COUNT>(to, k, behind, A::keys);
-            moec_fetch<C, A::value_heads, COUNT>(to + Part::VALUE, v, behind, A::keys);
-        },
-        [&](int turn, int at) {
-            if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT)) work(shared + turn * Part::SIZE, at);
-        });
+    seen.each_turn([] { moec_copy_wait<0>(); },
+                   [&](int turn, int, int behind) {
+                       uint16_t *to = shared + (turn ^ 1) * Part::SIZE;
+                       if (behind < 0) return;
+                       moec_fetch<E, A::key_heads, COUNT>(to, k, behind, A::keys);
+                       moec_fetch<C, A::value_heads, COUNT>(to + Part::VALUE, v, behind, A::keys);
+                   },
+                   [&](int turn, int at) {
+                       if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT))
+                           work(shared + turn * Part::SIZE, at);
+                   });
 }
 
-/* What makes a power of 2 of a score as moec_bent leaves it: products themselves, where their order is that of the scores. */
+/* What makes a power of 2 of a score as moec_bent leaves it: products themselves, where their order
+ * is that of the scores. */
 MOEC_TEMPLATE constexpr float moec_power() {
     return A::cap == 0.0f && A::scale > 0.0f ? A::scale * MOEC_LOG2E : MOEC_LOG2E;
 }
@@ -336,7 +370,8 @@ MOEC_TEMPLATE float moec_bent(float product) {
     return A::cap == 0.0f && A::scale > 0.0f ? product : moec_score<A>(product);
 }
 
-/* x = value where the mask hides a pair; the first of them is that of the place `row` and the key `at`. */
+/* x = value where the mask hides a pair; the first of them is that of the place `row` and the key
+ * `at`. */
 template <class A, int M, int N>
 MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents, int row, int at) {
     if (!moec_hides_some<A>(row, 16 * M, at, 8 * N)) return;
@@ -358,13 +393,15 @@ MOEC_DEVICE void moec_hide(float x[M][N][4], float value, const float *documents
             for (int m = 0; m < M; m++)
 #pragma unroll
                 for (int i = j; i < 4; i += 2)
-                    if (!moec_shows<A>(row + moec_result_row(m, i), key) || (A::documents && own[m][i / 2] != number))
+                    if (!moec_shows<A>(row + moec_result_row(m, i), key) ||
+                        (A::documents && own[m][i / 2] != number))
                         x[m][n][i] = value;
         }
 }
 
 /* Scores out of products, still to be multiplied by moec_power; nothing where the mask hides. */
-template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
+template <class A, int M, int N>
+MOEC_DEVICE void moec_score_all(float s[M][N][4], const float *documents, int row, int at) {
 #pragma unroll
     for (int m = 0; m < M; m++)
 #pragma unroll
@@ -376,8 +413,8 @@ template <class A, int M, int N> MOEC_DEVICE void moec_score_all(float s[M][N][4
 
 /* ---- forward ---- */
 
-/* What the rows of a warp have added up: their largest score as a power of 2, their weights less that, and values by
- * weights. */
+/* What the rows of a warp have added up: their largest score as a power of 2, their weights less
+ * that, and values by weights. */
 template <int C, int M> struct MoecSoftened {
     enum { COLUMNS = moec_padded(C) / 8 };
     float out[M][COLUMNS][4], most[M][2], sum[M][2];
@@ -397,9 +434,10 @@ template <int C, int M> struct MoecSoftened {
         }
     }
 
-    /* Scores, times `power` those of 2, become weights; true where a larger one has come, so that what was summed up before
-     * fades by the factors. */
-    template <int N> __device__ __forceinline__ bool soften(float s[M][N][4], float power, float factor[M][2]) {
+    /* Scores, times `power` those of 2, become weights; true where a larger one has come, so that
+     * what was summed up before fades by the factors. */
+    template <int N>
+    __device__ __forceinline__ bool soften(float s[M][N][4], float power, float factor[M][2]) {
         bool fades = false;
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -407,7 +445,8 @@ template <int C, int M> struct MoecSoftened {
             for (int r = 0; r < 2; r++) {
                 float largest = -INFINITY, total = 0.0f;
 #pragma unroll
-                for (int n = 0; n < N; n++) largest = fmaxf(largest, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
+                for (int n = 0; n < N; n++)
+                    largest = fmaxf(largest, fmaxf(s[m][n][2 * r], s[m][n][2 * r + 1]));
                 largest = fmaxf(most[m][r], moec_row_max(largest) * power);
                 const float less = largest == -INFINITY ? 0.0f : largest;
 #pragma unroll
@@ -446,7 +485,8 @@ template <int C, int M> struct MoecSoftened {
                 const int place = row + moec_result_row(m, 2 * r);
                 factor[m][r] = 1.0f / total;
                 if (threadIdx.x % 4 == 0 && place < A::queries)
-                    lse[(b * A::queries + place) * A::heads + h] = most[m][r] * (1.0f / MOEC_LOG2E) + logf(total);
+                    lse[(b * A::queries + place) * A::heads + h] =
+                        most[m][r] * (1.0f / MOEC_LOG2E) + logf(total);
             }
         moec_store_rows<C, M>(store, out, factor, b * A::queries, row, A::queries, h * C);
     }
@@ -456,7 +496,8 @@ template <int C, int M> struct MoecSoftened {
 template <class A, class Work> MOEC_DEVICE void moec_each_block(int rows, const Work &work) {
     const long blocks = (A::queries + rows - 1) / rows;
     for (long task = moec_block(); task < A::batch * A::heads * blocks; task += moec_blocks())
-        work(task / A::heads / blocks, (int)(task % A::heads), (int)(blocks - 1 - task / A::heads % blocks) * rows);
+        work(task / A::heads / blocks, (int)(task % A::heads),
+             (int)(blocks - 1 - task / A::heads % blocks) * rows);
 }
 
 template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width, Shape::tiles> {
@@ -465,25 +506,28 @@ template <class A, class Shape> struct MoecForward : MoecSoftened<A::value_width
     static_assert(2 * (KEY + 2 * MoecKeyPart<A, Shape>::SIZE) <= Shape::bytes, "shared memory");
 
     /* One block of queries of head h against all keys that they see. */
-    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+    template <class In>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
         const int row = from + threadIdx.x / 32 * 16 * M;
         const float *documents = in.documents + b * A::keys;
         moec_barrier(); /* the block before is done with shared memory */
-        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
+        moec_fetch<E, A::heads, Shape::rows>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h),
+                                             from, A::queries);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
-        moec_each_part_of_keys<A, Shape>(shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
-            float s[M][N][4], factor[M][2];
-            moec_multiply<E, M, N>(s, shared, key);
-            moec_score_all<A, M, N>(s, documents, row, at);
-            if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
-            moec_multiply_add<C, M, N>(this->out, s, key + MoecKeyPart<A, Shape>::VALUE);
-        });
+        moec_each_part_of_keys<A, Shape>(
+            shared + KEY, in, b, h, from, [&](const uint16_t *key, int at) {
+                float s[M][N][4], factor[M][2];
+                moec_multiply<E, M, N>(s, shared, key);
+                moec_score_all<A, M, N>(s, documents, row, at);
+                if (this->soften(s, moec_power<A>(), factor)) this->fade(factor);
+                moec_multiply_add<C, M, N>(this->out, s, key + MoecKeyPart<A, Shape>::VALUE);
+            });
     }
 };
 
 template <class A, class Shape, class Q, class K, class V, class Store>
-MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                     const Store &store, float *lse) {
+MOEC_DEVICE void moec_attend_rounded(const Q *q, const K *k, const V *v, const float *sink,
+                                     const float *documents, const Store &store, float *lse) {
     MOEC_SHARED(uint16_t, shared);
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};
     moec_each_block<A>(Shape::rows, [&](long b, int h, int from) {

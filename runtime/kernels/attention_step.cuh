@@ -1,10 +1,10 @@
 /* attention_step: new tokens against a cache, products by tensor cores.
  *
- * The rows of a tile are the query heads that share a key head or a value head (and the few new places), so that every
- * number of the cache is read once for all of them. Where a row reads another head than the one at hand its operand is 0.
- * Each warp takes every fourth 16 keys of a part; the heads of those keys come one after the other through a ring in shared
- * memory. The parts are joined by moec_attend_join.
- */
+ * The rows of a tile are the query heads that share a key head or a value head (and the few new
+ * places), so that every number of the cache is read once for all of them. Where a row reads
+ * another head than the one at hand its operand is 0. Each warp takes every fourth 16 keys of a
+ * part; the heads of those keys come one after the other through a ring in shared memory. The parts
+ * are joined by moec_attend_join. */
 #ifndef MOEC_ATTENTION_STEP_CUH
 #define MOEC_ATTENTION_STEP_CUH
 
@@ -12,14 +12,28 @@
 
 enum { MOEC_STEP_KEYS = 16 };
 
-static __host__ __device__ constexpr int moec_common(int a, int b) { return b == 0 ? a : moec_common(b, a % b); }
+static __host__ __device__ constexpr int moec_common(int a, int b) {
+    return b == 0 ? a : moec_common(b, a % b);
+}
 
 template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, Shape::tiles> {
-    enum { M = Shape::tiles, RING = Shape::part, ROWS = 16 * M, E = A::width, C = A::value_width, N = MOEC_STEP_KEYS / 8 };
-    enum { GROUPS = moec_common(A::heads, moec_common(A::key_heads, A::value_heads)), HEADS = A::heads / GROUPS };
+    enum {
+        M = Shape::tiles,
+        RING = Shape::part,
+        ROWS = 16 * M,
+        E = A::width,
+        C = A::value_width,
+        N = MOEC_STEP_KEYS / 8
+    };
+    enum {
+        GROUPS = moec_common(A::heads, moec_common(A::key_heads, A::value_heads)),
+        HEADS = A::heads / GROUPS
+    };
     enum { KEYS = A::key_heads / GROUPS, VALUES = A::value_heads / GROUPS, UNITS = KEYS + VALUES };
     enum { COUNT = HEADS * A::queries, TILES = (COUNT + ROWS - 1) / ROWS };
-    enum { SLOT = MOEC_STEP_KEYS * (moec_stride(E) > moec_stride(C) ? moec_stride(E) : moec_stride(C)) };
+    enum {
+        SLOT = MOEC_STEP_KEYS * (moec_stride(E) > moec_stride(C) ? moec_stride(E) : moec_stride(C))
+    };
     enum { QUERY = ROWS * moec_stride(E) };
     static_assert(2 * (QUERY + MOEC_ATTEND_WARPS * RING * SLOT) <= Shape::bytes, "shared memory");
     static_assert(4 * MOEC_ATTEND_WARPS * ROWS * (C + 2) <= Shape::bytes, "shared memory");
@@ -27,20 +41,28 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     using Softened::out, Softened::most, Softened::sum;
 
     /* Number of a row among the places and heads of the group: place = number / HEADS. */
-    static __device__ __forceinline__ int number(int tile, int m, int r) { return tile * ROWS + moec_result_row(m, 2 * r); }
+    static __device__ __forceinline__ int number(int tile, int m, int r) {
+        return tile * ROWS + moec_result_row(m, 2 * r);
+    }
 
-    template <class Q> static __device__ __forceinline__ void load(uint16_t *shared, const Q *q, int b, int group, int tile) {
+    template <class Q>
+    static __device__ __forceinline__ void load(uint16_t *shared, const Q *q, int b, int group,
+                                                int tile) {
         constexpr int P = moec_padded(E), S = moec_stride(E);
         for (int i = threadIdx.x; i < ROWS * (P / 2); i += MOEC_ATTEND_THREADS) {
             const int row = i / (P / 2), column = i % (P / 2) * 2, at = tile * ROWS + row;
-            const Q *from = q + (((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS) * E + column;
-            moec_round_pair(shared + row * S + column, from, at < COUNT && column < E, at < COUNT && column + 1 < E);
+            const Q *from =
+                q +
+                (((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS) * E +
+                column;
+            moec_round_pair(shared + row * S + column, from, at < COUNT && column < E,
+                            at < COUNT && column + 1 < E);
         }
     }
 
     /* s += rows that read key head `head` of the group times 16 of its keys. */
-    static __device__ __forceinline__ void score_head(float s[M][N][4], const uint16_t *query, const uint16_t *key, int tile,
-                                                      int head) {
+    static __device__ __forceinline__ void score_head(float s[M][N][4], const uint16_t *query,
+                                                      const uint16_t *key, int tile, int head) {
 #pragma unroll 4
         for (int k = 0; k < moec_padded(E); k += 16) {
             unsigned right[4];
@@ -51,15 +73,18 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                 moec_load_matrices(left, moec_left_at<E>(query, 16 * m, k));
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    if (KEYS > 1 && number(tile, m, i % 2) % HEADS * KEYS / HEADS != head) left[i] = 0;
+                    if (KEYS > 1 && number(tile, m, i % 2) % HEADS * KEYS / HEADS != head)
+                        left[i] = 0;
                 moec_mma(s[m][0], left, right);
                 moec_mma(s[m][1], left, right + 2);
             }
         }
     }
 
-    /* out += weights of the rows that read value head `head` of the group times 16 of its values. */
-    __device__ __forceinline__ void add_head(const unsigned weight[M][4], const uint16_t *value, int tile, int head) {
+    /* out += weights of the rows that read value head `head` of the group times 16 of its
+     * values. */
+    __device__ __forceinline__ void add_head(const unsigned weight[M][4], const uint16_t *value,
+                                             int tile, int head) {
 #pragma unroll
         for (int n = 0; n < moec_padded(C) / 8; n += 2) {
             unsigned right[4];
@@ -69,7 +94,9 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                 unsigned left[4];
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    left[i] = VALUES == 1 || number(tile, m, i % 2) % HEADS * VALUES / HEADS == head ? weight[m][i] : 0;
+                    left[i] = VALUES == 1 || number(tile, m, i % 2) % HEADS * VALUES / HEADS == head
+                                  ? weight[m][i]
+                                  : 0;
                 moec_mma(out[m][n], left, right);
                 moec_mma(out[m][n + 1], left, right + 2);
             }
@@ -77,8 +104,9 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 
     /* Scores become weights, of keys before `end`; the first query stands at place `position`. */
-    __device__ __forceinline__ void reassociate(float s[M][N][4], unsigned weight[M][4], const float *documents, int tile, int position,
-                                          int at, int end) {
+    __device__ __forceinline__ void reassociate(float s[M][N][4], unsigned weight[M][4],
+                                                const float *documents, int tile, int position,
+                                                int at, int end) {
         float factor[M][2];
 #pragma unroll
         for (int m = 0; m < M; m++)
@@ -86,7 +114,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             for (int n = 0; n < N; n++)
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
-                    const int key = at + moec_result_column(n, i), place = position + number(tile, m, i / 2) / HEADS;
+                    const int key = at + moec_result_column(n, i),
+                              place = position + number(tile, m, i / 2) / HEADS;
                     const bool seen = key < end && moec_sees<A>(documents, place, key);
                     s[m][n][i] = seen ? moec_bent<A>(s[m][n][i]) : -INFINITY;
                 }
@@ -94,12 +123,14 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
 #pragma unroll
         for (int m = 0; m < M; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) weight[m][i] = moec_bf16_pair(s[m][i / 2][i % 2 * 2], s[m][i / 2][i % 2 * 2 + 1]);
+            for (int i = 0; i < 4; i++)
+                weight[m][i] = moec_bf16_pair(s[m][i / 2][i % 2 * 2], s[m][i / 2][i % 2 * 2 + 1]);
     }
 
     /* The keys first .. end-1 of one group of heads. */
-    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, int b, int group, int tile, int position,
-                                                            int first, int end) {
+    template <class In>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, int b, int group, int tile,
+                                        int position, int first, int end) {
         const int warp = threadIdx.x / 32;
         uint16_t *ring = shared + QUERY + warp * RING * SLOT;
         const float *documents = in.documents + (long)b * A::keys;
@@ -110,13 +141,17 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             uint16_t *to = ring + unit % RING * SLOT;
             if (unit < units && head < KEYS)
                 moec_fetch<E, A::key_heads, MOEC_STEP_KEYS, 32>(
-                    to, moec_head<E>(in.k, b, A::keys, A::key_heads, group * KEYS + head), at, A::keys);
+                    to, moec_head<E>(in.k, b, A::keys, A::key_heads, group * KEYS + head), at,
+                    A::keys);
             if (unit < units && head >= KEYS)
                 moec_fetch<C, A::value_heads, MOEC_STEP_KEYS, 32>(
-                    to, moec_head<C>(in.v, b, A::keys, A::value_heads, group * VALUES + head - KEYS), at, A::keys);
+                    to,
+                    moec_head<C>(in.v, b, A::keys, A::value_heads, group * VALUES + head - KEYS),
+                    at, A::keys);
             moec_copy_commit();
         };
-        /* The next unit is there, and the lanes are done with the one before it, whose place the last one takes. */
+        /* The next unit is there, and the lanes are done with the one before it, whose place the
+         * last one takes. */
         const auto next = [&](int unit) {
             moec_copy_wait<RING - 2>();
             __syncwarp();
@@ -136,7 +171,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
     }
 
     /* What the warps found, together, into the state of each row: largest, sum, output. */
-    __device__ __forceinline__ void finish(float *states, float *scratch, int b, int group, int tile, int part) {
+    __device__ __forceinline__ void finish(float *states, float *scratch, int b, int group,
+                                           int tile, int part) {
         const int warp = threadIdx.x / 32;
         moec_barrier(); /* all are done with what they read */
 #pragma unroll
@@ -153,16 +189,20 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
                 for (int n = 0; n < moec_padded(C) / 8; n++)
 #pragma unroll
                     for (int i = 0; i < 2; i++)
-                        if (moec_result_column(n, i) < C) state[2 + moec_result_column(n, i)] = out[m][n][2 * r + i];
+                        if (moec_result_column(n, i) < C)
+                            state[2 + moec_result_column(n, i)] = out[m][n][2 * r + i];
             }
         moec_barrier();
         for (int row = warp; row < ROWS && tile * ROWS + row < COUNT; row += MOEC_ATTEND_WARPS) {
             const int at = tile * ROWS + row;
-            const long place = ((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS;
-            float *to = scratch + (place * A::parts + part) * (C + 2), largest = -INFINITY, total = 0.0f;
+            const long place =
+                ((long)b * A::queries + at / HEADS) * A::heads + group * HEADS + at % HEADS;
+            float *to = scratch + (place * A::parts + part) * (C + 2), largest = -INFINITY,
+                  total = 0.0f;
             float factor[MOEC_ATTEND_WARPS];
 #pragma unroll
-            for (int i = 0; i < MOEC_ATTEND_WARPS; i++) largest = fmaxf(largest, states[(i * ROWS + row) * (C + 2)]);
+            for (int i = 0; i < MOEC_ATTEND_WARPS; i++)
+                largest = fmaxf(largest, states[(i * ROWS + row) * (C + 2)]);
 #pragma unroll
             for (int i = 0; i < MOEC_ATTEND_WARPS; i++) {
                 const float *state = states + (i * ROWS + row) * (C + 2);
@@ -172,7 +212,8 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
             for (int c = threadIdx.x % 32; c < C; c += 32) {
                 float x = 0.0f;
 #pragma unroll
-                for (int i = 0; i < MOEC_ATTEND_WARPS; i++) x += factor[i] * states[(i * ROWS + row) * (C + 2) + 2 + c];
+                for (int i = 0; i < MOEC_ATTEND_WARPS; i++)
+                    x += factor[i] * states[(i * ROWS + row) * (C + 2) + 2 + c];
                 to[2 + c] = x;
             }
             if (threadIdx.x % 32 == 0) {
@@ -184,16 +225,20 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
 };
 
 template <class A, class Shape, class Q, class K, class V>
-MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *, const float *documents,
-                                          const int32_t *position, float *scratch) {
+MOEC_DEVICE void moec_attend_step_rounded(const Q *q, const K *k, const V *v, const float *,
+                                          const float *documents, const int32_t *position,
+                                          float *scratch) {
     MOEC_SHARED(uint16_t, shared);
     typedef MoecStep<A, Shape> Step;
     const MoecAttended<Q, K, V> in = {q, k, v, NULL, documents};
-    const long from = moec_seen<A>(*position).first, last = moec_seen<A>(*position + A::queries - 1).end;
+    const long from = moec_seen<A>(*position).first,
+               last = moec_seen<A>(*position + A::queries - 1).end;
     const int each = moec_most(4 * MOEC_STEP_KEYS, moec_pieces(last - from, A::parts));
-    for (int task = blockIdx.x; task < A::batch * Step::GROUPS * Step::TILES * A::parts; task += gridDim.x) {
+    for (int task = blockIdx.x; task < A::batch * Step::GROUPS * Step::TILES * A::parts;
+         task += gridDim.x) {
         const int part = task % A::parts, tile = task / A::parts % Step::TILES;
-        const int group = task / A::parts / Step::TILES % Step::GROUPS, b = task / A::parts / Step::TILES / Step::GROUPS;
+        const int group = task / A::parts / Step::TILES % Step::GROUPS,
+                  b = task / A::parts / Step::TILES / Step::GROUPS;
         const int first = from + part * each, end = moec_least(first + (long)each, last);
         Step step;
         moec_barrier(); /* all are done with the task before */

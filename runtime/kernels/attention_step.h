@@ -217,8 +217,10 @@ MOEC_FUNCTION void moec_attend_step(const MoecAttend *options, long position, co
     const MoecRange range = moec_block_range(&attend, position, attend.queries);
     const long states = attend.batch * attend.heads * attend.queries * (attend.value_width + 2);
     const long room = MOEC_STEP_BUFFER / states, keys = range.end - range.first;
-    MoecStep step = {&attend, {q, k, v, sink, documents, o, lse}, position, range.first, range.end, 1,
-                     keys,    moec_step_buffer};
+    MoecStep step = {&attend,   {q, k, v, sink, documents, o, lse},
+                     position,  range.first,
+                     range.end, 1,
+                     keys,      moec_step_buffer};
     if (attend.best > 0) {
         moec_step_all_best(&step);
     } else if (attend.queries > MOEC_STEP_QUERIES || room == 0) {

@@ -1,10 +1,11 @@
-/* attention_wgmma: the forward pass of attention_rounded.cuh for tensor cores that read shared memory by themselves.
+/* attention_wgmma: the forward pass of attention_rounded.cuh for tensor cores that read shared
+ * memory by themselves.
  *
- * A block has Shape::groups warpgroups of 64 queries each. Queries and keys lie in shared memory as lines along the sum, values
- * as lines across it; weights stay in the registers that their scores came in. The scores of a part are asked for together
- * with the values of the part before, so that tensor cores multiply while weights are computed (FlashAttention-3,
- * arXiv 2407.08608, section 3.2): keys come a turn ahead of their values.
- */
+ * A block has Shape::groups warpgroups of 64 queries each. Queries and keys lie in shared memory as
+ * lines along the sum, values as lines across it; weights stay in the registers that their scores
+ * came in. The scores of a part are asked for together with the values of the part before, so that
+ * tensor cores multiply while weights are computed (FlashAttention-3, arXiv 2407.08608, section
+ * 3.2): keys come a turn ahead of their values. */
 #ifndef MOEC_ATTENTION_WGMMA_CUH
 #define MOEC_ATTENTION_WGMMA_CUH
 
@@ -15,7 +16,8 @@
 
 /* Chosen by the compiler (compiler/schedule/attend.c). */
 template <int GROUPS, int PART, int BYTES> struct MoecGroupShape {
-    static constexpr int groups = GROUPS, part = PART, rows = 64 * GROUPS, threads = 128 * GROUPS, bytes = BYTES;
+    static constexpr int groups = GROUPS, part = PART, rows = 64 * GROUPS, threads = 128 * GROUPS,
+                         bytes = BYTES;
 };
 
 /* COUNT rows of W numbers as tensor cores read them: parts of 64 columns, one line of each row. */
@@ -23,30 +25,38 @@ template <int W, int COUNT> struct MoecSwizzledRows {
     enum { PART = COUNT * MOEC_SWIZZLED, SIZE = (W + MOEC_SWIZZLED - 1) / MOEC_SWIZZLED * PART };
 
     static __device__ __forceinline__ int place(int row, int column) {
-        return column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED + (column % MOEC_SWIZZLED / 8 ^ row % 8) * 8 + column % 8;
+        return column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED +
+               (column % MOEC_SWIZZLED / 8 ^ row % 8) * 8 + column % 8;
     }
 
-    /* The columns are terms of the sum, 16 of them from `column` on; or the rows are, from `row` on. */
+    /* The columns are terms of the sum, 16 of them from `column` on; or the rows are, from `row`
+     * on. */
     static __device__ __forceinline__ uint64_t along(const uint16_t *x, int row, int column) {
-        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED + column % MOEC_SWIZZLED, 0,
-                           MOEC_SWIZZLED_ALIGN);
+        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED +
+                               column % MOEC_SWIZZLED,
+                           0, MOEC_SWIZZLED_ALIGN);
     }
     static __device__ __forceinline__ uint64_t across(const uint16_t *x, int row, int column) {
-        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED, PART * 2, MOEC_SWIZZLED_ALIGN);
+        return moec_matrix(x + column / MOEC_SWIZZLED * PART + row * MOEC_SWIZZLED, PART * 2,
+                           MOEC_SWIZZLED_ALIGN);
     }
 };
 
 /* s[64 of the warpgroup, 8N] = a b', the rows of a from `row` on; lines of W numbers. */
 template <int W, class Left, class Right, int COUNT>
-MOEC_DEVICE void moec_group_multiply(float (&s)[COUNT], const uint16_t *a, int row, const uint16_t *b) {
+MOEC_DEVICE void moec_group_multiply(float (&s)[COUNT], const uint16_t *a, int row,
+                                     const uint16_t *b) {
     moec_wgmma<false, false, true>(s, Left::along(a, row, 0), Right::along(b, 0, 0));
 #pragma unroll
-    for (int k = 16; k < moec_padded(W); k += 16) moec_wgmma<false, false>(s, Left::along(a, row, k), Right::along(b, 0, k));
+    for (int k = 16; k < moec_padded(W); k += 16)
+        moec_wgmma<false, false>(s, Left::along(a, row, k), Right::along(b, 0, k));
 }
 
-/* out += s b for 16 rows of b, as many of the columns from FROM on at a time as there is an instruction for. */
+/* out += s b for 16 rows of b, as many of the columns from FROM on at a time as there is an
+ * instruction for. */
 template <class Right, int FROM, int SUMS>
-MOEC_DEVICE void moec_group_add_row(float (&out)[SUMS], const unsigned (&s)[4], const uint16_t *b, int row) {
+MOEC_DEVICE void moec_group_add_row(float (&out)[SUMS], const unsigned (&s)[4], const uint16_t *b,
+                                    int row) {
     enum { LEFT = 2 * SUMS - FROM, WIDTH = LEFT >= 128 ? 128 : LEFT >= 64 ? 64 : LEFT };
     if constexpr (LEFT > 0) {
         moec_wgmma_kept<WIDTH, FROM / 2, true>(out, s, Right::across(b, row, FROM));
@@ -54,7 +64,8 @@ MOEC_DEVICE void moec_group_add_row(float (&out)[SUMS], const unsigned (&s)[4], 
     }
 }
 template <class Right, int COUNT, int SUMS>
-MOEC_DEVICE void moec_group_add(float (&out)[SUMS], const unsigned (&s)[COUNT][4], const uint16_t *b) {
+MOEC_DEVICE void moec_group_add(float (&out)[SUMS], const unsigned (&s)[COUNT][4],
+                                const uint16_t *b) {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) moec_group_add_row<Right, 0>(out, s[k], b, 16 * k);
 }
@@ -65,12 +76,14 @@ template <int N> MOEC_DEVICE float (&moec_group_sums(float (&s)[1][N][4]))[4 * N
 }
 
 /* Results rounded, as the left operand of the next product. */
-template <int COUNT> MOEC_DEVICE void moec_group_keep(unsigned (&kept)[COUNT][4], const float (&s)[1][2 * COUNT][4]) {
+template <int COUNT>
+MOEC_DEVICE void moec_group_keep(unsigned (&kept)[COUNT][4], const float (&s)[1][2 * COUNT][4]) {
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            kept[k][i] = moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
+            kept[k][i] =
+                moec_bf16_pair(s[0][2 * k + i / 2][i % 2 * 2], s[0][2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
 /* What this thread has asked for is there, for tensor cores, too. */
@@ -88,9 +101,11 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
     static_assert(2 * SIZE + MOEC_SWIZZLED_ALIGN <= Shape::bytes, "shared memory");
     unsigned weight[N / 2][4]; /* of the part before */
 
-    /* A part of which the keys are there; `value`: the values of the one before, if there is one. */
-    __device__ __forceinline__ void turn(const uint16_t *query, const uint16_t *key, const uint16_t *value,
-                                         const float *documents, int row, int at) {
+    /* A part of which the keys are there; `value`: the values of the one before, if there is
+     * one. */
+    __device__ __forceinline__ void turn(const uint16_t *query, const uint16_t *key,
+                                         const uint16_t *value, const float *documents, int row,
+                                         int at) {
         float s[1][N][4], factor[1][2];
         auto &scores = moec_group_sums(s);
         auto &out = moec_group_sums(this->out);
@@ -110,8 +125,8 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_hold(scores);
         moec_score_all<A, 1, N>(s, documents, row, at);
         const bool fades = this->soften(s, moec_power<A>(), factor);
-        /* The assembler moves a wait up to where the way last parted, all threads of the warpgroup the same way: behind this
-         * point, not before the weights. */
+        /* The assembler moves a wait up to where the way last parted, all threads of the warpgroup
+         * the same way: behind this point, not before the weights. */
         if (value != NULL) {
             moec_wgmma_wait<0>();
             moec_hold(out);
@@ -135,7 +150,8 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
     }
 
     /* One block of queries of head h against all keys that they see. */
-    template <class In> __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
+    template <class In>
+    __device__ __forceinline__ void run(uint16_t *shared, const In &in, long b, int h, int from) {
         enum { COUNT = Shape::part, THREADS = Shape::threads };
         const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
         const float *documents = in.documents + b * A::keys;
@@ -143,18 +159,22 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         const auto *v = seen.values();
         const uint16_t *value = NULL;
         moec_barrier(); /* the block before is done with shared memory */
-        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from,
-                                                               A::queries);
+        moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
+            shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
         seen.each_turn(
             moec_group_ready,
             [&](int turn, int at, int behind) {
-                uint16_t *keys = shared + KEY + (turn ^ 1) * Keys::SIZE, *values = shared + VALUE + turn * Values::SIZE;
-                if (behind >= 0) moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
-                if (at >= 0) moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
+                uint16_t *keys = shared + KEY + (turn ^ 1) * Keys::SIZE,
+                         *values = shared + VALUE + turn * Values::SIZE;
+                if (behind >= 0)
+                    moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
+                if (at >= 0)
+                    moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
             },
             [&](int place, int at) {
-                turn(shared, shared + KEY + place * Keys::SIZE, value, documents, from + threadIdx.x / 32 * 16, at);
+                turn(shared, shared + KEY + place * Keys::SIZE, value, documents,
+                     from + threadIdx.x / 32 * 16, at);
                 value = shared + VALUE + place * Values::SIZE;
             });
         moec_group_ready();
@@ -164,8 +184,8 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
 };
 
 template <class A, class Shape, class Q, class K, class V, class Store>
-MOEC_DEVICE void moec_attend_groups(const Q *q, const K *k, const V *v, const float *sink, const float *documents,
-                                    const Store &store, float *lse) {
+MOEC_DEVICE void moec_attend_groups(const Q *q, const K *k, const V *v, const float *sink,
+                                    const float *documents, const Store &store, float *lse) {
     MOEC_SHARED(uint16_t, memory);
     uint16_t *const shared = memory + moec_to_block(memory) / 2;
     const MoecAttended<Q, K, V> in = {q, k, v, sink, documents};

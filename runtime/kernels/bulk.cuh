@@ -1,10 +1,10 @@
-/* bulk: boxes of tensors copied into shared memory. One thread asks for a box, a unit of its own finds the elements, fills up
- * with 0 what lies outside of the tensor, permutes pieces as tensor cores want them and counts the bytes that have arrived.
- * Where MOEC_WGMMA is defined, see wgmma.cuh.
+/* bulk: boxes of tensors copied into shared memory. One thread asks for a box, a unit of its own
+ * finds the elements, fills up with 0 what lies outside of the tensor, permutes pieces as tensor
+ * cores want them and counts the bytes that have arrived. Where MOEC_WGMMA is defined, see
+ * wgmma.cuh.
  *
- * PTX ISA, version 9: "Tensors" (tensor maps, swizzling modes), "cp.async.bulk.tensor", "mbarrier". CUTLASS does the same in
- * cute/arch/copy_sm90_tma.hpp and cutlass/arch/barrier.h.
- */
+ * PTX ISA, version 9: "Tensors" (tensor maps, swizzling modes), "cp.async.bulk.tensor", "mbarrier".
+ * CUTLASS does the same in cute/arch/copy_sm90_tma.hpp and cutlass/arch/barrier.h. */
 #ifndef MOEC_BULK_CUH
 #define MOEC_BULK_CUH
 
@@ -12,23 +12,30 @@
 
 #ifdef MOEC_WGMMA
 
-/* A tensor as the host has described it to that unit: a parameter `const __grid_constant__ MoecMap`, used where it stands. */
+/* A tensor as the host has described it to that unit: a parameter `const __grid_constant__
+ * MoecMap`, used where it stands. */
 struct __align__(128) MoecMap {
     uint64_t words[16];
 };
 
-/* ---- arrivals: an mbarrier; a phase ends when one thread has arrived, and all bytes that it told of before ---- */
-
 #ifndef MOEC_SIM
-MOEC_DEVICE unsigned moec_arrivals_place(const uint64_t *arrivals) { return (unsigned)__cvta_generic_to_shared(arrivals); }
+/* Arrivals: an mbarrier; a phase ends when one thread has arrived, and all bytes that it told of
+ * before. */
+MOEC_DEVICE unsigned moec_arrivals_place(const uint64_t *arrivals) {
+    return (unsigned)__cvta_generic_to_shared(arrivals);
+}
 #endif
 
-/* Before the first use; copies and other threads know of it after a proxy fence (moec_fence_async) and a barrier. */
+/* Before the first use; copies and other threads know of it after a proxy fence (moec_fence_async)
+ * and a barrier. */
 MOEC_DEVICE void moec_arrivals_begin(uint64_t *arrivals) {
 #ifdef MOEC_SIM
     sim_arrivals_begin(arrivals, 1);
 #else
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(moec_arrivals_place(arrivals)) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
+                 :
+                 : "r"(moec_arrivals_place(arrivals))
+                 : "memory");
 #endif
 }
 
@@ -37,7 +44,10 @@ MOEC_DEVICE void moec_arrivals_end(uint64_t *arrivals) {
 #ifdef MOEC_SIM
     sim_arrivals_end(arrivals);
 #else
-    asm volatile("mbarrier.inval.shared::cta.b64 [%0];" : : "r"(moec_arrivals_place(arrivals)) : "memory");
+    asm volatile("mbarrier.inval.shared::cta.b64 [%0];"
+                 :
+                 : "r"(moec_arrivals_place(arrivals))
+                 : "memory");
 #endif
 }
 
@@ -58,14 +68,17 @@ MOEC_DEVICE void moec_arrivals_arrive(uint64_t *arrivals) {
 #ifdef MOEC_SIM
     sim_arrivals_arrive(arrivals);
 #else
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(moec_arrivals_place(arrivals)) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(moec_arrivals_place(arrivals))
+                 : "memory");
 #endif
 }
 
 #define MOEC_PATIENCE 60000000000ull /* ns: what has not come by then never will */
 
-/* Until the phase has ended: 0 for the first one, the third, ..., else 1. What the copies brought may be read then, by tensor
- * cores without a fence: both are of the same proxy. */
+/* Until the phase has ended: 0 for the first one, the third, ..., else 1. What the copies brought
+ * may be read then, by tensor cores without a fence: both are of the same proxy. */
 MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
 #ifdef MOEC_SIM
     sim_arrivals_wait(arrivals, phase);
@@ -90,12 +103,14 @@ MOEC_DEVICE void moec_arrivals_wait(uint64_t *arrivals, unsigned phase) {
 }
 
 /* A box from element x of line y of matrix z on, to a multiple of 128 bytes. */
-MOEC_DEVICE void moec_copy_box(void *to, const MoecMap &map, int x, int y, int z, uint64_t *arrivals) {
+MOEC_DEVICE void moec_copy_box(void *to, const MoecMap &map, int x, int y, int z,
+                               uint64_t *arrivals) {
 #ifdef MOEC_SIM
     const int at[3] = {x, y, z};
     sim_copy_box(to, &map, at, 3, arrivals);
 #else
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];"
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];"
                  :
                  : "r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map), "r"(x), "r"(y), "r"(z),
                    "r"(moec_arrivals_place(arrivals))

@@ -1,20 +1,22 @@
-/* kernels: what generated CUDA includes. Real files that can be read, compiled and run alone: by NVRTC, by nvcc, and as C++
- * by the simulator.
+/* kernels: what generated CUDA includes. Real files that can be read, compiled and run alone: by
+ * NVRTC, by nvcc, and as C++ by the simulator.
  *
- * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/ir/op.def, random numbers
- * product.cuh    products in tiles: dense ones, for where the host has no library, and those over packed rows
+ * prelude.cuh    threads, barriers, sums of a block, the scalar functions of compiler/ir/op.def,
+ *                random numbers
+ * product.cuh    products in tiles: dense ones, for where the host has no library, and those over
+ *                packed rows
  *                product_stored.cuh: those of operands that lie in memory as bf16
  *                product_row.cuh: those of a single row
- *                product_wgmma.cuh, wgmma.cuh, bulk.cuh: the same on capability 9.0, whose tensor cores read shared memory, to
- *                which boxes of tensors are copied
+ *                product_wgmma.cuh, wgmma.cuh, bulk.cuh: the same on capability 9.0, whose tensor
+ *                cores read shared memory, to which boxes of tensors are copied
  * rounding.cuh   the weights as bf16
  * attention.cuh  attend forward, backward and one step, written for the sizes of each attention;
- *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with tensor cores
+ *                attention_rounded.cuh, attention_grad.cuh, attention_step.cuh: the same with
+ *                tensor cores
  *                attention_wgmma.cuh, attention_grad_wgmma.cuh: the same on capability 9.0
  * routing.cuh    top, pack
  *
- * Nothing here adds up in an order that depends on chance: two runs give the same bits.
- */
+ * Nothing here adds up in an order that depends on chance: two runs give the same bits. */
 #ifndef MOEC_KERNELS_CUH
 #define MOEC_KERNELS_CUH
 

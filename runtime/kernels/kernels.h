@@ -1,9 +1,12 @@
-/* kernels: what generated C calls and the compiler does not derive. Real files that can be read, linted and tested alone;
- * the generated text includes them (hosted) or carries a copy (stand-alone). All functions are static.
+/* kernels: what generated C calls and the compiler does not derive. Real files that can be read,
+ * linted and tested alone; the generated text includes them (hosted) or carries a copy
+ * (stand-alone). All functions are static.
  *
- * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp or so of libm; random numbers
+ * prelude.h    scalar functions of compiler/ir/op.def (moec_exp, ...), vectorisable, within 2 ulp
+ *              or so of libm; random numbers
  * operands.h   what products multiply, f32 and bf16, and how it is packed
- * matmul.h     our own product for static and run-time shapes, packed and blocked, vector extensions of gcc and clang
+ * matmul.h     our own product for static and run-time shapes, packed and blocked, vector
+ *              extensions of gcc and clang
  * attention.h, attention_step.h
  *              attend forward, backward and one step
  * routing.h    top, pack, grouped products over packed rows
@@ -12,9 +15,8 @@
  *     one static product: lent to the host when it has one, else ours.
  *
  * moec_grouped_product(grouped, rows, a, b, c)
- *     products over packed rows, rows of a and b gathered on the way; see MoecGrouped. A group with few rows is read
- *     in place, so that decoding pays only for what it touches.
- */
+ *     products over packed rows, rows of a and b gathered on the way; see MoecGrouped. A group with
+ *     few rows is read in place, so that decoding pays only for what it touches. */
 #ifndef MOEC_KERNELS_H
 #define MOEC_KERNELS_H
 
@@ -38,13 +40,15 @@
 #define MOEC_OMP(...)
 #endif
 
-/* Hosted programs do not compile the kernels again for every model: MOEC_KERNELS_HERE makes the one object that has them,
- * and a program compiled with MOEC_KERNELS_APART calls those. */
-#define MOEC_ENTRIES(ENTRY)                                                                                            \
-    ENTRY(product) ENTRY(grouped_product) ENTRY(attend) ENTRY(attend_grad) ENTRY(attend_step) ENTRY(top) ENTRY(pack)     \
-    ENTRY(combine)
+/* Hosted programs do not compile the kernels again for every model: MOEC_KERNELS_HERE makes the one
+ * object that has them, and a program compiled with MOEC_KERNELS_APART calls those. */
+#define MOEC_ENTRIES(ENTRY)                                                                        \
+    ENTRY(product)                                                                                 \
+    ENTRY(grouped_product)                                                                         \
+    ENTRY(attend) ENTRY(attend_grad) ENTRY(attend_step) ENTRY(top) ENTRY(pack) ENTRY(combine)
 #ifdef MOEC_KERNELS_HERE
-#define MOEC_ENTRY(name) extern __typeof__(moec_##name) moec_kernel_##name __attribute__((alias("moec_" #name)));
+#define MOEC_ENTRY(name)                                                                           \
+    extern __typeof__(moec_##name) moec_kernel_##name __attribute__((alias("moec_" #name)));
 MOEC_ENTRIES(MOEC_ENTRY)
 #endif
 #ifdef MOEC_KERNELS_APART

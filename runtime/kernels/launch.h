@@ -27,7 +27,8 @@ MOEC_FUNCTION void moec_launch(const MoecRun *run, int kernel, unsigned grid, un
 /* With that many bytes of shared memory. */
 MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned grid, unsigned block,
                                     unsigned shared, const void *const *arguments) {
-    run->host->launch(run->host->self, kernel, grid, 1, block, shared, (void **)(uintptr_t)arguments);
+    run->host->launch(run->host->self, kernel, grid, 1, block, shared,
+                      (void **)(uintptr_t)arguments);
 }
 
 /* What a MoecGroupedOnDevice says, without what fills it up. */
@@ -37,21 +38,22 @@ enum { MOEC_GROUPED_BYTES = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(i
 #define MOEC_FORMS(...) ((const MoecForm[MOEC_FORM_COUNT]){__VA_ARGS__})
 #define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32, 0}})
 #define MOEC_MATRICES(...) ((const MoecMatrices[]){__VA_ARGS__, {NULL, 0, 0, 0, 0, 0}})
-MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, const MoecForm *forms, size_t size_bytes,
-                                      const MoecWritten *written, const MoecMatrices *matrices,
-                                      const void *const *arguments) {
+MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, const MoecForm *forms,
+                                      size_t size_bytes, const MoecWritten *written,
+                                      const MoecMatrices *matrices, const void *const *arguments) {
     const MoecHost *host = run->host;
     if (host->launch_either != NULL)
         host->launch_either(host->self, kernel, forms, size_bytes, written, matrices,
                             (void **)(uintptr_t)arguments);
     else
-        host->launch(host->self, kernel, forms->grid, 1, forms->block, forms->shared_bytes, (void **)(uintptr_t)arguments);
+        host->launch(host->self, kernel, forms->grid, 1, forms->block, forms->shared_bytes,
+                     (void **)(uintptr_t)arguments);
 }
 
 /* One dense product: the host's, or else our own kernel with a block for each of its tiles. */
 MOEC_FUNCTION void moec_product(const MoecRun *run, int index, const MoecProduct *product,
-                                const void *a, const void *b, void *c,
-                                const MoecEpilogue *epilogue, int kernel, unsigned tiles) {
+                                const void *a, const void *b, void *c, const MoecEpilogue *epilogue,
+                                int kernel, unsigned tiles) {
     const MoecHost *host = run->host;
     const MoecEpilogue none = {NULL, NULL, NULL};
     if (host->product != NULL && host->product(host->self, index, a, b, c, epilogue) == 0) return;

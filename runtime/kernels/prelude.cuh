@@ -1,4 +1,5 @@
-/* prelude: threads, sums of a block, the scalar functions of compiler/ir/op.def and random numbers, for CUDA. */
+/* prelude: threads, sums of a block, the scalar functions of compiler/ir/op.def and random numbers,
+ * for CUDA. */
 #ifndef MOEC_PRELUDE_CUH
 #define MOEC_PRELUDE_CUH
 
@@ -32,8 +33,9 @@ typedef unsigned long uint64_t;
 
 #define moec_barrier() __syncthreads()
 
-/* What every kernel does before it touches what another one writes: from here on the next kernel may get its blocks ready,
- * and what was launched before this one has ended. Means nothing where launches do not overlap. */
+/* What every kernel does before it touches what another one writes: from here on the next kernel
+ * may get its blocks ready, and what was launched before this one has ended. Means nothing where
+ * launches do not overlap. */
 MOEC_DEVICE void moec_begin() {
 #ifdef MOEC_SIM
     sim_begin();
@@ -70,12 +72,16 @@ MOEC_DEVICE float moec_le(float a, float b) { return a <= b ? 1.0f : 0.0f; }
 MOEC_DEVICE float moec_not(float a) { return a == 0.0f ? 1.0f : 0.0f; }
 MOEC_DEVICE float moec_and(float a, float b) { return a != 0.0f && b != 0.0f ? 1.0f : 0.0f; }
 MOEC_DEVICE float moec_or(float a, float b) { return a != 0.0f || b != 0.0f ? 1.0f : 0.0f; }
-MOEC_DEVICE float moec_where(float condition, float a, float b) { return condition != 0.0f ? a : b; }
+MOEC_DEVICE float moec_where(float condition, float a, float b) {
+    return condition != 0.0f ? a : b;
+}
 
 /* ---- functions ---- */
 
 /* What is left of an exponential less `before` when it is made less `after`, which is no less. */
-MOEC_DEVICE float moec_fade(float before, float after) { return before == after ? 1.0f : expf(before - after); }
+MOEC_DEVICE float moec_fade(float before, float after) {
+    return before == after ? 1.0f : expf(before - after);
+}
 
 MOEC_DEVICE float moec_abs(float x) { return fabsf(x); }
 MOEC_DEVICE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
@@ -114,9 +120,15 @@ MOEC_DEVICE float moec_cos(float x) { return cosf(x); }
 MOEC_DEVICE long moec_whole(float x) {
     return x >= -9223372036854775808.0f && x < 9223372036854775808.0f ? (long)x : MOEC_LEAST_WHOLE;
 }
-MOEC_DEVICE long moec_whole_sum(long a, long b) { return (long)((unsigned long)a + (unsigned long)b); }
-MOEC_DEVICE long moec_whole_difference(long a, long b) { return (long)((unsigned long)a - (unsigned long)b); }
-MOEC_DEVICE long moec_whole_product(long a, long b) { return (long)((unsigned long)a * (unsigned long)b); }
+MOEC_DEVICE long moec_whole_sum(long a, long b) {
+    return (long)((unsigned long)a + (unsigned long)b);
+}
+MOEC_DEVICE long moec_whole_difference(long a, long b) {
+    return (long)((unsigned long)a - (unsigned long)b);
+}
+MOEC_DEVICE long moec_whole_product(long a, long b) {
+    return (long)((unsigned long)a * (unsigned long)b);
+}
 MOEC_DEVICE long moec_whole_size(long a) { return a < 0 ? moec_whole_difference(0, a) : a; }
 MOEC_DEVICE long moec_whole_quotient(long a, long b) {
     if (b == 0 || (b == -1 && a == MOEC_LEAST_WHOLE)) return MOEC_LEAST_WHOLE;
@@ -147,7 +159,9 @@ MOEC_DEVICE float moec_normal(uint64_t seed, uint64_t place, uint64_t position) 
     return sqrtf(-2.0f * logf(1.0f - radius)) * cosf(6.28318531f * angle);
 }
 
-/* ---- sums of a warp and of a block, in an order that is always the same; all threads get them ---- */
+/* ---- sums of a warp and of a block ---- */
+
+/* In an order that is always the same; all threads get them. */
 
 struct MoecSum {
     MOEC_DEVICE float join(float a, float b) { return a + b; }
@@ -258,19 +272,24 @@ MOEC_DEVICE void moec_read(float (&lanes)[2], const float *from) {
     const float2 two = *(const float2 *)from;
     lanes[0] = two.x, lanes[1] = two.y;
 }
-MOEC_DEVICE void moec_write(float *to, const float (&lanes)[2]) { *(float2 *)to = make_float2(lanes[0], lanes[1]); }
+MOEC_DEVICE void moec_write(float *to, const float (&lanes)[2]) {
+    *(float2 *)to = make_float2(lanes[0], lanes[1]);
+}
 MOEC_DEVICE void moec_read(float (&lanes)[2], const MoecBf16 *from) {
     const unsigned two = *(const unsigned *)from;
     lanes[0] = __uint_as_float(two << 16), lanes[1] = __uint_as_float(two & 0xffff0000u);
 }
-MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[2]) { *(unsigned *)to = moec_bf16_pair(lanes[0], lanes[1]); }
+MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[2]) {
+    *(unsigned *)to = moec_bf16_pair(lanes[0], lanes[1]);
+}
 MOEC_DEVICE void moec_read(float (&lanes)[4], const MoecBf16 *from) {
     const uint2 four = *(const uint2 *)from;
     lanes[0] = __uint_as_float(four.x << 16), lanes[1] = __uint_as_float(four.x & 0xffff0000u);
     lanes[2] = __uint_as_float(four.y << 16), lanes[3] = __uint_as_float(four.y & 0xffff0000u);
 }
 MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[4]) {
-    *(uint2 *)to = make_uint2(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]));
+    *(uint2 *)to =
+        make_uint2(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]));
 }
 MOEC_DEVICE void moec_read(float (&lanes)[8], const MoecBf16 *from) {
     const uint4 all = *(const uint4 *)from;
@@ -282,17 +301,20 @@ MOEC_DEVICE void moec_read(float (&lanes)[8], const MoecBf16 *from) {
     }
 }
 MOEC_DEVICE void moec_write(MoecBf16 *to, const float (&lanes)[8]) {
-    *(uint4 *)to = make_uint4(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]),
-                              moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
+    *(uint4 *)to =
+        make_uint4(moec_bf16_pair(lanes[0], lanes[1]), moec_bf16_pair(lanes[2], lanes[3]),
+                   moec_bf16_pair(lanes[4], lanes[5]), moec_bf16_pair(lanes[6], lanes[7]));
 }
 
 /* The same where only the first `left` of them may be there; the others are 0 and not written. */
-template <int COUNT> MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from, long left) {
+template <int COUNT>
+MOEC_DEVICE void moec_read(float (&lanes)[COUNT], const float *from, long left) {
     if (left >= COUNT) return moec_read(lanes, from);
 #pragma unroll
     for (int i = 0; i < COUNT; i++) lanes[i] = i < left ? from[i] : 0.0f;
 }
-template <int COUNT, class Element> MOEC_DEVICE void moec_write(Element *to, const float (&lanes)[COUNT], long left) {
+template <int COUNT, class Element>
+MOEC_DEVICE void moec_write(Element *to, const float (&lanes)[COUNT], long left) {
     if (left >= COUNT) return moec_write(to, lanes);
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
@@ -339,20 +361,24 @@ MOEC_DEVICE void moec_load_matrices_turned(unsigned *result, const void *row) {
 
 /* Shared memory of a size that the launch gives. */
 #ifndef MOEC_SIM
-#define MOEC_SHARED(type, name)                                                                                            \
-    extern __shared__ __align__(16) unsigned char moec_shared_bytes[];                                                     \
+#define MOEC_SHARED(type, name)                                                                    \
+    extern __shared__ __align__(16) unsigned char moec_shared_bytes[];                             \
     type *const name = (type *)moec_shared_bytes
 #endif
 
 /* ---- copies into shared memory that go on by themselves ---- */
 
-/* 16 bytes, the first `bytes` of them from memory, the others 0; both places are multiples of 16. */
+/* 16 bytes, the first `bytes` of them from memory, the others 0; both places are multiples of
+ * 16. */
 MOEC_DEVICE void moec_copy_async(void *to, const void *from, int bytes) {
 #ifdef MOEC_SIM
     sim_copy_async_filled(to, from, bytes, 16);
 #else
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(at), "l"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(at), "l"(from), "r"(bytes)
+                 : "memory");
 #endif
 }
 
@@ -362,7 +388,10 @@ MOEC_DEVICE void moec_copy_word_async(void *to, const void *from, bool there) {
     sim_copy_async_filled(to, from, there ? 4 : 0, 4);
 #else
     const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" : : "r"(at), "l"(from), "r"(there ? 4 : 0) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(at), "l"(from), "r"(there ? 4 : 0)
+                 : "memory");
 #endif
 }
 
@@ -375,7 +404,8 @@ MOEC_DEVICE void moec_copy_commit() {
 #endif
 }
 
-/* Until all groups of this thread but the last GROUPS have arrived; other threads see them after a barrier. */
+/* Until all groups of this thread but the last GROUPS have arrived; other threads see them after a
+ * barrier. */
 template <int GROUPS> MOEC_DEVICE void moec_copy_wait() {
 #ifdef MOEC_SIM
     sim_copy_wait(GROUPS);

@@ -71,99 +71,47 @@ MOEC_INLINE MoecBf16 moec_bf16(float x) {
     const uint32_t nearest = (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16;
     return (MoecBf16){(uint16_t)(x == x ? nearest : bits >> 16 | 0x40u)};
 }
-MOEC_INLINE float moec_load(MoecBf16 x) {
-    return moec_from_bits((uint32_t)x.bits << 16);
-}
-MOEC_INLINE void moec_store(MoecBf16 *to, float x) {
-    *to = moec_bf16(x);
-}
+MOEC_INLINE float moec_load(MoecBf16 x) { return moec_from_bits((uint32_t)x.bits << 16); }
+MOEC_INLINE void moec_store(MoecBf16 *to, float x) { *to = moec_bf16(x); }
 
 /* ---- comparisons and choices; truth is 1, falsehood 0 ---- */
 
-MOEC_INLINE float moec_min(float a, float b) {
-    return a <= b ? a : b;
-}
-MOEC_INLINE float moec_max(float a, float b) {
-    return a >= b ? a : b;
-}
-MOEC_INLINE float moec_eq(float a, float b) {
-    return a == b ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_ne(float a, float b) {
-    return a != b ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_lt(float a, float b) {
-    return a < b ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_le(float a, float b) {
-    return a <= b ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_not(float a) {
-    return a == 0.0f ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_and(float a, float b) {
-    return ((a != 0.0f) & (b != 0.0f)) ? 1.0f : 0.0f;
-}
-MOEC_INLINE float moec_or(float a, float b) {
-    return ((a != 0.0f) | (b != 0.0f)) ? 1.0f : 0.0f;
-}
+MOEC_INLINE float moec_min(float a, float b) { return a <= b ? a : b; }
+MOEC_INLINE float moec_max(float a, float b) { return a >= b ? a : b; }
+MOEC_INLINE float moec_eq(float a, float b) { return a == b ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_ne(float a, float b) { return a != b ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_lt(float a, float b) { return a < b ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_le(float a, float b) { return a <= b ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_not(float a) { return a == 0.0f ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_and(float a, float b) { return ((a != 0.0f) & (b != 0.0f)) ? 1.0f : 0.0f; }
+MOEC_INLINE float moec_or(float a, float b) { return ((a != 0.0f) | (b != 0.0f)) ? 1.0f : 0.0f; }
 MOEC_INLINE float moec_where(float condition, float a, float b) {
     return condition != 0.0f ? a : b;
 }
 
 /* ---- rounding and roots ---- */
 
-MOEC_INLINE float moec_abs(float x) {
-    return __builtin_fabsf(x);
-}
-MOEC_INLINE float moec_sign(float x) {
-    return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
-}
-MOEC_INLINE float moec_floor(float x) {
-    return __builtin_floorf(x);
-}
-MOEC_INLINE float moec_sqrt(float x) {
-    return __builtin_sqrtf(x);
-}
-MOEC_INLINE float moec_rsqrt(float x) {
-    return 1.0f / __builtin_sqrtf(x);
-}
+MOEC_INLINE float moec_abs(float x) { return __builtin_fabsf(x); }
+MOEC_INLINE float moec_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+MOEC_INLINE float moec_floor(float x) { return __builtin_floorf(x); }
+MOEC_INLINE float moec_sqrt(float x) { return __builtin_sqrtf(x); }
+MOEC_INLINE float moec_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 
-MOEC_INLINE float moec_square(float x) {
-    return x * x;
-}
-MOEC_INLINE float moec_cube(float x) {
-    return x * x * x;
-}
-MOEC_INLINE float moec_fifth(float x) {
-    return (x * x) * (x * x) * x;
-}
-MOEC_INLINE float moec_seventh(float x) {
-    return (x * x) * (x * x) * (x * x) * x;
-}
+MOEC_INLINE float moec_square(float x) { return x * x; }
+MOEC_INLINE float moec_cube(float x) { return x * x * x; }
+MOEC_INLINE float moec_fifth(float x) { return (x * x) * (x * x) * x; }
+MOEC_INLINE float moec_seventh(float x) { return (x * x) * (x * x) * (x * x) * x; }
 
 /* The remainder has the sign of the divisor. */
-MOEC_INLINE float moec_mod(float a, float b) {
-    return a - b * __builtin_floorf(a / b);
-}
+MOEC_INLINE float moec_mod(float a, float b) { return a - b * __builtin_floorf(a / b); }
 
 /* ---- whole numbers of 64 bits: see compiler/whole.c ---- */
 
-MOEC_INLINE long moec_whole(float x) {
-    return x >= -0x1p63f && x < 0x1p63f ? (long)x : INT64_MIN;
-}
-MOEC_INLINE long moec_whole_sum(long a, long b) {
-    return (long)((uint64_t)a + (uint64_t)b);
-}
-MOEC_INLINE long moec_whole_difference(long a, long b) {
-    return (long)((uint64_t)a - (uint64_t)b);
-}
-MOEC_INLINE long moec_whole_product(long a, long b) {
-    return (long)((uint64_t)a * (uint64_t)b);
-}
-MOEC_INLINE long moec_whole_size(long a) {
-    return a < 0 ? moec_whole_difference(0, a) : a;
-}
+MOEC_INLINE long moec_whole(float x) { return x >= -0x1p63f && x < 0x1p63f ? (long)x : INT64_MIN; }
+MOEC_INLINE long moec_whole_sum(long a, long b) { return (long)((uint64_t)a + (uint64_t)b); }
+MOEC_INLINE long moec_whole_difference(long a, long b) { return (long)((uint64_t)a - (uint64_t)b); }
+MOEC_INLINE long moec_whole_product(long a, long b) { return (long)((uint64_t)a * (uint64_t)b); }
+MOEC_INLINE long moec_whole_size(long a) { return a < 0 ? moec_whole_difference(0, a) : a; }
 MOEC_INLINE long moec_whole_quotient(long a, long b) {
     if (b == 0 || (b == -1 && a == INT64_MIN)) return INT64_MIN;
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -267,9 +215,7 @@ MOEC_INLINE float moec_pow(float a, float b) {
 
 /* ---- what is made of them ---- */
 
-MOEC_INLINE float moec_sigmoid(float x) {
-    return 1.0f / (1.0f + moec_exp(-x));
-}
+MOEC_INLINE float moec_sigmoid(float x) { return 1.0f / (1.0f + moec_exp(-x)); }
 
 MOEC_INLINE float moec_tanh(float x) {
     const float size = __builtin_fabsf(x), s = x * x;
@@ -334,15 +280,12 @@ MOEC_INLINE float moec_sin_turned(float x, uint64_t quarters) {
     return __builtin_fabsf(x) < 1e15f ? turned : __builtin_nanf("");
 }
 
-MOEC_INLINE float moec_sin(float x) {
-    return moec_sin_turned(x, 0);
-}
-MOEC_INLINE float moec_cos(float x) {
-    return moec_sin_turned(x, 1);
-}
+MOEC_INLINE float moec_sin(float x) { return moec_sin_turned(x, 0); }
+MOEC_INLINE float moec_cos(float x) { return moec_sin_turned(x, 1); }
 
-/* ---- random numbers: a function of seed, place in the program and position in the tensor, nothing
- * else ---- */
+/* ---- random numbers ---- */
+
+/* A function of seed, place in the program and position in the tensor, nothing else. */
 
 MOEC_INLINE uint64_t moec_mix(uint64_t z) {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

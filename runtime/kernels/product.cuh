@@ -1,27 +1,27 @@
 /* product: matrix products in tiles, dense ones and those over packed rows.
  *
- * A tile is a struct with a size and `multiply`: sum[k] a[i,k] * b[k,j] for i < m, j < n, handed to store(i, j, sum). An
- * operand is made of lines whose elements are neighbours in memory: left_along says that those of a are its rows (else a line
- * for each k), right_along that those of b are its columns (else a line for each k). left(i) and right(i) give where line i
- * begins.
+ * A tile is a struct with a size and `multiply`: sum[k] a[i,k] * b[k,j] for i < m, j < n, handed to
+ * store(i, j, sum). An operand is made of lines whose elements are neighbours in memory: left_along
+ * says that those of a are its rows (else a line for each k), right_along that those of b are its
+ * columns (else a line for each k). left(i) and right(i) give where line i begins.
  *
- * MoecTileExact   f32 throughout; 64 by 64, a thread has 4 by 4 sums
- * MoecTileRounded operands rounded to bf16 on their way into shared memory, products by tensor cores, sums in f32; 128 by 128
- * MoecTileStored  (product_stored.cuh) operands that lie in memory as bf16, in lines that begin at multiples of 16 bytes
- */
+ * MoecTileExact    f32 throughout; 64 by 64, a thread has 4 by 4 sums
+ * MoecTileRounded  operands rounded to bf16 on their way into shared memory, products by tensor
+ *                  cores, sums in f32; 128 by 128
+ * MoecTileStored   (product_stored.cuh) operands that lie in memory as bf16, in lines that begin at
+ *                  multiples of 16 bytes */
 #ifndef MOEC_PRODUCT_CUH
 #define MOEC_PRODUCT_CUH
 
 #include "prelude.cuh"
 #include "shapes.h"
 
-
 struct MoecTileExact {
     enum { SIZE = 64, HEIGHT = SIZE, BREADTH = SIZE, DEPTH = 16 };
 
     template <class Left, class Right, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
-                              Store store) {
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along,
+                              Left left, Right right, Store store) {
         __shared__ __align__(16) float a[DEPTH][SIZE + 4];
         __shared__ __align__(16) float b[DEPTH][SIZE + 4];
         const int thread = threadIdx.x, row = thread / 16 * 4, column = thread % 16 * 4;
@@ -31,10 +31,14 @@ struct MoecTileExact {
             for (int i = 0; i < 4; i++) {
                 const int at = thread + i * MOEC_TILE_THREADS;
                 const int ak = left_along ? at % 16 : at / 64, am = left_along ? at / 16 : at % 64;
-                const int bk = right_along ? at % 16 : at / 64, bn = right_along ? at / 16 : at % 64;
+                const int bk = right_along ? at % 16 : at / 64,
+                          bn = right_along ? at / 16 : at % 64;
                 const long k = from + ak, l = from + bk;
-                a[ak][am] = am < m && k < depth ? moec_load(left_along ? left(am)[k] : left(k)[am]) : 0.0f;
-                b[bk][bn] = bn < n && l < depth ? moec_load(right_along ? right(bn)[l] : right(l)[bn]) : 0.0f;
+                a[ak][am] =
+                    am < m && k < depth ? moec_load(left_along ? left(am)[k] : left(k)[am]) : 0.0f;
+                b[bk][bn] = bn < n && l < depth
+                                ? moec_load(right_along ? right(bn)[l] : right(l)[bn])
+                                : 0.0f;
             }
             moec_barrier();
 #pragma unroll
@@ -55,8 +59,9 @@ struct MoecTileExact {
     }
 };
 
-/* A block of 128 rows by 32 of an operand on its way: four times four neighbours in memory for each thread. The rows are
- * those of the left operand or the columns of the right one; in shared memory neighbours differ in k. */
+/* A block of 128 rows by 32 of an operand on its way: four times four neighbours in memory for each
+ * thread. The rows are those of the left operand or the columns of the right one; in shared memory
+ * neighbours differ in k. */
 struct MoecRoundedPart {
     enum { ROWS = 128, DEPTH = 32, STRIDE = 40 };
     float x[4][4];
@@ -68,7 +73,8 @@ struct MoecRoundedPart {
         return along ? (int)threadIdx.x % 8 * 4 : (int)threadIdx.x / 32 + 8 * i;
     }
 
-    /* Four neighbours, `left` of them there; all at once where their place is a multiple of their size. */
+    /* Four neighbours, `left` of them there; all at once where their place is a multiple of their
+     * size. */
     static __device__ __forceinline__ void read_four(float *four, const float *at, long left) {
         if (left >= 4 && ((size_t)at & 15) == 0) {
             const float4 all = *(const float4 *)at;
@@ -96,7 +102,11 @@ struct MoecRoundedPart {
             const long row = row_of(i, along), k = from + k_of(i, along);
             const long left = along ? depth - k : rows - row;
             const bool there = row < rows && k < depth;
-            read_four(x[i], !there ? NULL : along ? line(row) + k : line(k) + row, there ? left : 0);
+            read_four(x[i],
+                      !there  ? NULL
+                      : along ? line(row) + k
+                              : line(k) + row,
+                      there ? left : 0);
         }
     }
 
@@ -104,7 +114,8 @@ struct MoecRoundedPart {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint16_t *at = to + row_of(i, along) * STRIDE + k_of(i, along);
-            const unsigned low = moec_bf16_pair(x[i][0], x[i][1]), high = moec_bf16_pair(x[i][2], x[i][3]);
+            const unsigned low = moec_bf16_pair(x[i][0], x[i][1]),
+                           high = moec_bf16_pair(x[i][2], x[i][3]);
             if (along) {
                 ((unsigned *)at)[0] = low;
                 ((unsigned *)at)[1] = high;
@@ -118,9 +129,9 @@ struct MoecRoundedPart {
     }
 };
 
-/* How many neighbours of a row a store takes together; 0: it takes single results. A store that takes several has `lanes` for
- * them, and `together`, which is true when its lines begin at multiples of 16 bytes. ALWAYS: it takes nothing else, and rows
- * have a multiple of so many. */
+/* How many neighbours of a row a store takes together; 0: it takes single results. A store that
+ * takes several has `lanes` for them, and `together`, which is true when its lines begin at
+ * multiples of 16 bytes. ALWAYS: it takes nothing else, and rows have a multiple of so many. */
 template <class Store> struct MoecLanes {
     enum { COUNT = 0, ALWAYS = 0 };
 };
@@ -129,22 +140,28 @@ template <class Store> struct MoecLanes {
 template <int LANES, class Function> struct MoecLaneStore {
     Function function;
     __device__ __forceinline__ bool together() const { return true; }
-    __device__ __forceinline__ void lanes(long row, long column, const float (&x)[LANES]) const { function(row, column, x); }
-    __device__ __forceinline__ void lanes(long group, long row, long column, const float (&x)[LANES]) const {
+    __device__ __forceinline__ void lanes(long row, long column, const float (&x)[LANES]) const {
+        function(row, column, x);
+    }
+    __device__ __forceinline__ void lanes(long group, long row, long column,
+                                          const float (&x)[LANES]) const {
         function(group, row, column, x);
     }
 };
 template <int LANES, class Function> struct MoecLanes<MoecLaneStore<LANES, Function>> {
     enum { COUNT = LANES, ALWAYS = 1 };
 };
-template <int LANES, class Function> MOEC_DEVICE MoecLaneStore<LANES, Function> moec_in_lanes(Function function) {
+template <int LANES, class Function>
+MOEC_DEVICE MoecLaneStore<LANES, Function> moec_in_lanes(Function function) {
     return MoecLaneStore<LANES, Function>{function};
 }
 
-/* Hands `rows` rows of a warp's results to `store`, from shared memory, where they lie STRIDE apart: 32 columns of a row at a
- * time, or as many neighbours as the store takes. The first one has place (row, column); there are `columns` columns. */
+/* Hands `rows` rows of a warp's results to `store`, from shared memory, where they lie STRIDE
+ * apart: 32 columns of a row at a time, or as many neighbours as the store takes. The first one has
+ * place (row, column); there are `columns` columns. */
 template <int COLUMNS, int STRIDE, class Store>
-MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int rows, int columns, Store store) {
+MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int rows, int columns,
+                                Store store) {
     enum { LANES = MoecLanes<Store>::COUNT, ALWAYS = MoecLanes<Store>::ALWAYS };
     const int lane = threadIdx.x % 32;
     if constexpr (LANES > 0) {
@@ -157,7 +174,8 @@ MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int ro
                 moec_read(x, from);
                 if (c + LANES <= columns) store.lanes(row + j, column + c, x);
                 if constexpr (!ALWAYS)
-                    for (int i = 0; c + LANES > columns && c + i < columns; i++) store(row + j, column + c + i, from[i]);
+                    for (int i = 0; c + LANES > columns && c + i < columns; i++)
+                        store(row + j, column + c + i, from[i]);
             }
             return;
         }
@@ -169,12 +187,13 @@ MOEC_DEVICE void moec_hand_rows(const float *room, long row, long column, int ro
         }
 }
 
-/* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in pieces of 8 bytes, which would touch
- * memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns from
- * `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
+/* Hands the results of a tile to `store`: those of tensor cores are spread over a warp in pieces of
+ * 8 bytes, which would touch memory piecemeal. A warp has 16 DOWN rows from `row` on and 32 columns
+ * from `column` on; `room` is shared memory of its own, MOEC_ROOM(DOWN) floats. */
 #define MOEC_ROOM(down) ((down) < 2 ? 640 : 1280)
 template <int DOWN, class Store>
-MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int column, long m, long n, Store store) {
+MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int column, long m,
+                               long n, Store store) {
     enum { STRIDE = 40, TWO = DOWN < 2 ? 1 : 2 };
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -185,27 +204,37 @@ MOEC_DEVICE void moec_hand_out(float sum[DOWN][4][4], float *room, int row, int 
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const float *two = sum[i + j / 4][j % 4] + 2 * half;
-                float *at = room + (j / 4 * 16 + lane / 4 + half * 8) * STRIDE + j % 4 * 8 + lane % 4 * 2;
+                float *at =
+                    room + (j / 4 * 16 + lane / 4 + half * 8) * STRIDE + j % 4 * 8 + lane % 4 * 2;
                 *(float2 *)at = make_float2(two[0], two[1]);
             }
         __syncwarp();
-        const int rows = (int)moec_least(16 * TWO, m - row - 16 * i), columns = (int)moec_least(32, n - column);
+        const int rows = (int)moec_least(16 * TWO, m - row - 16 * i),
+                  columns = (int)moec_least(32, n - column);
         moec_hand_rows<32, STRIDE>(room, row + 16 * i, column, rows, columns, store);
     }
 }
 
 struct MoecTileRounded {
-    enum { SIZE = 128, HEIGHT = SIZE, BREADTH = SIZE, DEPTH = 32, STRIDE = MoecRoundedPart::STRIDE };
+    enum {
+        SIZE = 128,
+        HEIGHT = SIZE,
+        BREADTH = SIZE,
+        DEPTH = 32,
+        STRIDE = MoecRoundedPart::STRIDE
+    };
 
     /* A warp has 64 rows and 32 columns: 4 by 4 results of 16 by 8. */
     MOEC_DEVICE void multiply_part(const uint16_t *a, const uint16_t *b, float sum[4][4][4]) {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        const int row = warp / 4 * 64 + lane % 16, column = warp % 4 * 32 + lane / 16 * 8 + lane % 8;
+        const int row = warp / 4 * 64 + lane % 16,
+                  column = warp % 4 * 32 + lane / 16 * 8 + lane % 8;
 #pragma unroll
         for (int k = 0; k < DEPTH; k += 16) {
             unsigned left[4][4], right[2][4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) moec_load_matrices(left[i], a + (row + 16 * i) * STRIDE + k + lane / 16 * 8);
+            for (int i = 0; i < 4; i++)
+                moec_load_matrices(left[i], a + (row + 16 * i) * STRIDE + k + lane / 16 * 8);
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 moec_load_matrices(right[j], b + (column + 16 * j) * STRIDE + k + lane / 8 % 2 * 8);
@@ -217,8 +246,8 @@ struct MoecTileRounded {
     }
 
     template <class Left, class Right, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along, Left left, Right right,
-                              Store store) {
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along,
+                              Left left, Right right, Store store) {
         __shared__ __align__(16) uint16_t parts[4][SIZE * STRIDE]; /* of a, of b, by turns */
         const int warp = threadIdx.x / 32;
         MoecRoundedPart x, y;
@@ -240,7 +269,8 @@ struct MoecTileRounded {
             multiply_part(parts[turn], parts[2 + turn], sum);
         }
         moec_barrier();
-        moec_hand_out<4>(sum, (float *)(void *)parts + warp * MOEC_ROOM(4), warp / 4 * 64, warp % 4 * 32, m, n, store);
+        moec_hand_out<4>(sum, (float *)(void *)parts + warp * MOEC_ROOM(4), warp / 4 * 64,
+                         warp % 4 * 32, m, n, store);
         moec_barrier();
     }
 };
@@ -257,8 +287,8 @@ MOEC_DEVICE float moec_gelu_slope(float x) {
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * x * x);
 }
 
-/* Stores results after what is to be done with them, see MoecEnding; 16 bytes at once where it can. Rows and columns count from
- * a place of the matrix. */
+/* Stores results after what is to be done with them, see MoecEnding; 16 bytes at once where it can.
+ * Rows and columns count from a place of the matrix. */
 template <class C> struct MoecDenseStore {
     const MoecProduct &product;
     const MoecEpilogue &epilogue;
@@ -268,39 +298,48 @@ template <class C> struct MoecDenseStore {
     enum { LANES = 16 / sizeof(C) };
     __device__ __forceinline__ bool together() const {
         return (product.c_m | product.add_m | product.kept_m) % LANES == 0 &&
-               ((size_t)c | (size_t)epilogue.add | (size_t)epilogue.bias | (size_t)epilogue.kept) % 16 == 0;
+               ((size_t)c | (size_t)epilogue.add | (size_t)epilogue.bias | (size_t)epilogue.kept) %
+                       16 ==
+                   0;
     }
     __device__ __forceinline__ void operator()(long row, long column, float x) const {
         float one[1] = {x};
         store(row, column, one);
     }
-    __device__ __forceinline__ void lanes(long row, long column, float (&x)[LANES]) const { store(row, column, x); }
+    __device__ __forceinline__ void lanes(long row, long column, float (&x)[LANES]) const {
+        store(row, column, x);
+    }
 
-    template <int COUNT> static __device__ __forceinline__ void read(float (&x)[COUNT], const C *from) {
+    template <int COUNT>
+    static __device__ __forceinline__ void read(float (&x)[COUNT], const C *from) {
         if constexpr (COUNT > 1)
             moec_read(x, from);
         else
             x[0] = moec_load(*from);
     }
-    template <int COUNT> static __device__ __forceinline__ void write(C *to, const float (&x)[COUNT]) {
+    template <int COUNT>
+    static __device__ __forceinline__ void write(C *to, const float (&x)[COUNT]) {
         if constexpr (COUNT > 1)
             moec_write(to, x);
         else
             moec_store(to, x[0]);
     }
-    template <int COUNT> static __device__ __forceinline__ void add(float (&x)[COUNT], const C *from) {
+    template <int COUNT>
+    static __device__ __forceinline__ void add(float (&x)[COUNT], const C *from) {
         float more[COUNT];
         read(more, from);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) x[i] += more[i];
     }
-    template <int COUNT> __device__ __forceinline__ void end(long row, long column, float (&x)[COUNT]) const {
+    template <int COUNT>
+    __device__ __forceinline__ void end(long row, long column, float (&x)[COUNT]) const {
         C *const kept = (C *)epilogue.kept + row * product.kept_m + column;
         if (product.endings & MOEC_SCALE) {
 #pragma unroll
             for (int i = 0; i < COUNT; i++) x[i] *= product.scale;
         }
-        if (product.endings & MOEC_ADD) add(x, (const C *)epilogue.add + row * product.add_m + column);
+        if (product.endings & MOEC_ADD)
+            add(x, (const C *)epilogue.add + row * product.add_m + column);
         if (product.endings & MOEC_BIAS) add(x, (const C *)epilogue.bias + column);
         if (product.endings & MOEC_KEEP) write(kept, x);
         if (product.endings & MOEC_GELU) {
@@ -314,7 +353,8 @@ template <class C> struct MoecDenseStore {
             for (int i = 0; i < COUNT; i++) x[i] *= moec_gelu_slope(at[i]);
         }
     }
-    template <int COUNT> __device__ __forceinline__ void store(long row, long column, float (&x)[COUNT]) const {
+    template <int COUNT>
+    __device__ __forceinline__ void store(long row, long column, float (&x)[COUNT]) const {
         C *const at = c + row * product.c_m + column;
         if (product.endings != 0) end(first_row + row, first_column + column, x);
         if (product.accumulate) add(x, at);
@@ -326,14 +366,16 @@ template <class C> struct MoecLanes<MoecDenseStore<C>> {
 };
 
 template <class Tile, class Left, class Right, class Result>
-MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a, const Right *b,
-                            Result *c) {
-    const long rows = moec_pieces(product.m, Tile::HEIGHT), columns = moec_pieces(product.n, Tile::BREADTH);
+MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epilogue, const Left *a,
+                            const Right *b, Result *c) {
+    const long rows = moec_pieces(product.m, Tile::HEIGHT),
+               columns = moec_pieces(product.n, Tile::BREADTH);
     const long tiles = rows * columns * product.batch[0] * product.batch[1];
     const bool a_along = product.a_k == 1, b_along = product.b_k == 1;
     for (long tile = moec_block(); tile < tiles; tile += moec_blocks()) {
         const long m = tile / columns % rows * Tile::HEIGHT, n = tile % columns * Tile::BREADTH;
-        const long j = tile / columns / rows % product.batch[1], i = tile / columns / rows / product.batch[1];
+        const long j = tile / columns / rows % product.batch[1],
+                   i = tile / columns / rows / product.batch[1];
         const Left *x = a + i * product.a_batch[0] + j * product.a_batch[1] + m * product.a_m;
         const Right *y = b + i * product.b_batch[0] + j * product.b_batch[1] + n * product.b_n;
         Result *z = c + i * product.c_batch[0] + j * product.c_batch[1] + m * product.c_m + n;
@@ -347,38 +389,48 @@ MOEC_DEVICE void moec_dense(const MoecProduct &product, const MoecEpilogue &epil
 
 /* ---- over packed rows ---- */
 
-/* Lines with as many elements from each to the next. A line's number and the step fit in 32 bits, their product does not. */
+/* Lines with as many elements from each to the next. A line's number and the step fit in 32 bits,
+ * their product does not. */
 template <class Element> struct MoecEvenLines {
     const Element *first;
     int step;
-    __device__ __forceinline__ const Element *operator()(int line) const { return first + (long)line * step; }
+    __device__ __forceinline__ const Element *operator()(int line) const {
+        return first + (long)line * step;
+    }
 };
 
-/* A store whose rows and columns begin at those of a tile, and one that is told the group as well. */
+/* A store whose rows and columns begin at those of a tile, and one that is told the group as
+ * well. */
 template <class Store> struct MoecStoreAt {
     Store store;
     long row, column;
-    __device__ __forceinline__ void operator()(long r, long c, float x) const { store(row + r, column + c, x); }
+    __device__ __forceinline__ void operator()(long r, long c, float x) const {
+        store(row + r, column + c, x);
+    }
     __device__ __forceinline__ bool together() const { return store.together(); }
-    template <int COUNT> __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
+    template <int COUNT>
+    __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
         store.lanes(row + r, column + c, x);
     }
 };
 template <class Store> struct MoecStoreIn {
     Store store;
     long group, row, column;
-    __device__ __forceinline__ void operator()(long r, long c, float x) const { store(group, row + r, column + c, x); }
+    __device__ __forceinline__ void operator()(long r, long c, float x) const {
+        store(group, row + r, column + c, x);
+    }
     __device__ __forceinline__ bool together() const { return store.together(); }
-    template <int COUNT> __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
+    template <int COUNT>
+    __device__ __forceinline__ void lanes(long r, long c, float (&x)[COUNT]) const {
         store.lanes(group, row + r, column + c, x);
     }
 };
 template <class Store> struct MoecLanes<MoecStoreAt<Store>> : MoecLanes<Store> {};
 template <class Store> struct MoecLanes<MoecStoreIn<Store>> : MoecLanes<Store> {};
 
-/* The tiles of all groups have numbers; some numbers have no tile. A group begins after the full tiles of the rows before it
- * and one more for each group before it, so that its number needs no counting. Where there are more groups than rows, the
- * number is that of the tile's first row. */
+/* The tiles of all groups have numbers; some numbers have no tile. A group begins after the full
+ * tiles of the rows before it and one more for each group before it, so that its number needs no
+ * counting. Where there are more groups than rows, the number is that of the tile's first row. */
 struct MoecRowTile {
     long group, first, rows; /* rows: 0 when there is no such tile */
 };
@@ -414,56 +466,73 @@ MOEC_DEVICE MoecRowTile moec_row_alone(const int32_t *group, long groups, long r
     return MoecRowTile{found, row, 1};
 }
 
-/* each(tile, n) for all tiles of packed rows and their first columns n. There may be fewer blocks than tiles. */
+/* each(tile, n) for all tiles of packed rows and their first columns n. There may be fewer blocks
+ * than tiles. */
 template <class Tile, class Each>
-MOEC_DEVICE void moec_each_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, Each each) {
+MOEC_DEVICE void moec_each_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                                     Each each) {
     const long columns = moec_pieces(grouped.n, Tile::BREADTH);
-    const long tasks = moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
+    const long tasks =
+        moec_row_tiles(group[grouped.groups], grouped.groups, Tile::HEIGHT) * columns;
     for (long task = moec_block(); task < tasks; task += moec_blocks()) {
-        const MoecRowTile tile = Tile::HEIGHT == 1 ? moec_row_alone(group, grouped.groups, task / columns)
-                                                   : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
+        const MoecRowTile tile =
+            Tile::HEIGHT == 1 ? moec_row_alone(group, grouped.groups, task / columns)
+                              : moec_row_tile(group, grouped.groups, Tile::HEIGHT, task / columns);
         if (tile.rows > 0) each(tile, task % columns * Tile::BREADTH);
     }
 }
 
 /* The weights of a group from column n on. */
 template <class Right>
-MOEC_DEVICE MoecEvenLines<Right> moec_weights(const MoecGroupedOnDevice &grouped, const Right *b, long group, long n) {
-    return {b + group * grouped.b_group + n * grouped.b_n, (int)(grouped.b_k == 1 ? grouped.b_n : grouped.b_k)};
+MOEC_DEVICE MoecEvenLines<Right> moec_weights(const MoecGroupedOnDevice &grouped, const Right *b,
+                                              long group, long n) {
+    return {b + group * grouped.b_group + n * grouped.b_n,
+            (int)(grouped.b_k == 1 ? grouped.b_n : grouped.b_k)};
 }
 
 /* sum[k] a[A(r),k] * b[g][k,n] for rows r of group g, handed to store(r, n, sum). */
 template <class Tile, class Left, class Right, class Store>
-MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                const Left *a, const Right *b, Store store) {
+MOEC_DEVICE void moec_by_weight(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                                const int32_t *a_gather, const Left *a, const Right *b,
+                                Store store) {
     moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
         const long first = tile.first;
         Tile::multiply(
             tile.rows, grouped.n - n, grouped.k, true, grouped.b_k == 1,
-            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
+            [&](long row) {
+                return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row;
+            },
             moec_weights(grouped, b, tile.group, n), MoecStoreAt<Store>{store, first, n});
     });
 }
 
 /* each(g, k, n) for the tiles of all groups. */
-template <class Tile, class Each> MOEC_DEVICE void moec_each_by_rows(const MoecGroupedOnDevice &grouped, Each each) {
-    const long rows = moec_pieces(grouped.k, Tile::HEIGHT), columns = moec_pieces(grouped.n, Tile::BREADTH);
+template <class Tile, class Each>
+MOEC_DEVICE void moec_each_by_rows(const MoecGroupedOnDevice &grouped, Each each) {
+    const long rows = moec_pieces(grouped.k, Tile::HEIGHT),
+               columns = moec_pieces(grouped.n, Tile::BREADTH);
     for (long tile = moec_block(); tile < grouped.groups * rows * columns; tile += moec_blocks())
-        each(tile / columns / rows, tile / columns % rows * Tile::HEIGHT, tile % columns * Tile::BREADTH);
+        each(tile / columns / rows, tile / columns % rows * Tile::HEIGHT,
+             tile % columns * Tile::BREADTH);
 }
 
 /* sum[r in g] a[A(r),k] * b[B(r),n], handed to store(g, k, n, sum); an empty group gives 0. */
 template <class Tile, class Left, class Right, class Store>
-MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                              const int32_t *b_gather, const Left *a, const Right *b, Store store) {
+MOEC_DEVICE void moec_by_rows(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                              const int32_t *a_gather, const int32_t *b_gather, const Left *a,
+                              const Right *b, Store store) {
     moec_each_by_rows<Tile>(grouped, [&](long g, long k, long n) {
         const int first = group[g], a_step = (int)grouped.a_row, b_step = (int)grouped.b_k;
         const Left *x = a + k;
         const Right *y = b + n;
         Tile::multiply(
             grouped.k - k, grouped.n - n, group[g + 1] - first, false, false,
-            [&](int r) { return x + (long)(a_gather != NULL ? a_gather[first + r] : first + r) * a_step; },
-            [&](int r) { return y + (long)(b_gather != NULL ? b_gather[first + r] : first + r) * b_step; },
+            [&](int r) {
+                return x + (long)(a_gather != NULL ? a_gather[first + r] : first + r) * a_step;
+            },
+            [&](int r) {
+                return y + (long)(b_gather != NULL ? b_gather[first + r] : first + r) * b_step;
+            },
             MoecStoreIn<Store>{store, g, k, n});
     });
 }
@@ -494,7 +563,8 @@ template <class C> struct MoecPlainStore {
         }
         moec_write(at, x);
     }
-    __device__ __forceinline__ void lanes(long group, long row, long column, float (&x)[LANES]) const {
+    __device__ __forceinline__ void lanes(long group, long row, long column,
+                                          float (&x)[LANES]) const {
         lanes(row, group * grouped.b_group + column, x);
     }
 };

@@ -1,11 +1,12 @@
-/* product_row: one row times a matrix of which every element is read once, and that is what takes the time.
+/* product_row: one row times a matrix of which every element is read once, and that is what takes
+ * the time.
  *
- * So every thread has several pieces of 16 bytes of the matrix under way before it uses the first, and a block asks for its
- * first ones before it waits for what makes the row. A line of the matrix is a column when it lies ALONG the sum, else what
- * one term has for all columns. Lines begin at multiples of 16 bytes; a row has as many elements as they need.
+ * So every thread has several pieces of 16 bytes of the matrix under way before it uses the first,
+ * and a block asks for its first ones before it waits for what makes the row. A line of the matrix
+ * is a column when it lies ALONG the sum, else what one term has for all columns. Lines begin at
+ * multiples of 16 bytes; a row has as many elements as they need.
  *
- * A thread adds up its terms, then the threads' sums are put together in a fixed order.
- */
+ * A thread adds up its terms, then the threads' sums are put together in a fixed order. */
 #ifndef MOEC_PRODUCT_ROW_CUH
 #define MOEC_PRODUCT_ROW_CUH
 
@@ -15,8 +16,8 @@
 /* Of sizes that are not known when the kernel is compiled: they take more registers. */
 #define MOEC_ROW_GROUPED_BOUNDS MOEC_ROW_THREADS, 1
 
-/* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not change while the kernel
- * runs, and their reads stay where they are written. */
+/* 16 bytes of elements. Those of the matrix pass through no cache that others need; they do not
+ * change while the kernel runs, and their reads stay where they are written. */
 template <class Element> struct MoecPiece {
     enum { COUNT = 16 / sizeof(Element) };
     uint4 bits;
@@ -42,8 +43,9 @@ template <class Element> struct MoecPiece {
     }
 };
 
-/* Sums over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 .. LAST of their number, of COUNT numbers
- * each: every lane keeps what is left of them when each step halves them, and gets the place of the first it keeps. */
+/* Sums over the lanes of a warp that differ in the bits DISTANCE, DISTANCE / 2 .. LAST of their
+ * number, of COUNT numbers each: every lane keeps what is left of them when each step halves them,
+ * and gets the place of the first it keeps. */
 template <int COUNT, int DISTANCE, int LAST> MOEC_DEVICE int moec_fold(float *x) {
     if constexpr (DISTANCE < LAST) {
         return 0;
@@ -54,7 +56,8 @@ template <int COUNT, int DISTANCE, int LAST> MOEC_DEVICE int moec_fold(float *x)
         const bool upper = (threadIdx.x & DISTANCE) != 0;
 #pragma unroll
         for (int i = 0; i < COUNT / 2; i++) {
-            const float other = __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[i + COUNT / 2], DISTANCE);
+            const float other =
+                __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[i + COUNT / 2], DISTANCE);
             x[i] = (upper ? x[i + COUNT / 2] : x[i]) + other;
         }
         return (upper ? COUNT / 2 : 0) + moec_fold<COUNT / 2, DISTANCE / 2, LAST>(x);
@@ -66,36 +69,48 @@ static __host__ __device__ constexpr int moec_folded(int count, int distance, in
     return distance < last || count == 1 ? count : moec_folded(count / 2, distance / 2, last);
 }
 
-/* What is added to the pointer is added where it is used: pointers kept for a whole loop cost registers. */
+/* What is added to the pointer is added where it is used: pointers kept for a whole loop cost
+ * registers. */
 template <class Element> MOEC_DEVICE void moec_hold_pointer(const Element *&at) {
 #ifndef MOEC_SIM
     asm volatile("" : "+l"(at));
 #endif
 }
 
-/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it touches the row. Of several
- * MATRICES, lines across the sum, threads side by side have one each: store(i, sum, ...) gets a result of each. */
+/* COLUMNS results of a row. `run` hands result i < n to store(i, sum) and calls ready() before it
+ * touches the row. Of several MATRICES, lines across the sum, threads side by side have one each:
+ * store(i, sum, ...) gets a result of each. */
 template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecTileRow {
-    enum { HEIGHT = 1, BREADTH = COLUMNS, PIECE = MoecPiece<Element>::COUNT, WARPS = MOEC_ROW_THREADS / 32, AHEAD = 3 };
+    enum {
+        HEIGHT = 1,
+        BREADTH = COLUMNS,
+        PIECE = MoecPiece<Element>::COUNT,
+        WARPS = MOEC_ROW_THREADS / 32,
+        AHEAD = 3
+    };
     enum { TEAM = MOEC_ROW_THREADS / MATRICES }; /* threads that have the same matrix */
 
     template <class Ready, class Store>
-    MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+    MOEC_DEVICE void run(int n, int depth, const Element *row, MoecEvenLines<Element> line,
+                         Ready ready, Store store) {
         if constexpr (ALONG)
             run_along(n, depth, row, line, ready, store);
         else
-            run_across(n, depth, row, line, ready, [&](int column, const float *sums) { store(column, sums[0]); });
+            run_across(n, depth, row, line, ready,
+                       [&](int column, const float *sums) { store(column, sums[0]); });
     }
 
     /* `line` is that of the matrix of the thread. */
     MOEC_DEVICE int matrix() { return (int)threadIdx.x / TEAM; }
 
-    /* A line for each term: LANES threads side by side have its columns, the others other terms. store(i, sums) gets as many
-     * as there are matrices. */
+    /* A line for each term: LANES threads side by side have its columns, the others other terms.
+     * store(i, sums) gets as many as there are matrices. */
     template <class Ready, class Store>
-    MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+    MOEC_DEVICE void run_across(int n, int depth, const Element *row, MoecEvenLines<Element> line,
+                                Ready ready, Store store) {
         enum { LANES = BREADTH / PIECE, STEP = TEAM / LANES, LEFT = moec_folded(PIECE, 16, LANES) };
-        enum { SAME = 16 / PIECE < LANES ? 0 : 2 * (16 / PIECE) - LANES }; /* lanes that keep the same */
+        /* lanes that keep the same */
+        enum { SAME = 16 / PIECE < LANES ? 0 : 2 * (16 / PIECE) - LANES };
         __shared__ float sums[WARPS][BREADTH];
         const int term = (int)threadIdx.x % TEAM / LANES, column = (int)threadIdx.x % LANES * PIECE;
         MoecPiece<Element> pieces[2][AHEAD];
@@ -108,7 +123,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 const int k = from + i * STEP;
-                pieces[half][i].stream(at + (long)(i * STEP) * line.step, k < depth && k + term < depth && column < n);
+                pieces[half][i].stream(at + (long)(i * STEP) * line.step,
+                                       k < depth && k + term < depth && column < n);
             }
         };
         const auto ask_row = [&](int half, int from) {
@@ -151,7 +167,8 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 
     /* A line for each column: a warp has a few of those. */
     template <class Ready, class Store>
-    MOEC_DEVICE void run_along(int n, int depth, const Element *row, MoecEvenLines<Element> line, Ready ready, Store store) {
+    MOEC_DEVICE void run_along(int n, int depth, const Element *row, MoecEvenLines<Element> line,
+                               Ready ready, Store store) {
         enum { OWN = BREADTH / WARPS, STEP = 32 * PIECE };
         static_assert(OWN == 4, "columns of a warp");
         const int first = (int)threadIdx.x / 32 * OWN, term = (int)threadIdx.x % 32 * PIECE;
@@ -189,36 +206,43 @@ template <class Element, int COLUMNS, bool ALONG, int MATRICES = 1> struct MoecT
 
     /* As the tiles of products over packed rows: m is 1. */
     template <class Left, class Right, class Store>
-    MOEC_DEVICE void multiply(long, long n, long depth, bool, bool, Left left, Right right, Store store) {
+    MOEC_DEVICE void multiply(long, long n, long depth, bool, bool, Left left, Right right,
+                              Store store) {
         run((int)moec_least(n, BREADTH), (int)depth, left(0), right, [] {},
             [&](int column, float sum) { store(0, column, sum); });
         moec_barrier(); /* all are done with what they share */
     }
 };
 
-/* sum[k] row[k] * matrix[k,n], handed to store(0, n, sum); `step` lies between lines. FIXED: the matrix was there before the
- * kernels that are still under way. A block has one tile. */
+/* sum[k] row[k] * matrix[k,n], handed to store(0, n, sum); `step` lies between lines. FIXED: the
+ * matrix was there before the kernels that are still under way. A block has one tile. */
 template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
-MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Element *row, const Element *matrix,
-                                    Store store) {
+MOEC_DEVICE void moec_row_by_matrix(int tile, int n, int depth, int step, const Element *row,
+                                    const Element *matrix, Store store) {
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {matrix + (ALONG ? (long)first * step : first), step};
     if (!FIXED) moec_begin();
     Tile::run(
-        n - first, depth, row, lines, [] { if (FIXED) moec_begin(); },
+        n - first, depth, row, lines,
+        [] {
+            if (FIXED) moec_begin();
+        },
         [&](int column, float sum) { store(0, first + column, sum); });
 }
 
 /* The same with two matrices alike, whose results go to store(0, n, sum, other). */
 template <class Tile, bool ALONG, bool FIXED, class Element, class Store>
-MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, const Element *row, const Element *matrix,
-                                      const Element *other, Store store) {
+MOEC_DEVICE void moec_row_by_matrices(int tile, int n, int depth, int step, const Element *row,
+                                      const Element *matrix, const Element *other, Store store) {
     static_assert(!ALONG, "lines across the sum");
     const int first = tile * Tile::BREADTH;
     const MoecEvenLines<Element> lines = {(Tile::matrix() ? other : matrix) + first, step};
     if (!FIXED) moec_begin();
     Tile::run_across(
-        n - first, depth, row, lines, [] { if (FIXED) moec_begin(); },
+        n - first, depth, row, lines,
+        [] {
+            if (FIXED) moec_begin();
+        },
         [&](int column, const float *sums) { store(0, first + column, sums[0], sums[1]); });
 }
 

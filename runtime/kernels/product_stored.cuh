@@ -1,27 +1,30 @@
 /* product_stored: the tile for operands that lie in memory as bf16.
  *
- * A tile has ROWS by WIDTH results. DEPTH terms of its sums at a time are a stage: both operands come into shared memory by
- * copies that go on by themselves, several stages ahead of the products. An operand is made of lines whose neighbours are
- * next to each other in memory: its rows (of the right one: its columns) when it lies `along` the sum, else one line for
- * each term. Where a line begins the caller says, so that gathered rows cost nothing; what is missing at an edge is 0.
+ * A tile has ROWS by WIDTH results. DEPTH terms of its sums at a time are a stage: both operands
+ * come into shared memory by copies that go on by themselves, several stages ahead of the products.
+ * An operand is made of lines whose neighbours are next to each other in memory: its rows (of the
+ * right one: its columns) when it lies `along` the sum, else one line for each term. Where a line
+ * begins the caller says, so that gathered rows cost nothing; what is missing at an edge is 0.
  *
- * In shared memory the pieces of 16 bytes of a line are permuted so that a warp reads without conflicts of banks: eight
- * lines of a matrix at one place of theirs lie in eight different pieces of 128 bytes.
+ * In shared memory the pieces of 16 bytes of a line are permuted so that a warp reads without
+ * conflicts of banks: eight lines of a matrix at one place of theirs lie in eight different pieces
+ * of 128 bytes.
  *
- * Lines begin at multiples of 16 bytes.
- */
+ * Lines begin at multiples of 16 bytes. */
 #ifndef MOEC_PRODUCT_STORED_CUH
 #define MOEC_PRODUCT_STORED_CUH
 
 #include "product.cuh"
 
-/* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other stores. */
+/* Of kernels with this tile: two blocks fit on a multiprocessor, one multiplies while the other
+ * stores. */
 #define MOEC_STORED_BOUNDS MOEC_TILE_THREADS, 2
-/* The same with two pairs of operands, or with a larger tile, which take more registers than two blocks have. */
+/* The same with two pairs of operands, or with a larger tile, which take more registers than two
+ * blocks have. */
 #define MOEC_STORED_TWICE_BOUNDS MOEC_TILE_THREADS, 1
 
-/* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms. Part::place(line, piece) says where
- * the 16 bytes of a line go. */
+/* The copies of one operand into shared memory: SIZE rows (or columns) by TERMS terms.
+ * Part::place(line, piece) says where the 16 bytes of a line go. */
 template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     enum {
         DEPTH = TERMS,
@@ -34,7 +37,8 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
         COUNT = LINES / STEP               /* lines of a thread */
     };
 
-    /* Where the lines of this thread begin, where they lie along the sum: they stay the same from stage to stage. */
+    /* Where the lines of this thread begin, where they lie along the sum: they stay the same from
+     * stage to stage. */
     const MoecBf16 *lines[ALONG ? COUNT : 1];
 
     /* This many bytes of the piece at `at` of a line lie before its end. */
@@ -52,33 +56,41 @@ template <class Part, int SIZE, bool ALONG, int TERMS> struct MoecCopied {
     }
 
     /* Line i of this thread of those that begin at `from`, where each term has a line. */
-    template <class Line> static __device__ __forceinline__ const MoecBf16 *line_of(const Line &line, int from, int i, int depth) {
+    template <class Line>
+    static __device__ __forceinline__ const MoecBf16 *line_of(const Line &line, int from, int i,
+                                                              int depth) {
         const int term = from + (int)threadIdx.x / PIECES + i * STEP;
         return line(term < depth ? term : from);
     }
-    static __device__ __forceinline__ const MoecBf16 *line_of(const MoecEvenLines<MoecBf16> &line, int from, int i, int) {
+    static __device__ __forceinline__ const MoecBf16 *line_of(const MoecEvenLines<MoecBf16> &line,
+                                                              int from, int i, int) {
         return line(from + (int)threadIdx.x / PIECES) + i * (STEP * (long)line.step);
     }
 
-    /* Asks for the terms from `from` on. What is missing at an edge has 0 bytes, its place is that of something else: no
-     * branches, for all threads go through here at every stage. */
+    /* Asks for the terms from `from` on. What is missing at an edge has 0 bytes, its place is that
+     * of something else: no branches, for all threads go through here at every stage. */
     template <class Line>
-    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth, Line line) const {
+    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth,
+                                         Line line) const {
         const int piece = (int)threadIdx.x % PIECES;
-        const int bytes = ALONG ? bytes_before(depth, from + piece * PIECE) : bytes_before(size, piece * PIECE);
+        const int bytes =
+            ALONG ? bytes_before(depth, from + piece * PIECE) : bytes_before(size, piece * PIECE);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             const int number = (int)threadIdx.x / PIECES + i * STEP;
             const bool there = ALONG ? number < size : from + number < depth;
-            const MoecBf16 *at = ALONG ? lines[ALONG ? i : 0] + from : line_of(line, from, i, depth) + piece * PIECE;
+            const MoecBf16 *at =
+                ALONG ? lines[ALONG ? i : 0] + from : line_of(line, from, i, depth) + piece * PIECE;
             moec_copy_async(to + Part::place(number, piece), at, there ? bytes : 0);
         }
     }
 };
 
-/* Two pairs of operands whose products add up, a stage after the other: each has part x of the left operand, then part y of the
- * right one. The second pair may have no terms. Registers are short: what fits in 32 bits has no more. */
-template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight> struct MoecPairs {
+/* Two pairs of operands whose products add up, a stage after the other: each has part x of the left
+ * operand, then part y of the right one. The second pair may have no terms. Registers are short:
+ * what fits in 32 bits has no more. */
+template <class Left, class Right, class LeftLine, class RightLine, class MoreLeft, class MoreRight>
+struct MoecPairs {
     int height, breadth, terms, more_terms;
     LeftLine left;
     RightLine right;
@@ -88,12 +100,15 @@ template <class Left, class Right, class LeftLine, class RightLine, class MoreLe
     Right y;
 
     __device__ __forceinline__ int first() const { return (terms + Left::DEPTH - 1) / Left::DEPTH; }
-    __device__ __forceinline__ int turns() const { return first() + (more_terms + Left::DEPTH - 1) / Left::DEPTH; }
+    __device__ __forceinline__ int turns() const {
+        return first() + (more_terms + Left::DEPTH - 1) / Left::DEPTH;
+    }
 
     __device__ __forceinline__ void begin() { x.begin(height, left), y.begin(breadth, right); }
 
     /* Asks for a stage, where there is one of that number. */
-    template <class... Arrivals> __device__ __forceinline__ void copy(int turn, MoecBf16 *to, Arrivals... arrivals) {
+    template <class... Arrivals>
+    __device__ __forceinline__ void copy(int turn, MoecBf16 *to, Arrivals... arrivals) {
         const int before = first();
         if (turn < before) {
             x.copy(to, height, turn * Left::DEPTH, terms, left, arrivals...);
@@ -101,14 +116,16 @@ template <class Left, class Right, class LeftLine, class RightLine, class MoreLe
         } else if (turn < turns()) {
             if (turn == before) x.begin(height, more_left), y.begin(breadth, more_right);
             x.copy(to, height, (turn - before) * Left::DEPTH, more_terms, more_left, arrivals...);
-            y.copy(to + Left::ELEMENTS, breadth, (turn - before) * Left::DEPTH, more_terms, more_right, arrivals...);
+            y.copy(to + Left::ELEMENTS, breadth, (turn - before) * Left::DEPTH, more_terms,
+                   more_right, arrivals...);
         }
         moec_copy_commit();
     }
 };
 
 /* One operand as a warp multiplies it. */
-template <int SIZE, bool ALONG> struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
+template <int SIZE, bool ALONG>
+struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32> {
     enum { PIECE = 8, LENGTH = ALONG ? 32 : SIZE };
 
     static __device__ __forceinline__ int place(int line, int piece) {
@@ -117,8 +134,10 @@ template <int SIZE, bool ALONG> struct MoecStoredPart : MoecCopied<MoecStoredPar
     }
 
     /* A matrix of 16 by 16 for a left operand: rows from `row` on, terms from `k` on. */
-    static __device__ __forceinline__ void left(unsigned *result, const MoecBf16 *from, int row, int k) {
-        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
+    static __device__ __forceinline__ void left(unsigned *result, const MoecBf16 *from, int row,
+                                                int k) {
+        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8,
+                  third = lane / 16 * 8;
         if (ALONG)
             moec_load_matrices(result, from + place(row + second + in, (k + third) / PIECE));
         else
@@ -126,12 +145,15 @@ template <int SIZE, bool ALONG> struct MoecStoredPart : MoecCopied<MoecStoredPar
     }
 
     /* Two matrices of 16 by 8 for a right operand: columns from `column` on. */
-    static __device__ __forceinline__ void right(unsigned *result, const MoecBf16 *from, int column, int k) {
-        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8, third = lane / 16 * 8;
+    static __device__ __forceinline__ void right(unsigned *result, const MoecBf16 *from, int column,
+                                                 int k) {
+        const int lane = threadIdx.x % 32, in = lane % 8, second = lane / 8 % 2 * 8,
+                  third = lane / 16 * 8;
         if (ALONG)
             moec_load_matrices(result, from + place(column + third + in, (k + second) / PIECE));
         else
-            moec_load_matrices_turned(result, from + place(k + second + in, (column + third) / PIECE));
+            moec_load_matrices_turned(result,
+                                      from + place(k + second + in, (column + third) / PIECE));
     }
 };
 
@@ -149,7 +171,8 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
     };
     static_assert(STAGES * STAGE * 2 >= 8 * MOEC_ROOM(DOWN) * 4, "room to hand out the results");
 
-    static __device__ __forceinline__ void multiply_stage(float sum[DOWN][4][4], const MoecBf16 *stage, int row, int column) {
+    static __device__ __forceinline__ void
+    multiply_stage(float sum[DOWN][4][4], const MoecBf16 *stage, int row, int column) {
         const MoecBf16 *a = stage, *b = stage + Left::ELEMENTS;
 #pragma unroll
         for (int k = 0; k < DEPTH; k += 16) {
@@ -167,12 +190,21 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
 
     /* The sum goes on with `more` terms of a second pair of operands. */
     template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
-    MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right, long more, MoreLeft more_left,
-                                  MoreRight more_right, Store store) {
+    MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right,
+                                  long more, MoreLeft more_left, MoreRight more_right,
+                                  Store store) {
         __shared__ __align__(128) MoecBf16 stages[STAGES][STAGE];
-        const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN, column = warp % ACROSS * 32;
+        const int warp = threadIdx.x / 32, row = warp / ACROSS * 16 * DOWN,
+                  column = warp % ACROSS * 32;
         MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
-            m < ROWS ? (int)m : ROWS, n < WIDTH ? (int)n : WIDTH, (int)depth, (int)more, left, right, more_left, more_right};
+            m < ROWS ? (int)m : ROWS,
+            n < WIDTH ? (int)n : WIDTH,
+            (int)depth,
+            (int)more,
+            left,
+            right,
+            more_left,
+            more_right};
         const int turns = pairs.turns();
         float sum[DOWN][4][4] = {};
         pairs.begin();
@@ -180,7 +212,8 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         int now = 0, next = STAGES - 1;
         for (int i = 0; i < turns; i++) {
             moec_copy_wait<STAGES - 2>();
-            moec_barrier(); /* all see the stage, and nobody reads the one that comes next any more */
+            /* all see the stage, and nobody reads the one that comes next any more */
+            moec_barrier();
             pairs.copy(i + STAGES - 1, stages[next]);
             multiply_stage(sum, stages[now], row, column);
             now = now + 1 == STAGES ? 0 : now + 1;
@@ -188,30 +221,37 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         }
         moec_copy_wait<0>();
         moec_barrier();
-        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column, pairs.height, pairs.breadth,
-                           store);
+        moec_hand_out<DOWN>(sum, (float *)(void *)stages + warp * MOEC_ROOM(DOWN), row, column,
+                            pairs.height, pairs.breadth, store);
         moec_barrier();
     }
 
     template <class LeftLine, class RightLine, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left, RightLine right, Store store) {
+    MOEC_DEVICE void multiply(long m, long n, long depth, bool, bool, LeftLine left,
+                              RightLine right, Store store) {
         multiply_two(m, n, depth, left, right, 0, left, right, store);
     }
 };
 
-/* Two products over the same packed rows that add up, as moec_by_weight: `more` has the sizes of the second pair. */
+/* Two products over the same packed rows that add up, as moec_by_weight: `more` has the sizes of
+ * the second pair. */
 template <class Tile, class Store>
-MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                      const MoecBf16 *a, const MoecBf16 *b, const MoecGroupedOnDevice &more,
-                                      const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *more_b,
-                                      Store store) {
+MOEC_DEVICE void moec_by_weight_twice(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                                      const int32_t *a_gather, const MoecBf16 *a, const MoecBf16 *b,
+                                      const MoecGroupedOnDevice &more, const int32_t *more_gather,
+                                      const MoecBf16 *more_a, const MoecBf16 *more_b, Store store) {
     moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
         const long first = tile.first;
         Tile::multiply_two(
             tile.rows, grouped.n - n, grouped.k,
-            [&](long row) { return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row; },
+            [&](long row) {
+                return a + (a_gather != NULL ? a_gather[first + row] : first + row) * grouped.a_row;
+            },
             moec_weights(grouped, b, tile.group, n), more.k,
-            [&](long row) { return more_a + (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row; },
+            [&](long row) {
+                return more_a +
+                       (more_gather != NULL ? more_gather[first + row] : first + row) * more.a_row;
+            },
             moec_weights(more, more_b, tile.group, n), MoecStoreAt<Store>{store, first, n});
     });
 }

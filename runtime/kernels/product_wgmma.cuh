@@ -1,11 +1,13 @@
-/* product_wgmma: the tile of product_stored.cuh for tensor cores that read shared memory by themselves.
+/* product_wgmma: the tile of product_stored.cuh for tensor cores that read shared memory by
+ * themselves.
  *
- * The same lines, the same results; two warpgroups, one beside or below the other. A stage has 64 terms. What lies regularly
- * (the weights, packed rows) comes in boxes of 64 by 64, for which one thread asks (bulk.cuh); gathered rows come by copies of
- * 16 bytes that all threads make, as in the other tile. That the threads multiply, too, costs nothing: the products of a
- * stage go on while the next but one is asked for, and a warp that only copies would take registers from their sums. So one
- * barrier of the block for each stage is enough to tell that another is free, which gathered rows need in any case.
- */
+ * The same lines, the same results; two warpgroups, one beside or below the other. A stage has 64
+ * terms. What lies regularly (the weights, packed rows) comes in boxes of 64 by 64, for which one
+ * thread asks (bulk.cuh); gathered rows come by copies of 16 bytes that all threads make, as in the
+ * other tile. That the threads multiply, too, costs nothing: the products of a stage go on while
+ * the next but one is asked for, and a warp that only copies would take registers from their sums.
+ * So one barrier of the block for each stage is enough to tell that another is free, which gathered
+ * rows need in any case. */
 #ifndef MOEC_PRODUCT_WGMMA_CUH
 #define MOEC_PRODUCT_WGMMA_CUH
 
@@ -29,28 +31,35 @@ template <class Line> struct MoecBoxedOr {
     Line line;
     __device__ __forceinline__ bool gathered() const { return boxed.map == NULL; }
 };
-template <class Line> MOEC_DEVICE MoecBoxedOr<Line> moec_boxed_or(const int32_t *gather, MoecBoxed boxed, Line line) {
+template <class Line>
+MOEC_DEVICE MoecBoxedOr<Line> moec_boxed_or(const int32_t *gather, MoecBoxed boxed, Line line) {
     if (gather != NULL) boxed.map = NULL;
     return {boxed, line};
 }
 
-/* One operand: lines of 64 terms, or for each term SIZE neighbours in parts of 64, 64 terms of a part in a row. A part is a
- * box. */
+/* One operand: lines of 64 terms, or for each term SIZE neighbours in parts of 64, 64 terms of a
+ * part in a row. A part is a box. */
 template <int SIZE, bool ALONG>
 struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG, MOEC_SWIZZLED> {
     typedef MoecCopied<MoecSwizzledPart, SIZE, ALONG, MOEC_SWIZZLED> Lines;
-    enum { PIECES = MOEC_SWIZZLED / 8, PART = MOEC_SWIZZLED * MOEC_SWIZZLED, PARTS = SIZE / MOEC_SWIZZLED };
+    enum {
+        PIECES = MOEC_SWIZZLED / 8,
+        PART = MOEC_SWIZZLED * MOEC_SWIZZLED,
+        PARTS = SIZE / MOEC_SWIZZLED
+    };
 
     static __device__ __forceinline__ int place(int line, int piece) {
         return piece / PIECES * PART + line * MOEC_SWIZZLED + (piece % PIECES ^ line % 8) * 8;
     }
 
     __device__ __forceinline__ void begin(int, const MoecBoxed &) const {}
-    template <class Line> __device__ __forceinline__ void begin(int size, const MoecBoxedOr<Line> &from) {
+    template <class Line>
+    __device__ __forceinline__ void begin(int size, const MoecBoxedOr<Line> &from) {
         if (from.gathered()) Lines::begin(size, from.line);
     }
 
-    __device__ __forceinline__ void copy(MoecBf16 *to, int, int from, int, const MoecBoxed &boxed, uint64_t *arrivals) const {
+    __device__ __forceinline__ void copy(MoecBf16 *to, int, int from, int, const MoecBoxed &boxed,
+                                         uint64_t *arrivals) const {
         if (threadIdx.x != 0) return;
         moec_arrivals_expect(arrivals, PARTS * PART * 2);
 #pragma unroll
@@ -59,20 +68,24 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
                           boxed.y + (ALONG ? i * MOEC_BOX : from), boxed.z, arrivals);
     }
     template <class Line>
-    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth, const MoecBoxedOr<Line> &lines,
-                                         uint64_t *arrivals) const {
+    __device__ __forceinline__ void copy(MoecBf16 *to, int size, int from, int depth,
+                                         const MoecBoxedOr<Line> &lines, uint64_t *arrivals) const {
         if (lines.gathered())
             Lines::copy(to, size, from, depth, lines.line);
         else
             copy(to, size, from, depth, lines.boxed, arrivals);
     }
 
-    /* Behind the last row of a group stand those of the next one, which boxes bring as well: they become 0. */
-    template <class Line> static __device__ __forceinline__ void clear_from(MoecBf16 *stage, int term, const Line &from) {
+    /* Behind the last row of a group stand those of the next one, which boxes bring as well: they
+     * become 0. */
+    template <class Line>
+    static __device__ __forceinline__ void clear_from(MoecBf16 *stage, int term, const Line &from) {
         if (ALONG || from.gathered()) return;
         const int piece = (int)threadIdx.x % PIECES * 8;
-        for (int i = term * PARTS + (int)threadIdx.x / PIECES; i < MOEC_SWIZZLED * PARTS; i += MOEC_TILE_THREADS / PIECES)
-            *(uint4 *)(stage + i % PARTS * PART + i / PARTS * MOEC_SWIZZLED + piece) = make_uint4(0, 0, 0, 0);
+        for (int i = term * PARTS + (int)threadIdx.x / PIECES; i < MOEC_SWIZZLED * PARTS;
+             i += MOEC_TILE_THREADS / PIECES)
+            *(uint4 *)(stage + i % PARTS * PART + i / PARTS * MOEC_SWIZZLED + piece) =
+                make_uint4(0, 0, 0, 0);
     }
 
     /* The operand from row (or column) 64 part on. */
@@ -83,8 +96,8 @@ struct MoecSwizzledPart : MoecCopied<MoecSwizzledPart<SIZE, ALONG>, SIZE, ALONG,
     enum { NEXT = ALONG ? 32 : 16 * MOEC_SWIZZLED * 2 };
 };
 
-/* A tile of 128 by 256 is for a block that has a multiprocessor for itself: it fetches a quarter less for the same work, but
- * nobody multiplies while it stores. */
+/* A tile of 128 by 256 is for a block that has a multiprocessor for itself: it fetches a quarter
+ * less for the same work, but nobody multiplies while it stores. */
 template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTileWgmma {
     typedef MoecSwizzledPart<ROWS, LEFT_ALONG> Left;
     typedef MoecSwizzledPart<WIDTH, RIGHT_ALONG> Right;
@@ -96,7 +109,8 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         SHARED = ROWS * WIDTH > 128 * 128 ? MOEC_WIDE_SHARED : MOEC_WGMMA_SHARED,
         STAGES = (SHARED - MOEC_SWIZZLED_ALIGN) / 2 / STAGE,
         ALONE = (int)SHARED == (int)MOEC_WIDE_SHARED,
-        BEHIND = ALONE ? 1 : 0,      /* products in flight while the next ones are asked for: no other block fills the gap */
+        /* products in flight while the next ones are asked for: no other block fills the gap */
+        BEHIND = ALONE ? 1 : 0,
         AHEAD = STAGES - 1 - BEHIND, /* stages on their way */
         DOWN = ROWS / 64,            /* warpgroups */
         ACROSS = 2 / DOWN,
@@ -104,33 +118,40 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         STRIDE = COLUMNS + 8      /* of results on their way out */
     };
     static_assert(DOWN * ACROSS == 2 && COLUMNS >= 64, "two warpgroups");
-    static_assert(STAGES >= 3 && STAGES * STAGE * 2 >= 8 * 16 * STRIDE * 4, "room to hand out the results");
+    static_assert(STAGES >= 3 && STAGES * STAGE * 2 >= 8 * 16 * STRIDE * 4,
+                  "room to hand out the results");
 
-    static __device__ __forceinline__ void multiply_stage(float (&sum)[COLUMNS / 2], const MoecBf16 *stage, int group) {
+    static __device__ __forceinline__ void multiply_stage(float (&sum)[COLUMNS / 2],
+                                                          const MoecBf16 *stage, int group) {
         const uint64_t a = Left::matrix(stage, group / ACROSS);
         const uint64_t b = Right::matrix(stage + Left::ELEMENTS, group % ACROSS * (COLUMNS / 64));
         moec_wgmma_fence();
 #pragma unroll
         for (int k = 0; k < DEPTH / 16; k++)
-            moec_wgmma<!LEFT_ALONG, !RIGHT_ALONG>(sum, moec_matrix_at(a, k * Left::NEXT), moec_matrix_at(b, k * Right::NEXT));
+            moec_wgmma<!LEFT_ALONG, !RIGHT_ALONG>(sum, moec_matrix_at(a, k * Left::NEXT),
+                                                  moec_matrix_at(b, k * Right::NEXT));
         moec_wgmma_commit();
     }
 
     /* A warp has 16 rows from `row` on: see moec_hand_out. */
     template <class Store>
-    static __device__ __forceinline__ void hand_out(const float (&sum)[COLUMNS / 2], float *room, int row, int column, int m,
-                                                    int n, Store store) {
+    static __device__ __forceinline__ void hand_out(const float (&sum)[COLUMNS / 2], float *room,
+                                                    int row, int column, int m, int n,
+                                                    Store store) {
         const int lane = threadIdx.x % 32, rows = m - row < 16 ? m - row : 16;
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i += 2)
-            *(float2 *)(room + (lane / 4 + i / 2 % 2 * 8) * STRIDE + i / 4 * 8 + lane % 4 * 2) = make_float2(sum[i], sum[i + 1]);
+            *(float2 *)(room + (lane / 4 + i / 2 % 2 * 8) * STRIDE + i / 4 * 8 + lane % 4 * 2) =
+                make_float2(sum[i], sum[i + 1]);
         __syncwarp();
         moec_hand_rows<COLUMNS, STRIDE>(room, row, column, rows, n - column, store);
     }
 
-    /* All threads see the stage, and nobody reads the one that comes next any more. gathered: this thread has copied some. */
+    /* All threads see the stage, and nobody reads the one that comes next any more. gathered: this
+     * thread has copied some. */
     template <class Pairs>
-    static __device__ __forceinline__ void await_stage(const Pairs &pairs, int turn, MoecBf16 *stage, uint64_t *arrivals,
+    static __device__ __forceinline__ void await_stage(const Pairs &pairs, int turn,
+                                                       MoecBf16 *stage, uint64_t *arrivals,
                                                        unsigned phase, bool gathered) {
         if (gathered) moec_copy_wait<AHEAD - 1>();
         moec_arrivals_wait(arrivals, phase);
@@ -147,15 +168,24 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
 
     /* The sum goes on with `more` terms of a second pair of operands. */
     template <class LeftLine, class RightLine, class MoreLeft, class MoreRight, class Store>
-    MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right, long more, MoreLeft more_left,
-                                  MoreRight more_right, Store store) {
+    MOEC_DEVICE void multiply_two(long m, long n, long depth, LeftLine left, RightLine right,
+                                  long more, MoreLeft more_left, MoreRight more_right,
+                                  Store store) {
         MOEC_SHARED(unsigned char, memory);
         __shared__ uint64_t arrivals[STAGES];
         MoecBf16 *const stages = (MoecBf16 *)(memory + moec_to_block(memory));
         const int warp = threadIdx.x / 32, group = warp / 4;
         MoecPairs<Left, Right, LeftLine, RightLine, MoreLeft, MoreRight> pairs = {
-            m < ROWS ? (int)m : ROWS, n < WIDTH ? (int)n : WIDTH, (int)depth, (int)more, left, right, more_left, more_right};
-        const bool gathered = left.gathered() || right.gathered() || more_left.gathered() || more_right.gathered();
+            m < ROWS ? (int)m : ROWS,
+            n < WIDTH ? (int)n : WIDTH,
+            (int)depth,
+            (int)more,
+            left,
+            right,
+            more_left,
+            more_right};
+        const bool gathered =
+            left.gathered() || right.gathered() || more_left.gathered() || more_right.gathered();
         const int turns = pairs.turns();
         float sum[COLUMNS / 2] = {};
         moec_hold(sum);
@@ -178,8 +208,9 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
         moec_wgmma_wait<0>();
         moec_hold(sum);
         moec_barrier();
-        hand_out(sum, (float *)(void *)stages + warp * 16 * STRIDE, group / ACROSS * 64 + warp % 4 * 16,
-                 group % ACROSS * COLUMNS, pairs.height, pairs.breadth, store);
+        hand_out(sum, (float *)(void *)stages + warp * 16 * STRIDE,
+                 group / ACROSS * 64 + warp % 4 * 16, group % ACROSS * COLUMNS, pairs.height,
+                 pairs.breadth, store);
         if (threadIdx.x == 0)
             for (int i = 0; i < STAGES; i++) moec_arrivals_end(arrivals + i);
     }
@@ -193,53 +224,62 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
     }
 
     template <class LeftLine, class RightLine, class Store>
-    MOEC_DEVICE void multiply(long m, long n, long depth, LeftLine left, RightLine right, Store store) {
+    MOEC_DEVICE void multiply(long m, long n, long depth, LeftLine left, RightLine right,
+                              Store store) {
         multiply_two(m, n, depth, left, right, 0, left, right, store);
     }
 };
 
-/* ---- over packed rows: see moec_by_weight, moec_by_rows, moec_by_weight_twice. What is not gathered comes in boxes. ---- */
+/* ---- over packed rows ---- */
+
+/* See moec_by_weight, moec_by_rows, moec_by_weight_twice. What is not gathered comes in boxes. */
 
 /* Packed rows from `first` on, or what they gather, whose lines lie along the sum. */
-MOEC_DEVICE auto moec_boxed_rows(const int32_t *gather, const MoecBf16 *from, long row, long first, const MoecMap &map) {
+MOEC_DEVICE auto moec_boxed_rows(const int32_t *gather, const MoecBf16 *from, long row, long first,
+                                 const MoecMap &map) {
     return moec_boxed_or(gather, MoecBoxed{&map, 0, (int)first, 0},
                          [=](int line) { return from + (long)gather[first + line] * row; });
 }
 
 /* The weights of a group from column n on. */
-MOEC_DEVICE MoecBoxed moec_boxed_weights(const MoecGroupedOnDevice &grouped, long group, long n, const MoecMap &map) {
+MOEC_DEVICE MoecBoxed moec_boxed_weights(const MoecGroupedOnDevice &grouped, long group, long n,
+                                         const MoecMap &map) {
     const bool along = grouped.b_k == 1;
     return {&map, along ? 0 : (int)n, along ? (int)n : 0, (int)group};
 }
 
 template <class Tile, class Store>
-MOEC_DEVICE void moec_by_weight_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                      const MoecBf16 *a, const MoecBf16 *, const MoecMap &a_map, const MoecMap &b_map,
-                                      Store store) {
+MOEC_DEVICE void moec_by_weight_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                                      const int32_t *a_gather, const MoecBf16 *a, const MoecBf16 *,
+                                      const MoecMap &a_map, const MoecMap &b_map, Store store) {
     moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
-        Tile::multiply(tile.rows, grouped.n - n, grouped.k, moec_boxed_rows(a_gather, a, grouped.a_row, tile.first, a_map),
-                       moec_boxed_weights(grouped, tile.group, n, b_map), MoecStoreAt<Store>{store, tile.first, n});
+        Tile::multiply(tile.rows, grouped.n - n, grouped.k,
+                       moec_boxed_rows(a_gather, a, grouped.a_row, tile.first, a_map),
+                       moec_boxed_weights(grouped, tile.group, n, b_map),
+                       MoecStoreAt<Store>{store, tile.first, n});
     });
 }
 
 template <class Tile, class Store>
-MOEC_DEVICE void moec_by_weight_twice_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                            const MoecBf16 *a, const MoecBf16 *, const MoecGroupedOnDevice &more,
-                                            const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *,
-                                            const MoecMap &a_map, const MoecMap &b_map, const MoecMap &more_a_map,
-                                            const MoecMap &more_b_map, Store store) {
+MOEC_DEVICE void moec_by_weight_twice_boxed(
+    const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
+    const MoecBf16 *a, const MoecBf16 *, const MoecGroupedOnDevice &more,
+    const int32_t *more_gather, const MoecBf16 *more_a, const MoecBf16 *, const MoecMap &a_map,
+    const MoecMap &b_map, const MoecMap &more_a_map, const MoecMap &more_b_map, Store store) {
     moec_each_by_weight<Tile>(grouped, group, [&](const MoecRowTile &tile, long n) {
         Tile::multiply_two(tile.rows, grouped.n - n, grouped.k,
                            moec_boxed_rows(a_gather, a, grouped.a_row, tile.first, a_map),
                            moec_boxed_weights(grouped, tile.group, n, b_map), more.k,
                            moec_boxed_rows(more_gather, more_a, more.a_row, tile.first, more_a_map),
-                           moec_boxed_weights(more, tile.group, n, more_b_map), MoecStoreAt<Store>{store, tile.first, n});
+                           moec_boxed_weights(more, tile.group, n, more_b_map),
+                           MoecStoreAt<Store>{store, tile.first, n});
     });
 }
 
 template <class Tile, class Store>
-MOEC_DEVICE void moec_by_rows_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group, const int32_t *a_gather,
-                                    const int32_t *b_gather, const MoecBf16 *a, const MoecBf16 *b, const MoecMap &a_map,
+MOEC_DEVICE void moec_by_rows_boxed(const MoecGroupedOnDevice &grouped, const int32_t *group,
+                                    const int32_t *a_gather, const int32_t *b_gather,
+                                    const MoecBf16 *a, const MoecBf16 *b, const MoecMap &a_map,
                                     const MoecMap &b_map, Store store) {
     moec_each_by_rows<Tile>(grouped, [&](long g, long k, long n) {
         const int first = group[g], a_step = (int)grouped.a_row, b_step = (int)grouped.b_k;

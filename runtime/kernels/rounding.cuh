@@ -5,7 +5,8 @@
 #include "prelude.cuh"
 
 /* Eight at a time; blocks of weights are multiples of 64 bytes. */
-extern "C" __global__ void moec_round(const float *__restrict__ weights, void *rounded, long count) {
+extern "C" __global__ void moec_round(const float *__restrict__ weights, void *rounded,
+                                      long count) {
     moec_begin();
     const float4 *fours = (const float4 *)weights;
     for (long i = moec_first(); i < count / 8; i += moec_step()) {

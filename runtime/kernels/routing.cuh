@@ -1,12 +1,15 @@
-/* routing: choosing and packing. One block makes one choice or sorts one group: no order depends on chance. */
+/* routing: choosing and packing. One block makes one choice or sorts one group: no order depends on
+ * chance. */
 #ifndef MOEC_ROUTING_CUH
 #define MOEC_ROUTING_CUH
 
 #include "prelude.cuh"
 
-/* Adds rows of `from` to rows of `to`, WIDTH columns at a time: to row i those that list[start[i]] and the next name. */
+/* Adds rows of `from` to rows of `to`, WIDTH columns at a time: to row i those that list[start[i]]
+ * and the next name. */
 template <int WIDTH, class From>
-MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long rows, long columns, const From *from, float *to) {
+MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long rows, long columns,
+                               const From *from, float *to) {
     const long pieces = columns / WIDTH;
     for (long turn = moec_first(); turn < rows * pieces; turn += moec_step()) {
         const long row = turn / pieces, column = turn % pieces * WIDTH;
@@ -31,15 +34,16 @@ MOEC_DEVICE void moec_add_rows(const int32_t *start, const int32_t *list, long r
 
 /* ---- choosing ---- */
 
-/* A number of the same order: negative ones reversed, both zeros one, what is not a number smallest. */
+/* A number of the same order: negative ones reversed, both zeros one, what is not a number
+ * smallest. */
 MOEC_DEVICE uint32_t moec_order(float x) {
     const uint32_t bits = __float_as_uint(x + 0.0f);
     const uint32_t order = (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
     return x == x ? order : 0u;
 }
 
-/* The k-th largest order of p[size], found digit by digit by a whole block, and in *equal how many of that order are among
- * the k. Counts are integers: adding them in any order gives the same. */
+/* The k-th largest order of p[size], found digit by digit by a whole block, and in *equal how many
+ * of that order are among the k. Counts are integers: adding them in any order gives the same. */
 MOEC_DEVICE uint32_t moec_threshold(long size, long stride, long k, const float *p, long *equal) {
     __shared__ int count[256];
     uint32_t prefix = 0, known = 0;
@@ -61,8 +65,8 @@ MOEC_DEVICE uint32_t moec_threshold(long size, long stride, long k, const float 
     return prefix;
 }
 
-/* Calls take(i) for the k largest of p, by index within a thread; of equals the first ones are taken. take(i, false) for the
- * others. */
+/* Calls take(i) for the k largest of p, by index within a thread; of equals the first ones are
+ * taken. take(i, false) for the others. */
 template <class Take>
 MOEC_DEVICE void moec_choose(long size, long stride, long k, const float *p, Take take) {
     long equal = 0;
@@ -88,17 +92,20 @@ extern "C" __global__ void moec_top(long outer, long size, long inner, long k, c
     }
 }
 
-/* The same for no more than 32 * MOEC_TOP_EACH numbers, a choice to a warp: each lane has every 32nd of them. */
+/* The same for no more than 32 * MOEC_TOP_EACH numbers, a choice to a warp: each lane has every
+ * 32nd of them. */
 enum { MOEC_TOP_EACH = 8 };
 
 MOEC_DEVICE int moec_top_count(const uint32_t *order, uint32_t least) {
     int count = 0;
 #pragma unroll
-    for (int j = 0; j < MOEC_TOP_EACH; j++) count += __popc(__ballot_sync(0xffffffffu, order[j] >= least));
+    for (int j = 0; j < MOEC_TOP_EACH; j++)
+        count += __popc(__ballot_sync(0xffffffffu, order[j] >= least));
     return count;
 }
 
-extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, long k, const float *p, float *mask) {
+extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, long k,
+                                           const float *p, float *mask) {
     moec_begin();
     const int lane = threadIdx.x % 32;
     const long warps = moec_step() / 32;
@@ -116,7 +123,8 @@ extern "C" __global__ void moec_top_of_few(long outer, long size, long inner, lo
         for (int j = 0; j < MOEC_TOP_EACH; j++) {
             const bool there = 32 * j + lane < size, same = there && order[j] == least;
             const unsigned all = __ballot_sync(0xffffffffu, same);
-            const bool chosen = order[j] > least || (same && __popc(all & ((1u << lane) - 1u)) < equal);
+            const bool chosen =
+                order[j] > least || (same && __popc(all & ((1u << lane) - 1u)) < equal);
             if (there) mask[first + (32 * j + lane) * inner] = chosen ? 1.0f : 0.0f;
             equal -= __popc(all);
         }
@@ -204,7 +212,8 @@ extern "C" __global__ void moec_pack_begin_others(MoecPackOnDevice pack) {
     moec_running_sum(pack.others, pack.start);
 }
 
-MOEC_DEVICE void moec_pack_row(const MoecPackOnDevice &pack, long row, long number, long key, long other) {
+MOEC_DEVICE void moec_pack_row(const MoecPackOnDevice &pack, long row, long number, long key,
+                               long other) {
     long coordinate[MOEC_MAX_RANK];
     moec_entry(pack, key, other, coordinate);
     for (int i = 0; i < pack.rank; i++) pack.coordinate[i][row] = (int32_t)coordinate[i];
@@ -221,8 +230,8 @@ MOEC_DEVICE void moec_pack_end(const MoecPackOnDevice &pack) {
     }
 }
 
-/* The rows of each group, in the order of their other coordinates. Entries without a row get -1 from the block that has
- * their first possible group. */
+/* The rows of each group, in the order of their other coordinates. Entries without a row get -1
+ * from the block that has their first possible group. */
 extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
     moec_begin();
     long number;
@@ -234,7 +243,8 @@ extern "C" __global__ void moec_pack_fill(MoecPackOnDevice pack) {
             const bool is_in = moec_is_in(pack, g, other, &number);
             const long at = row + moec_block_before(is_in, &total);
             if (is_in && at < pack.rows) moec_pack_row(pack, at, number, g % pack.keys, other);
-            if (other < pack.others && g < pack.keys && pack.mask[number] == 0.0f) pack.row_of[number] = -1;
+            if (other < pack.others && g < pack.keys && pack.mask[number] == 0.0f)
+                pack.row_of[number] = -1;
             row += total;
         }
     }
@@ -276,13 +286,15 @@ extern "C" __global__ void moec_pack_list(MoecPackOnDevice pack) {
     moec_others_list(pack);
 }
 
-/* All of a pack by one block, where each group can have a few entries only: a thread has a group. */
+/* All of a pack by one block, where each group can have a few entries only: a thread has a
+ * group. */
 extern "C" __global__ void moec_pack_of_few(MoecPackOnDevice pack) {
     long number;
     moec_begin();
     for (long g = moec_thread(); g < pack.groups; g += moec_threads()) {
         int count = 0;
-        for (long other = 0; other < pack.others; other++) count += moec_is_in(pack, g, other, &number);
+        for (long other = 0; other < pack.others; other++)
+            count += moec_is_in(pack, g, other, &number);
         pack.group[g + 1] = count;
     }
     moec_barrier();

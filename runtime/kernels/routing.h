@@ -247,7 +247,11 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
         const long row = group[g] + i;
         const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
         const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
-                                   grouped->b_n, grouped->b_k, NULL, NULL, grouped->b_type};
+                                   grouped->b_n,
+                                   grouped->b_k,
+                                   NULL,
+                                   NULL,
+                                   grouped->b_type};
         const MoecBlockProduct product = {
             moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
             moec_cut(grouped->n, MOEC_TILE_N, pieces, piece + 1) - j,

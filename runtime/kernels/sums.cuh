@@ -1,8 +1,7 @@
 /* sums: the sum of squares of a block of numbers, in one fixed order; how far apart two blocks are.
  *
- * Every thread block adds up its own piece; the last kernel adds the pieces. Sums of a few are kept in float, sums of those
- * in double.
- */
+ * Every thread block adds up its own piece; the last kernel adds the pieces. Sums of a few are kept
+ * in float, sums of those in double. */
 #ifndef MOEC_SUMS_CUH
 #define MOEC_SUMS_CUH
 
@@ -18,7 +17,8 @@ static __device__ double moec_sum_block(double value, double *warps /* shared, [
     return sum;
 }
 
-/* parts[block] = the sum of squares of its piece. values are 16-byte aligned, count a multiple of 4. */
+/* parts[block] = the sum of squares of its piece. values are 16-byte aligned, count a multiple of
+ * 4. */
 extern "C" __global__ void moec_square_parts(const float *values, long long count, double *parts) {
     __shared__ double warps[32];
     const float4 *fours = (const float4 *)values;
@@ -46,11 +46,14 @@ static __device__ float moec_number_at(const void *numbers, long long i, int rou
     return __uint_as_float((unsigned)((const unsigned short *)numbers)[i] << 16);
 }
 
-/* most[0] = the largest of |one|, most[1] = the largest of |one - other|; a NaN on one side alone is infinite. rounded: they
- * are bf16. Begins with what stands there: as whole numbers, floats that are not negative have the same order. */
-extern "C" __global__ void moec_apart(const void *one, const void *other, long long count, int rounded, unsigned *most) {
+/* most[0] = the largest of |one|, most[1] = the largest of |one - other|; a NaN on one side alone
+ * is infinite. rounded: they are bf16. Begins with what stands there: as whole numbers, floats that
+ * are not negative have the same order. */
+extern "C" __global__ void moec_apart(const void *one, const void *other, long long count,
+                                      int rounded, unsigned *most) {
     float largest = 0, apart = 0;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += (long long)gridDim.x * blockDim.x) {
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < count;
+         i += (long long)gridDim.x * blockDim.x) {
         const float x = moec_number_at(one, i, rounded), y = moec_number_at(other, i, rounded);
         if (x == y || (x != x && y != y)) {
             largest = fmaxf(largest, x != x ? 0.0f : fabsf(x));
@@ -58,7 +61,9 @@ extern "C" __global__ void moec_apart(const void *one, const void *other, long l
         }
         const float difference = fabsf(x - y);
         largest = fmaxf(largest, fabsf(x));
-        apart = difference <= apart ? apart : difference == difference ? difference : __uint_as_float(0x7f800000u);
+        apart = difference <= apart        ? apart
+                : difference == difference ? difference
+                                           : __uint_as_float(0x7f800000u);
     }
     atomicMax(&most[0], __float_as_uint(largest));
     atomicMax(&most[1], __float_as_uint(apart));

@@ -1,9 +1,9 @@
-/* wgmma: products by a warpgroup, four warps whose first is a multiple of four: bf16 operands in shared memory, described by
- * numbers of 64 bits, sums in f32 in registers. Only where MOEC_WGMMA is defined: devices of capability 9.0, and no later ones.
+/* wgmma: products by a warpgroup, four warps whose first is a multiple of four: bf16 operands in
+ * shared memory, described by numbers of 64 bits, sums in f32 in registers. Only where MOEC_WGMMA
+ * is defined: devices of capability 9.0, and no later ones.
  *
- * Sections below are those of the PTX ISA, version 9; the layouts are also CUTLASS's (cute/arch/mma_sm90_desc.hpp and
- * cute/atom/mma_traits_sm90_gmma.hpp, make_gmma_desc).
- */
+ * Sections below are those of the PTX ISA, version 9; the layouts are also CUTLASS's
+ * (cute/arch/mma_sm90_desc.hpp and cute/atom/mma_traits_sm90_gmma.hpp, make_gmma_desc). */
 #ifndef MOEC_WGMMA_CUH
 #define MOEC_WGMMA_CUH
 
@@ -16,9 +16,9 @@
 
 #ifdef MOEC_WGMMA
 
-/* What tensor cores read by themselves are lines of 128 bytes, eight of them a block of 1024 bytes that begins at a multiple
- * of that. Its pieces of 16 bytes are permuted: piece p of line i of the block stands at p ^ i (9.7.15.5.1.2, the swizzle of
- * 128 bytes, Swizzle<3,4,3>). */
+/* What tensor cores read by themselves are lines of 128 bytes, eight of them a block of 1024 bytes
+ * that begins at a multiple of that. Its pieces of 16 bytes are permuted: piece p of line i of the
+ * block stands at p ^ i (9.7.15.5.1.2, the swizzle of 128 bytes, Swizzle<3,4,3>). */
 
 /* An address in shared memory as descriptors have it. */
 MOEC_DEVICE unsigned moec_shared_place(const void *at) {
@@ -30,23 +30,30 @@ MOEC_DEVICE unsigned moec_shared_place(const void *at) {
 }
 
 /* How far it is to the next block. */
-MOEC_DEVICE unsigned moec_to_block(const void *at) { return -moec_shared_place(at) % MOEC_SWIZZLED_ALIGN; }
+MOEC_DEVICE unsigned moec_to_block(const void *at) {
+    return -moec_shared_place(at) % MOEC_SWIZZLED_ALIGN;
+}
 
-/* The descriptor (9.7.15.5.1.2.2) of a matrix that begins at `at`: bits 0 to 13 the address, 16 to 29 the leading and 32 to 45
- * the stride byte offset, all without their last 4 bits; bits 62 and 63 the swizzle, 1 for 128 bytes.
+/* The descriptor (9.7.15.5.1.2.2) of a matrix that begins at `at`: bits 0 to 13 the address, 16 to
+ * 29 the leading and 32 to 45 the stride byte offset, all without their last 4 bits; bits 62 and 63
+ * the swizzle, 1 for 128 bytes.
  *
- * Lines along the sum (K-major): eight lines further on is `stride`; the leading offset has no meaning.
- * Lines across (MN-major): eight terms further on is `stride`, 64 rows or columns further on `leading`. */
+ * Lines along the sum (K-major): eight lines further on is `stride`; the leading offset has no
+ * meaning. Lines across (MN-major): eight terms further on is `stride`, 64 rows or columns further
+ * on `leading`. */
 MOEC_DEVICE uint64_t moec_matrix(const void *at, unsigned leading, unsigned stride) {
     const unsigned address = moec_shared_place(at);
-    return (uint64_t)(address >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
+    return (uint64_t)(address >> 4) | (uint64_t)(leading >> 4) << 16 |
+           (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
 }
 
 /* The same matrix so many bytes further on. */
-MOEC_DEVICE uint64_t moec_matrix_at(uint64_t matrix, unsigned bytes) { return matrix + (bytes >> 4); }
+MOEC_DEVICE uint64_t moec_matrix_at(uint64_t matrix, unsigned bytes) {
+    return matrix + (bytes >> 4);
+}
 
-/* What this thread has written to shared memory, and what its copies brought there, may be read by tensor cores after the
- * next barrier (9.7.13.4, a proxy fence). */
+/* What this thread has written to shared memory, and what its copies brought there, may be read by
+ * tensor cores after the next barrier (9.7.13.4, a proxy fence). */
 MOEC_DEVICE void moec_fence_async() {
 #ifdef MOEC_SIM
     sim_fence_async();
@@ -73,7 +80,8 @@ MOEC_DEVICE void moec_wgmma_commit() {
 #endif
 }
 
-/* Until all groups but the last GROUPS are done: before that nobody may touch their sums, nor write what they read. */
+/* Until all groups but the last GROUPS are done: before that nobody may touch their sums, nor write
+ * what they read. */
 template <int GROUPS> MOEC_DEVICE void moec_wgmma_wait() {
 #ifdef MOEC_SIM
     sim_wgmma_wait(GROUPS);
@@ -99,48 +107,55 @@ template <int COUNT> MOEC_DEVICE void moec_hold(unsigned (&operand)[COUNT][4]) {
 /* ---- products ---- */
 
 /* Sums as operands 0, 1, ... of an instruction. */
-#define MOEC_EIGHT(d, i)                                                                                                   \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define MOEC_HALF(d, i) MOEC_EIGHT(d, i), MOEC_EIGHT(d, i + 8), MOEC_EIGHT(d, i + 16), MOEC_EIGHT(d, i + 24)
+#define MOEC_EIGHT(d, i)                                                                           \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]),    \
+        "+f"(d[i + 6]), "+f"(d[i + 7])
+#define MOEC_HALF(d, i)                                                                            \
+    MOEC_EIGHT(d, i), MOEC_EIGHT(d, i + 8), MOEC_EIGHT(d, i + 16), MOEC_EIGHT(d, i + 24)
 #define MOEC_NAMES_8 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define MOEC_NAMES_16 MOEC_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define MOEC_NAMES_24 MOEC_NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define MOEC_NAMES_32 MOEC_NAMES_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define MOEC_NAMES_64                                                                                                      \
-    MOEC_NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                     \
-                  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define MOEC_NAMES_128                                                                                                     \
-    MOEC_NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                     \
-                  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                       \
-                  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "           \
-                  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define MOEC_NAMES_64                                                                              \
+    MOEC_NAMES_32                                                                                  \
+    ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "           \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define MOEC_NAMES_128                                                                             \
+    MOEC_NAMES_64                                                                                  \
+    ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "           \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "             \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, "       \
+    "%111, "                                                                                       \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "         \
+    "%126, %127"
 #define MOEC_PRODUCT(columns) "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 "
 
-/* d[64,N] += a[64,16] b[16,N], FRESH: = instead of +=. TURN_A, TURN_B: the lines of the operand lie across the sum
- * (imm-trans-a, imm-trans-b). Thread i of the warpgroup has of rows 16 (i / 32) + i % 32 / 4 + 8 h and columns
- * 8 j + 2 (i % 4) + c the sums d[4 j + 2 h + c] (9.7.15.5.1.1.1). */
+/* d[64,N] += a[64,16] b[16,N], FRESH: = instead of +=. TURN_A, TURN_B: the lines of the operand lie
+ * across the sum (imm-trans-a, imm-trans-b). Thread i of the warpgroup has of rows 16 (i / 32) + i
+ * % 32 / 4 + 8 h and columns 8 j + 2 (i % 4) + c the sums d[4 j + 2 h + c] (9.7.15.5.1.1.1). */
 #ifdef MOEC_SIM
 template <bool TURN_A, bool TURN_B, bool FRESH = false, int COUNT>
 MOEC_DEVICE void moec_wgmma(float (&d)[COUNT], uint64_t a, uint64_t b) {
     sim_wgmma(d, 2 * COUNT, a, b, TURN_A, TURN_B, FRESH);
 }
 #else
-#define MOEC_WGMMA_FORM(columns, sums, operands, ...)                                                                      \
-    template <bool TURN_A, bool TURN_B, bool FRESH = false>                                                                \
-    MOEC_DEVICE void moec_wgmma(float (&d)[sums], uint64_t a, uint64_t b) {                                                \
-        asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                                        \
-                     : __VA_ARGS__                                                                                         \
-                     : "l"(a), "l"(b), "n"((int)!FRESH), "n"((int)TURN_A), "n"((int)TURN_B));                              \
+#define MOEC_WGMMA_FORM(columns, sums, operands, ...)                                              \
+    template <bool TURN_A, bool TURN_B, bool FRESH = false>                                        \
+    MOEC_DEVICE void moec_wgmma(float(&d)[sums], uint64_t a, uint64_t b) {                         \
+        asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                \
+                     : __VA_ARGS__                                                                 \
+                     : "l"(a), "l"(b), "n"((int)!FRESH), "n"((int)TURN_A), "n"((int)TURN_B));      \
     }
 MOEC_WGMMA_FORM(64, 32, "%32, %33, %34, 1, 1, %35, %36", MOEC_HALF(d, 0))
 MOEC_WGMMA_FORM(128, 64, "%64, %65, %66, 1, 1, %67, %68", MOEC_HALF(d, 0), MOEC_HALF(d, 32))
-MOEC_WGMMA_FORM(256, 128, "%128, %129, %130, 1, 1, %131, %132", MOEC_HALF(d, 0), MOEC_HALF(d, 32), MOEC_HALF(d, 64),
-                MOEC_HALF(d, 96))
+MOEC_WGMMA_FORM(256, 128, "%128, %129, %130, 1, 1, %131, %132", MOEC_HALF(d, 0), MOEC_HALF(d, 32),
+                MOEC_HALF(d, 64), MOEC_HALF(d, 96))
 #undef MOEC_WGMMA_FORM
 #endif
 
-/* The same into the sums from FROM on with a in registers: thread i has of rows as above and terms 8 j + 2 (i % 4) + c the
- * halves c of a[2 j + h] (9.7.15.5.1.1): two of the above next to each other, rounded. N: 16, 32, 48, 64 or 128. */
+/* The same into the sums from FROM on with a in registers: thread i has of rows as above and terms
+ * 8 j + 2 (i % 4) + c the halves c of a[2 j + h] (9.7.15.5.1.1): two of the above next to each
+ * other, rounded. N: 16, 32, 48, 64 or 128. */
 template <int N, int FROM, bool TURN_B, int COUNT>
 MOEC_DEVICE void moec_wgmma_kept(float (&d)[COUNT], const unsigned (&a)[4], uint64_t b) {
     static_assert(FROM + N / 2 <= COUNT, "sums");
@@ -148,17 +163,19 @@ MOEC_DEVICE void moec_wgmma_kept(float (&d)[COUNT], const unsigned (&a)[4], uint
     sim_wgmma_kept(d + FROM, N, a, b, TURN_B);
 #else
     static_assert(N == 16 || N == 32 || N == 48 || N == 64 || N == 128, "columns");
-#define MOEC_KEPT(columns, sums, operands, ...)                                                                            \
-    if constexpr (N == columns)                                                                                            \
-        asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                                        \
-                     : __VA_ARGS__                                                                                         \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)TURN_B))
+#define MOEC_KEPT(columns, sums, operands, ...)                                                    \
+    if constexpr (N == columns)                                                                    \
+    asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                    \
+                 : __VA_ARGS__                                                                     \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)TURN_B))
     MOEC_KEPT(16, 8, "{%8, %9, %10, %11}, %12, 1, 1, 1, %13", MOEC_EIGHT(d, FROM));
-    MOEC_KEPT(32, 16, "{%16, %17, %18, %19}, %20, 1, 1, 1, %21", MOEC_EIGHT(d, FROM), MOEC_EIGHT(d, FROM + 8));
-    MOEC_KEPT(48, 24, "{%24, %25, %26, %27}, %28, 1, 1, 1, %29", MOEC_EIGHT(d, FROM), MOEC_EIGHT(d, FROM + 8),
-              MOEC_EIGHT(d, FROM + 16));
+    MOEC_KEPT(32, 16, "{%16, %17, %18, %19}, %20, 1, 1, 1, %21", MOEC_EIGHT(d, FROM),
+              MOEC_EIGHT(d, FROM + 8));
+    MOEC_KEPT(48, 24, "{%24, %25, %26, %27}, %28, 1, 1, 1, %29", MOEC_EIGHT(d, FROM),
+              MOEC_EIGHT(d, FROM + 8), MOEC_EIGHT(d, FROM + 16));
     MOEC_KEPT(64, 32, "{%32, %33, %34, %35}, %36, 1, 1, 1, %37", MOEC_HALF(d, FROM));
-    MOEC_KEPT(128, 64, "{%64, %65, %66, %67}, %68, 1, 1, 1, %69", MOEC_HALF(d, FROM), MOEC_HALF(d, FROM + 32));
+    MOEC_KEPT(128, 64, "{%64, %65, %66, %67}, %68, 1, 1, 1, %69", MOEC_HALF(d, FROM),
+              MOEC_HALF(d, FROM + 32));
 #undef MOEC_KEPT
 #endif
 }

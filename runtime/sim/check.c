@@ -260,8 +260,10 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
     }
 }
 
-/* ---- the compiler's entries: one for each size and direction. Kernels are linked with --wrap, so
- * that an address sanitizer in the process keeps its own. ---- */
+/* ---- the compiler's entries ---- */
+
+/* One for each size and direction. Kernels are linked with --wrap, so that an address sanitizer
+ * in the process keeps its own. */
 
 #define ENTRY(name, size)                                                                          \
     void __wrap___asan_load##name(const void *at) {                                                \
@@ -283,8 +285,9 @@ void check_atomic(const void *at, size_t bytes, const void *caller) {
     void __wrap___asan_store##name(const void *at);
 DECLARE(1_noabort)
 DECLARE(2_noabort)
-DECLARE(4_noabort) DECLARE(8_noabort)
-    DECLARE(16_noabort) void __wrap___asan_loadN_noabort(const void *at, size_t bytes);
+DECLARE(4_noabort)
+DECLARE(8_noabort)
+DECLARE(16_noabort) void __wrap___asan_loadN_noabort(const void *at, size_t bytes);
 void __wrap___asan_storeN_noabort(const void *at, size_t bytes);
 void __wrap___asan_handle_no_return(void);
 void __wrap___asan_before_dynamic_init(const char *module);

@@ -325,8 +325,9 @@ template <class T> static inline T atomicCAS(T *at, T expected, T value) {
     return old;
 }
 
-/* ---- matrix instructions: every lane gives its part of a and b, takes its part of the result ----
- */
+/* ---- matrix instructions ---- */
+
+/* Every lane gives its part of a and b, takes its part of the result. */
 
 struct SimOperands {
     unsigned a[4], b[2];

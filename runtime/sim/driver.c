@@ -257,7 +257,7 @@ typedef struct Shape {
     const struct Attribute {
         int kind;
         long long value[8];
-    } *attributes;
+    } * attributes;
     unsigned attribute_count;
 } Shape;
 
@@ -359,8 +359,7 @@ Result cuGraphLaunch(Graph *graph, void *stream) {
     for (int i = 0; i < graph->count && !result; i++) {
         Work *work = &graph->work[i];
         result = work->kind == WORK_LAUNCH ? launch(work->function, work->grid, work->block,
-                                                    work->shared, work->overlaps,
-                                                    work->arguments)
+                                                    work->shared, work->overlaps, work->arguments)
                  : work->kind == WORK_SET
                      ? cuMemsetD8Async(work->to, (unsigned char)work->value, work->bytes, stream)
                  : work->kind == WORK_HOST ? cuLaunchHostFunc(stream, work->host, work->to)

@@ -233,8 +233,8 @@ void sim_wgmma_on(const SimProduct *product, const char *file, int line) {
                           .turn_a = product->turn_a,
                           .turn_b = product->turn_b,
                           .kept = product->kept != NULL};
-    const SimLanes *lanes = sim_exchange(
-        0xffffffffu, product->kept, reading.kept ? 4 * sizeof(unsigned) : 0, 0, file, line);
+    const SimLanes *lanes = sim_exchange(0xffffffffu, product->kept,
+                                         reading.kept ? 4 * sizeof(unsigned) : 0, 0, file, line);
     if ((reading.a | reading.b) >> 49 & 7)
         refuse(file, line, "a base offset of a matrix, which is not simulated");
     if (n % 8 || n / 2 > SIM_SUMS) refuse(file, line, "no product has that many columns");

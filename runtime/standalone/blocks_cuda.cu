@@ -1,4 +1,5 @@
-/* blocks for a CUDA device: its memory, launches, copies of what goes in and out. Takes the place of blocks.c. */
+/* blocks for a CUDA device: its memory, launches, copies of what goes in and out. Takes the place
+ * of blocks.c. */
 #include <cuda_runtime.h>
 
 extern "C" {
@@ -19,26 +20,30 @@ enum { PLAIN_SHARED = 48 << 10, MOST_GRAPHS = 8 };
 
 /* Nothing can be done when a device fails: what it was to compute is lost. */
 static void check(cudaError_t error, const char *what) {
-    if (error == cudaSuccess)
-        return;
+    if (error == cudaSuccess) return;
     fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
     exit(1);
 }
 
-static void start(const void *function, dim3 grid, unsigned block, unsigned shared_bytes, void **arguments) {
-    check(cudaLaunchKernel(function, grid, dim3(block), arguments, shared_bytes, 0), "a kernel cannot be launched");
+static void start(const void *function, dim3 grid, unsigned block, unsigned shared_bytes,
+                  void **arguments) {
+    check(cudaLaunchKernel(function, grid, dim3(block), arguments, shared_bytes, 0),
+          "a kernel cannot be launched");
 }
 
-static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block, unsigned shared_bytes,
-                   void **arguments) {
+static void launch(void *, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+                   unsigned shared_bytes, void **arguments) {
     const void *function = moec_kernel_functions[kernel];
     if (shared_bytes > PLAIN_SHARED)
-        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
+        check(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   (int)shared_bytes),
               "a kernel wants more shared memory than there is");
     start(function, dim3(grid_x, grid_y), block, shared_bytes, arguments);
 }
 
-static void zero(void *, void *memory, size_t bytes) { check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared"); }
+static void zero(void *, void *memory, size_t bytes) {
+    check(cudaMemsetAsync(memory, 0, bytes, 0), "memory cannot be cleared");
+}
 
 static const MoecHost host = {NULL, moec_blas_product, launch, zero};
 
@@ -46,29 +51,35 @@ static const MoecHost host = {NULL, moec_blas_product, launch, zero};
 
 extern "C" void *block_new(size_t bytes) {
     void *block = NULL;
-    if (cudaMalloc(&block, bytes + 64) != cudaSuccess)
-        return NULL;
+    if (cudaMalloc(&block, bytes + 64) != cudaSuccess) return NULL;
     block_zero(block, bytes + 64);
     return block;
 }
 
-extern "C" void block_free(void *block) { cudaFree(block); }
+extern "C" void block_free(void *block) {
+    cudaFree(block);
+}
 
 extern "C" void block_put(void *block, size_t offset, const void *from, size_t bytes) {
-    check(cudaMemcpy((char *)block + offset, from, bytes, cudaMemcpyHostToDevice), "copying to the device failed");
+    check(cudaMemcpy((char *)block + offset, from, bytes, cudaMemcpyHostToDevice),
+          "copying to the device failed");
 }
 
 extern "C" void block_get(const void *block, size_t offset, void *to, size_t bytes) {
-    check(cudaMemcpy(to, (const char *)block + offset, bytes, cudaMemcpyDeviceToHost), "copying from the device failed");
+    check(cudaMemcpy(to, (const char *)block + offset, bytes, cudaMemcpyDeviceToHost),
+          "copying from the device failed");
 }
 
-extern "C" void block_zero(void *block, size_t bytes) { zero(NULL, block, bytes); }
+extern "C" void block_zero(void *block, size_t bytes) {
+    zero(NULL, block, bytes);
+}
 
 extern "C" double block_squares(const float *block, size_t count) {
     static double *parts;
     double total, *sum;
     if (!parts)
-        check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts), "no memory on the device");
+        check(cudaMalloc((void **)&parts, (MOEC_SUM_BLOCKS + 1) * sizeof *parts),
+              "no memory on the device");
     sum = parts + MOEC_SUM_BLOCKS;
     long long length = (long long)count;
     int blocks = MOEC_SUM_BLOCKS;
@@ -98,10 +109,8 @@ static void **mirror_slots(const MoecTensor *tensors, int count) {
 static Mirror *mirror_of(const MoecGraphEntry *graph) {
     static Mirror mirrors[MOST_GRAPHS];
     Mirror *mirror = mirrors;
-    while (mirror->graph && mirror->graph != graph)
-        mirror++;
-    if (mirror->graph)
-        return mirror;
+    while (mirror->graph && mirror->graph != graph) mirror++;
+    if (mirror->graph) return mirror;
     mirror->graph = graph;
     mirror->inputs = mirror_slots(graph->inputs, graph->input_count);
     mirror->outputs = mirror_slots(graph->outputs, graph->output_count);
@@ -126,16 +135,15 @@ extern "C" void graph_run(const MoecGraphEntry *graph, MoecRun *run) {
 }
 
 extern "C" void weights_round(const MoecTable *table, const float *weights, void *rounded) {
-    if (table->round)
-        table->round(&host, weights, rounded);
+    if (table->round) table->round(&host, weights, rounded);
 }
 
-extern "C" void update_run(const MoecTable *table, float *weights, const float *gradients, float *const *states,
-                           const float *scalars, void *rounded) {
+extern "C" void update_run(const MoecTable *table, float *weights, const float *gradients,
+                           float *const *states, const float *scalars, void *rounded) {
     static float *numbers;
-    size_t bytes = (size_t)table->update->group_count * (size_t)table->update->scalar_count * sizeof *numbers;
-    if (!numbers)
-        check(cudaMalloc((void **)&numbers, bytes + 4), "no memory on the device");
+    size_t bytes =
+        (size_t)table->update->group_count * (size_t)table->update->scalar_count * sizeof *numbers;
+    if (!numbers) check(cudaMalloc((void **)&numbers, bytes + 4), "no memory on the device");
     block_put(numbers, 0, scalars, bytes);
     table->update->launch(&host, weights, gradients, states, numbers, rounded);
     check(cudaDeviceSynchronize(), "the device failed");

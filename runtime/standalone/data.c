@@ -22,38 +22,32 @@ static size_t words_of(const MoecGraphEntry *graph, const MoecTensor *input) {
 static size_t words_of_example(const MoecGraphEntry *graph) {
     size_t words = 0;
     for (int i = 0; i < graph->input_count; i++)
-        if (is_foreign(&graph->inputs[i]))
-            words += words_of(graph, &graph->inputs[i]);
+        if (is_foreign(&graph->inputs[i])) words += words_of(graph, &graph->inputs[i]);
     return words;
 }
 
 /* Named tensors begin with the length of a JSON object; as text they would be noise. */
 static int is_tensors(const unsigned char *text, size_t count) {
     uint64_t object = 0;
-    for (int i = 7; i >= 0 && count > 9; i--)
-        object = object << 8 | text[i];
+    for (int i = 7; i >= 0 && count > 9; i--) object = object << 8 | text[i];
     return object >= 2 && object <= count - 8 && text[8] == '{';
 }
 
 static const char *read_text(Data *data, const char *path, size_t *count) {
     FILE *file = stream_read(path);
-    if (!file)
-        return "the data cannot be opened";
+    if (!file) return "the data cannot be opened";
     size_t room = 1 << 20, got;
     data->text = malloc(room);
     *count = 0;
     while (data->text && (got = fread(data->text + *count, 1, room - *count, file)) > 0) {
         *count += got;
-        if (*count < room)
-            continue;
+        if (*count < room) continue;
         unsigned char *longer = realloc(data->text, room *= 2);
-        if (!longer)
-            free(data->text);
+        if (!longer) free(data->text);
         data->text = longer;
     }
     fclose(file);
-    if (!data->text)
-        return "no memory for the data";
+    if (!data->text) return "no memory for the data";
     return is_tensors(data->text, *count) ? "the data is a safetensors file, not text" : NULL;
 }
 
@@ -76,8 +70,7 @@ static const char *read_input(Data *data, const char *path, const MoecTensor *in
     uint64_t examples;
     const char *error;
     float *values = tensors_read(path, input->name, each, &examples, &error);
-    if (!values)
-        return error;
+    if (!values) return error;
     if (!data->words) {
         data->order.count = examples * record;
         data->words = malloc(sizeof *data->words * data->order.count);
@@ -95,12 +88,10 @@ static const char *read_input(Data *data, const char *path, const MoecTensor *in
 static const char *read_examples(Data *data, const char *path, const MoecGraphEntry *graph) {
     size_t offset = 0;
     for (int i = 0; i < graph->input_count; i++) {
-        if (!is_foreign(&graph->inputs[i]))
-            continue;
+        if (!is_foreign(&graph->inputs[i])) continue;
         size_t each = words_of(graph, &graph->inputs[i]);
         const char *error = read_input(data, path, &graph->inputs[i], each, offset);
-        if (error)
-            return error;
+        if (error) return error;
         offset += each;
     }
     return NULL;
@@ -112,10 +103,8 @@ const char *data_open(Data *data, const char *path, const MoecGraphEntry *graph,
     data->order = (Order){.seed = seed, .context = (long)context, .record = record};
     size_t count = 0;
     const char *error = record ? read_examples(data, path, graph) : read_text(data, path, &count);
-    if (error)
-        return error;
-    if (!record)
-        data->order.count = count;
+    if (error) return error;
+    if (!record) data->order.count = count;
     uint64_t held = order_held_out(data->order.count, window);
     /* Examples share nothing, windows of tokens one token. */
     data->order.count -= record ? held * record : held ? held * context + 1 : 0;
@@ -133,8 +122,7 @@ static void put_examples(const Data *data, const MoecGraphEntry *graph, void **i
                          uint64_t position) {
     size_t offset = 0;
     for (int i = 0; i < graph->input_count; i++) {
-        if (!is_foreign(&graph->inputs[i]))
-            continue;
+        if (!is_foreign(&graph->inputs[i])) continue;
         size_t each = words_of(graph, &graph->inputs[i]);
         int32_t *to = inputs[i];
         for (long b = 0; b < graph->batch; b++)

@@ -30,9 +30,9 @@ typedef struct Drawer {
     float *weights, *states;
     void *rounded; /* see weights_round */
     unsigned char *arena;
-    void **inputs, **outputs;   /* by slot */
+    void **inputs, **outputs;         /* by slot */
     int image, time, label, velocity; /* slots */
-    float *images, *labels;     /* what is drawn: [count, ...], [count] */
+    float *images, *labels;           /* what is drawn: [count, ...], [count] */
     Options options;
 } Drawer;
 
@@ -40,8 +40,7 @@ static const char *take_memory(Drawer *drawer) {
     const MoecGraphEntry *graph = drawer->graph;
     size_t count = (size_t)drawer->options.count,
            each = block_count(&graph->inputs[drawer->image]) / (size_t)graph->batch;
-    if (count > SIZE_MAX / sizeof(float) / each)
-        return "not enough memory";
+    if (count > SIZE_MAX / sizeof(float) / each) return "not enough memory";
     drawer->weights = block_new(moec_table.weight_bytes);
     drawer->rounded = block_new(moec_table.round ? moec_table.weight_bytes / 2 : 0);
     drawer->states = block_new(moec_table.state_bytes);
@@ -62,16 +61,14 @@ static const char *open_drawer(Drawer *drawer) {
     drawer->label = slot_find(graph->inputs, graph->input_count, MOEC_INPUT_CLASS, "label");
     drawer->velocity = -1;
     for (int i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, "velocity") == 0)
-            drawer->velocity = i;
+        if (strcmp(graph->outputs[i].name, "velocity") == 0) drawer->velocity = i;
     if (drawer->image < 0 || drawer->time < 0 || drawer->label < 0 || drawer->velocity < 0)
         return "the model reads no image, time and label, or gives no velocity";
     const char *error = take_memory(drawer);
     if (!error && weights_read(drawer->options.weights, &moec_table, block_put, drawer->weights,
                                drawer->states) != WEIGHTS_FINE)
         error = "the weights cannot be read, or belong to another program";
-    if (!error)
-        weights_round(&moec_table, drawer->weights, drawer->rounded);
+    if (!error) weights_round(&moec_table, drawer->weights, drawer->rounded);
     return error;
 }
 
@@ -104,8 +101,7 @@ static void remove_noise(Drawer *drawer, float *image, size_t numbers) {
         for (size_t i = 0; i < block_count(&graph->inputs[drawer->time]); i++)
             time[i] = (float)(1 - (double)step / (double)steps);
         graph_run(graph, &run);
-        for (size_t i = 0; i < numbers; i++)
-            image[i] -= velocity[i] / (float)steps;
+        for (size_t i = 0; i < numbers; i++) image[i] -= velocity[i] / (float)steps;
     }
 }
 
@@ -117,15 +113,13 @@ static void draw(Drawer *drawer) {
     float *seen = drawer->inputs[drawer->image];
     int32_t *kinds = drawer->inputs[drawer->label];
     for (long first = 0; first < drawer->options.count; first += graph->batch) {
-        for (long b = 0; b < graph->batch; b++)
-            kinds[b] = (int32_t)((first + b) % classes);
+        for (long b = 0; b < graph->batch; b++) kinds[b] = (int32_t)((first + b) % classes);
         for (size_t i = 0; i < numbers; i++)
             seen[i] = (float)random_normal(drawer->options.seed, (size_t)first * each + i);
         remove_noise(drawer, seen, numbers);
         long left = drawer->options.count - first, kept = left < graph->batch ? left : graph->batch;
         memcpy(drawer->images + (size_t)first * each, seen, sizeof *seen * each * (size_t)kept);
-        for (long b = 0; b < kept; b++)
-            drawer->labels[first + b] = (float)kinds[b];
+        for (long b = 0; b < kept; b++) drawer->labels[first + b] = (float)kinds[b];
     }
 }
 
@@ -171,8 +165,7 @@ int main(int count, char **arguments) {
         draw(&drawer);
         error = write_drawings(&drawer);
     }
-    if (error)
-        fprintf(stderr, "%s: %s\n", arguments[0], error);
+    if (error) fprintf(stderr, "%s: %s\n", arguments[0], error);
     close_drawer(&drawer);
     return error ? 1 : 0;
 }

@@ -29,8 +29,7 @@ typedef struct Options {
 static int32_t likeliest(const float *logits, long count) {
     long best = 0;
     for (long i = 1; i < count; i++)
-        if (logits[i] > logits[best])
-            best = i;
+        if (logits[i] > logits[best]) best = i;
     return (int32_t)best;
 }
 
@@ -44,16 +43,13 @@ static double draw(uint64_t *state) {
 
 static int32_t sample(const float *logits, long count, double temperature, uint64_t *state) {
     int32_t best = likeliest(logits, count);
-    if (temperature <= 0)
-        return best;
+    if (temperature <= 0) return best;
     double total = 0;
-    for (long i = 0; i < count; i++)
-        total += exp((logits[i] - logits[best]) / temperature);
+    for (long i = 0; i < count; i++) total += exp((logits[i] - logits[best]) / temperature);
     double left = draw(state) * total;
     for (long i = 0; i < count; i++) {
         left -= exp((logits[i] - logits[best]) / temperature);
-        if (left < 0)
-            return (int32_t)i;
+        if (left < 0) return (int32_t)i;
     }
     return best;
 }
@@ -76,20 +72,14 @@ static int belong(const Held *held, int *whole) {
     unsigned char first = held->bytes[0], low = 0x80, high = 0xBF;
     int needed = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
     *whole = 1;
-    if (first < 0x80)
-        return 1;
+    if (first < 0x80) return 1;
     *whole = -1;
-    if (first < 0xC2 || first > 0xF4)
-        return 1;
-    if (first == 0xE0 || first == 0xF0)
-        low = first == 0xE0 ? 0xA0 : 0x90;
-    if (first == 0xED || first == 0xF4)
-        high = first == 0xED ? 0x9F : 0x8F;
+    if (first < 0xC2 || first > 0xF4) return 1;
+    if (first == 0xE0 || first == 0xF0) low = first == 0xE0 ? 0xA0 : 0x90;
+    if (first == 0xED || first == 0xF4) high = first == 0xED ? 0x9F : 0x8F;
     for (int i = 1; i < needed; i++, low = 0x80, high = 0xBF) {
-        if (i == held->count)
-            *whole = 0;
-        if (i == held->count || held->bytes[i] < low || held->bytes[i] > high)
-            return i;
+        if (i == held->count) *whole = 0;
+        if (i == held->count || held->bytes[i] < low || held->bytes[i] > high) return i;
     }
     *whole = 1;
     return needed;
@@ -99,8 +89,7 @@ static int belong(const Held *held, int *whole) {
 static void write_held(Held *held, int end) {
     while (held->count) {
         int whole, length = belong(held, &whole);
-        if (!whole && !end)
-            return;
+        if (!whole && !end) return;
         if (whole == 1)
             fwrite(held->bytes, 1, (size_t)length, stdout);
         else
@@ -146,8 +135,7 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Options *opti
     } else if (lexicon) {
         long count = lexicon_encode(lexicon, options->prompt, &tokens);
         error = count < 0 ? MODEL_NO_MEMORY : MODEL_FINE;
-        for (long i = 0; i < count && !error; i++)
-            error = read_token(model, tokens[i], logits);
+        for (long i = 0; i < count && !error; i++) error = read_token(model, tokens[i], logits);
     } else {
         for (const char *byte = options->prompt; *byte && !error; byte++)
             error = read_token(model, (unsigned char)*byte, logits);
@@ -160,8 +148,7 @@ static int read_prompt(Model *model, const Lexicon *lexicon, const Options *opti
 static int generate(Model *model, const Lexicon *lexicon, const Options *options) {
     const float *logits = NULL;
     int error = read_prompt(model, lexicon, options, &logits);
-    if (error || !logits)
-        return error ? error : MODEL_BAD_TOKEN;
+    if (error || !logits) return error ? error : MODEL_BAD_TOKEN;
     uint64_t state = options->seed;
     Held held = {.count = 0};
     fputs(options->prompt, stdout);
@@ -200,8 +187,7 @@ static const char *open_lexicon(Lexicon **lexicon, const Model *model, const Opt
     int error = lexicon_open(lexicon, options->tokenizer);
     if (error && error != LEXICON_NO_FILE)
         return error == LEXICON_DAMAGED ? "the tokenizer is damaged" : "not enough memory";
-    if (options->numbers || (*lexicon && lexicon_encodes(*lexicon)))
-        return NULL;
+    if (options->numbers || (*lexicon && lexicon_encodes(*lexicon))) return NULL;
     if (*lexicon)
         return "the tokenizer of this model does not encode here, see README.md: give the prompt "
                "as token numbers, with --numbers 1";
@@ -228,12 +214,10 @@ int main(int count, char **arguments) {
     double began = seconds_now();
     if (!problem) {
         error = generate(model, lexicon, &options);
-        if (!error)
-            finish(model, &options, began);
+        if (!error) finish(model, &options, began);
         problem = error ? model_error(error) : streams_end();
     }
-    if (problem)
-        fprintf(stderr, "%s: %s\n", arguments[0], problem);
+    if (problem) fprintf(stderr, "%s: %s\n", arguments[0], problem);
     lexicon_free(lexicon);
     model_free(model);
     return problem ? 1 : 0;

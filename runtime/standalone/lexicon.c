@@ -41,9 +41,9 @@ struct Lexicon {
     size_t length, at;
     int damaged, no_memory, encodes, whole_words, prefix_space;
     int32_t size;
-    const char **names;     /* [token] */
-    size_t *lengths;        /* [token]; 0: not written */
-    int32_t *sorted;        /* tokens by their bytes, special ones apart */
+    const char **names; /* [token] */
+    size_t *lengths;    /* [token]; 0: not written */
+    int32_t *sorted;    /* tokens by their bytes, special ones apart */
     int32_t sorted_count;
     int32_t letters[256], *before, before_count;
     Special *special;
@@ -82,16 +82,14 @@ static void *room(Lexicon *lexicon, int32_t *count, size_t words, size_t size) {
         wanted = 0;
     }
     void *items = calloc(wanted + 1, size);
-    if (!items)
-        lexicon->no_memory = lexicon->damaged = 1;
+    if (!items) lexicon->no_memory = lexicon->damaged = 1;
     *count = items ? (int32_t)wanted : 0;
     return items;
 }
 
 static int32_t token(Lexicon *lexicon) {
     uint32_t value = word(lexicon);
-    if (value >= (uint32_t)lexicon->size)
-        lexicon->damaged = 1;
+    if (value >= (uint32_t)lexicon->size) lexicon->damaged = 1;
     return lexicon->damaged ? 0 : (int32_t)value;
 }
 
@@ -99,14 +97,12 @@ static void read_names(Lexicon *lexicon) {
     lexicon->names = room(lexicon, &lexicon->size, 1, sizeof *lexicon->names);
     lexicon->lengths = calloc((size_t)lexicon->size + 1, sizeof *lexicon->lengths);
     lexicon->sorted = calloc((size_t)lexicon->size + 1, sizeof *lexicon->sorted);
-    if (!lexicon->lengths || !lexicon->sorted)
-        lexicon->no_memory = lexicon->damaged = 1;
+    if (!lexicon->lengths || !lexicon->sorted) lexicon->no_memory = lexicon->damaged = 1;
     for (int32_t i = 0; i < lexicon->size && !lexicon->damaged; i++) {
         uint32_t length = word(lexicon);
         lexicon->names[i] = bytes_of(lexicon, length & 0x7FFFFFFF);
         lexicon->lengths[i] = length >> 31 ? 0 : length;
-        if (lexicon->lengths[i])
-            lexicon->sorted[lexicon->sorted_count++] = i;
+        if (lexicon->lengths[i]) lexicon->sorted[lexicon->sorted_count++] = i;
     }
 }
 
@@ -122,8 +118,7 @@ static void read_special(Lexicon *lexicon) {
 
 static int by_pair(const void *a, const void *b) {
     const Merge *first = a, *second = b;
-    if (first->left != second->left)
-        return first->left < second->left ? -1 : 1;
+    if (first->left != second->left) return first->left < second->left ? -1 : 1;
     return (first->right > second->right) - (first->right < second->right);
 }
 
@@ -144,8 +139,7 @@ static void read_runs(Lexicon *lexicon) {
     lexicon->runs = room(lexicon, &lexicon->run_count, 2, sizeof *lexicon->runs);
     for (int32_t i = 0; i < lexicon->run_count; i++)
         lexicon->runs[i] = (Run){word(lexicon), word(lexicon)};
-    if (!lexicon->run_count || lexicon->runs[0].first != 0)
-        lexicon->damaged = 1;
+    if (!lexicon->run_count || lexicon->runs[0].first != 0) lexicon->damaged = 1;
 }
 
 static void read_alternative(Lexicon *lexicon, Alternative *alternative) {
@@ -172,13 +166,11 @@ static void read_splitters(Lexicon *lexicon) {
 }
 
 static void read_encoding(Lexicon *lexicon) {
-    for (int i = 0; i < 256; i++)
-        lexicon->letters[i] = token(lexicon);
+    for (int i = 0; i < 256; i++) lexicon->letters[i] = token(lexicon);
     lexicon->whole_words = word(lexicon) != 0;
     lexicon->prefix_space = word(lexicon) != 0;
     lexicon->before = room(lexicon, &lexicon->before_count, 1, sizeof *lexicon->before);
-    for (int32_t i = 0; i < lexicon->before_count; i++)
-        lexicon->before[i] = token(lexicon);
+    for (int32_t i = 0; i < lexicon->before_count; i++) lexicon->before[i] = token(lexicon);
     read_special(lexicon);
     read_merges(lexicon);
     read_runs(lexicon);
@@ -193,49 +185,43 @@ static int compare_bytes(const char *a, size_t a_length, const char *b, size_t b
 
 /* An insertion sort would take minutes: from the middle of runs that are merged. */
 static void sort_names(const Lexicon *lexicon, int32_t *items, int32_t *spare, int32_t count) {
-    if (count < 2)
-        return;
+    if (count < 2) return;
     int32_t half = count / 2, a = 0, b = half;
     sort_names(lexicon, items, spare, half);
     sort_names(lexicon, items + half, spare, count - half);
     memcpy(spare, items, sizeof *items * (size_t)count);
     for (int32_t i = 0; i < count; i++) {
-        int take_a = b == count || (a < half && compare_bytes(lexicon->names[spare[a]],
-                                                              lexicon->lengths[spare[a]],
-                                                              lexicon->names[spare[b]],
-                                                              lexicon->lengths[spare[b]]) <= 0);
+        int take_a =
+            b == count ||
+            (a < half && compare_bytes(lexicon->names[spare[a]], lexicon->lengths[spare[a]],
+                                       lexicon->names[spare[b]], lexicon->lengths[spare[b]]) <= 0);
         items[i] = spare[take_a ? a++ : b++];
     }
 }
 
 static int read_file(Lexicon *lexicon, const char *path) {
     FILE *file = stream_read(path);
-    if (!file)
-        return LEXICON_NO_FILE;
+    if (!file) return LEXICON_NO_FILE;
     long length = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
     rewind(file);
     lexicon->file = length >= 12 ? malloc((size_t)length) : NULL;
     size_t got = lexicon->file ? fread(lexicon->file, 1, (size_t)length, file) : 0;
     fclose(file);
-    if (length < 12 || (lexicon->file && got != (size_t)length))
-        return LEXICON_DAMAGED;
+    if (length < 12 || (lexicon->file && got != (size_t)length)) return LEXICON_DAMAGED;
     lexicon->length = got;
     return lexicon->file ? LEXICON_FINE : LEXICON_NO_MEMORY;
 }
 
 int lexicon_open(Lexicon **result, const char *path) {
     Lexicon *lexicon = *result = calloc(1, sizeof *lexicon);
-    if (!lexicon)
-        return LEXICON_NO_MEMORY;
+    if (!lexicon) return LEXICON_NO_MEMORY;
     int error = read_file(lexicon, path);
-    if (!error && memcmp(lexicon->file, "moeclex1", 8) != 0)
-        error = LEXICON_DAMAGED;
+    if (!error && memcmp(lexicon->file, "moeclex1", 8) != 0) error = LEXICON_DAMAGED;
     lexicon->at = 8;
     if (!error) {
         read_names(lexicon);
         lexicon->encodes = word(lexicon) == 1;
-        if (lexicon->encodes)
-            read_encoding(lexicon);
+        if (lexicon->encodes) read_encoding(lexicon);
         error = lexicon->no_memory ? LEXICON_NO_MEMORY : lexicon->damaged ? LEXICON_DAMAGED : 0;
     }
     int32_t *spare = error ? NULL : malloc(sizeof *spare * ((size_t)lexicon->size + 1));
@@ -252,8 +238,7 @@ int lexicon_open(Lexicon **result, const char *path) {
 }
 
 void lexicon_free(Lexicon *lexicon) {
-    if (!lexicon)
-        return;
+    if (!lexicon) return;
     for (int32_t i = 0; i < lexicon->splitter_count; i++) {
         for (int32_t k = 0; k < lexicon->splitters[i].count; k++)
             free(lexicon->splitters[i].items[k].items);
@@ -312,10 +297,8 @@ static int32_t find_word(const Lexicon *lexicon, const char *bytes, size_t lengt
     int32_t low = 0, high = lexicon->sorted_count;
     while (low < high) {
         int32_t middle = low + (high - low) / 2, number = lexicon->sorted[middle];
-        int order =
-            compare_bytes(lexicon->names[number], lexicon->lengths[number], bytes, length);
-        if (!order)
-            return number;
+        int order = compare_bytes(lexicon->names[number], lexicon->lengths[number], bytes, length);
+        if (!order) return number;
         if (order < 0)
             low = middle + 1;
         else
@@ -334,8 +317,7 @@ static void encode_word(Output *out, const char *bytes, size_t length) {
         return;
     }
     size_t start = out->count;
-    for (size_t i = 0; i < length; i++)
-        add(out, lexicon->letters[(unsigned char)bytes[i]]);
+    for (size_t i = 0; i < length; i++) add(out, lexicon->letters[(unsigned char)bytes[i]]);
     while (!out->failed) {
         const Merge *best = NULL;
         size_t place = 0;
@@ -346,8 +328,7 @@ static void encode_word(Output *out, const char *bytes, size_t length) {
                 place = i;
             }
         }
-        if (!best)
-            return;
+        if (!best) return;
         out->tokens[place] = best->made;
         out->count--;
         memmove(out->tokens + place + 1, out->tokens + place + 2,
@@ -364,10 +345,8 @@ static size_t character_width(const char *bytes, size_t length) {
 static uint32_t classes_at(const Lexicon *lexicon, const char *bytes, size_t length) {
     size_t width = character_width(bytes, length);
     uint32_t c = (unsigned char)*bytes;
-    if (width > 1)
-        c &= 0xFFu >> (width + 1);
-    for (size_t i = 1; i < width; i++)
-        c = c << 6 | ((unsigned char)bytes[i] & 0x3F);
+    if (width > 1) c &= 0xFFu >> (width + 1);
+    for (size_t i = 1; i < width; i++) c = c << 6 | ((unsigned char)bytes[i] & 0x3F);
     int32_t low = 0, high = lexicon->run_count - 1;
     while (low < high) {
         int32_t middle = low + (high - low + 1) / 2;
@@ -400,10 +379,8 @@ static int matches(const Lexicon *lexicon, const Item *items, int32_t count, con
         times++;
     }
     for (; times >= items->least; times--) {
-        if (matches(lexicon, items + 1, count - 1, text, length, place, end))
-            return 1;
-        do
-            place--;
+        if (matches(lexicon, items + 1, count - 1, text, length, place, end)) return 1;
+        do place--;
         while (times && place > at && ((unsigned char)text[place] & 0xC0) == 0x80);
     }
     return 0;
@@ -411,8 +388,8 @@ static int matches(const Lexicon *lexicon, const Item *items, int32_t count, con
 
 static void split(Output *out, int32_t splitter, const char *text, size_t length);
 
-static size_t match_at(const Output *out, const Splitter *splitter, const char *text,
-                       size_t length, size_t at) {
+static size_t match_at(const Output *out, const Splitter *splitter, const char *text, size_t length,
+                       size_t at) {
     size_t end;
     for (int32_t i = 0; i < splitter->count; i++)
         if (matches(out->lexicon, splitter->items[i].items, splitter->items[i].count, text, length,
@@ -424,8 +401,7 @@ static size_t match_at(const Output *out, const Splitter *splitter, const char *
 
 /* The matches of a splitter and what lies between them, each split by the next. */
 static void split(Output *out, int32_t splitter, const char *text, size_t length) {
-    if (!length)
-        return;
+    if (!length) return;
     if (splitter == out->lexicon->splitter_count) {
         encode_word(out, text, length);
         return;
@@ -446,8 +422,7 @@ static void split(Output *out, int32_t splitter, const char *text, size_t length
 
 /* Text between special tokens. */
 static void encode_text(Output *out, const char *text, size_t length) {
-    if (!length)
-        return;
+    if (!length) return;
     if (!out->lexicon->prefix_space || *text == ' ') {
         split(out, 0, text, length);
         return;
@@ -480,10 +455,8 @@ long lexicon_encode(const Lexicon *lexicon, const char *text, int32_t **tokens) 
     Output out = {.lexicon = lexicon};
     size_t length = strlen(text), from = 0;
     *tokens = NULL;
-    if (!lexicon->encodes)
-        return -1;
-    for (int32_t i = 0; i < lexicon->before_count; i++)
-        add(&out, lexicon->before[i]);
+    if (!lexicon->encodes) return -1;
+    for (int32_t i = 0; i < lexicon->before_count; i++) add(&out, lexicon->before[i]);
     for (size_t at = 0; at < length;) {
         const Special *special = special_at(lexicon, text + at, length - at);
         if (!special) {

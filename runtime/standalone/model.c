@@ -21,8 +21,7 @@ struct Model {
 
 static const MoecGraphEntry *decode_graph(void) {
     for (int i = 0; i < moec_table.graph_count; i++)
-        if (moec_table.graphs[i].kind == MOEC_GRAPH_DECODE)
-            return &moec_table.graphs[i];
+        if (moec_table.graphs[i].kind == MOEC_GRAPH_DECODE) return &moec_table.graphs[i];
     return NULL;
 }
 
@@ -60,23 +59,23 @@ static int read_weights(Model *model, const char *path) {
     case WEIGHTS_FINE:
         weights_round(&moec_table, model->weights, model->rounded);
         return MODEL_FINE;
-    case WEIGHTS_NO_FILE: return MODEL_NO_FILE;
-    case WEIGHTS_NOT_OURS: return MODEL_NOT_OURS;
-    default: return MODEL_DAMAGED;
+    case WEIGHTS_NO_FILE:
+        return MODEL_NO_FILE;
+    case WEIGHTS_NOT_OURS:
+        return MODEL_NOT_OURS;
+    default:
+        return MODEL_DAMAGED;
     }
 }
 
 int model_open(Model **opened, const char *weights_path) {
     *opened = NULL;
     Model *model = calloc(1, sizeof *model);
-    if (!model)
-        return MODEL_NO_MEMORY;
+    if (!model) return MODEL_NO_MEMORY;
     model->graph = decode_graph();
     int error = find_slots(model);
-    if (!error)
-        error = take_memory(model);
-    if (!error)
-        error = read_weights(model, weights_path);
+    if (!error) error = take_memory(model);
+    if (!error) error = read_weights(model, weights_path);
     if (error)
         model_free(model);
     else
@@ -88,18 +87,15 @@ int model_open(Model **opened, const char *weights_path) {
 static int is_sense(const float *logits, long count) {
     int finite = 0;
     for (long i = 0; i < count; i++) {
-        if (isnan(logits[i]) || logits[i] == INFINITY)
-            return 0;
+        if (isnan(logits[i]) || logits[i] == INFINITY) return 0;
         finite |= isfinite(logits[i]);
     }
     return finite;
 }
 
 int model_step(Model *model, int32_t token, const float **logits) {
-    if (token < 0 || token >= model->vocabulary)
-        return MODEL_BAD_TOKEN;
-    if (model->position >= model->graph->context)
-        return MODEL_FULL;
+    if (token < 0 || token >= model->vocabulary) return MODEL_BAD_TOKEN;
+    if (model->position >= model->graph->context) return MODEL_FULL;
     *(int32_t *)model->inputs[model->token_slot] = token;
     if (model->position_slot >= 0)
         *(int32_t *)model->inputs[model->position_slot] = (int32_t)model->position;
@@ -124,8 +120,7 @@ void model_reset(Model *model) {
 }
 
 void model_free(Model *model) {
-    if (!model)
-        return;
+    if (!model) return;
     block_free(model->weights);
     block_free(model->rounded);
     block_free(model->states);
@@ -138,11 +133,17 @@ void model_free(Model *model) {
     free(model);
 }
 
-long model_vocabulary(const Model *model) { return model->vocabulary; }
+long model_vocabulary(const Model *model) {
+    return model->vocabulary;
+}
 
-long model_context(const Model *model) { return model->graph->context; }
+long model_context(const Model *model) {
+    return model->graph->context;
+}
 
-long model_position(const Model *model) { return model->position; }
+long model_position(const Model *model) {
+    return model->position;
+}
 
 const char *model_error(int error) {
     static const char *const texts[] = {

@@ -46,7 +46,7 @@ static int options_read(const Option *options, int known, int count, char **argu
             fprintf(stderr, "%s: %s takes a %s, not '%s'\n", arguments[0], option->name,
                     option->text   ? "text"
                     : option->real ? "number from 0"
-                                 : "whole number from 0",
+                                   : "whole number from 0",
                     value ? value : "");
             return 0;
         }

@@ -1,5 +1,5 @@
-/* products for a CUDA device: the dense ones by cuBLASLt. It counts in columns, the program in rows: it is asked for
- * c' = b' a', whose memory is that of c = a b. */
+/* products for a CUDA device: the dense ones by cuBLASLt. It counts in columns, the program in
+ * rows: it is asked for c' = b' a', whose memory is that of c = a b. */
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -7,7 +7,8 @@ extern "C" {
 #include "abi.h"
 
 extern const MoecTable moec_table;
-int moec_blas_product(void *self, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue);
+int moec_blas_product(void *self, int index, const void *a, const void *b, void *c,
+                      const MoecEpilogue *epilogue);
 }
 
 #include <stdint.h>
@@ -27,18 +28,25 @@ static cublasLtHandle_t handle;
 static void *workspace;
 static const size_t workspace_bytes = 32 << 20;
 
-static size_t bytes_of(MoecType type, long elements) { return (type == MOEC_BF16 ? 2 : 4) * (size_t)elements; }
+static size_t bytes_of(MoecType type, long elements) {
+    return (type == MOEC_BF16 ? 2 : 4) * (size_t)elements;
+}
 
 /* `along` is the stride between neighbours in a row of ours, `across` that between rows. */
-static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *transposed, MoecType type, long rows,
-                        long columns, long across, long along, int batch, int64_t step) {
+static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *transposed,
+                        MoecType type, long rows, long columns, long across, long along, int batch,
+                        int64_t step) {
     const cudaDataType_t kind = type == MOEC_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     const bool turned = along != 1;
-    const long high = turned ? rows : columns, wide = turned ? columns : rows, leading = turned ? along : across;
+    const long high = turned ? rows : columns, wide = turned ? columns : rows,
+               leading = turned ? along : across;
     *transposed = turned ? CUBLAS_OP_T : CUBLAS_OP_N;
-    return !cublasLtMatrixLayoutCreate(layout, kind, (uint64_t)high, (uint64_t)wide, leading < high ? high : leading) &&
-           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch) &&
-           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step);
+    return !cublasLtMatrixLayoutCreate(layout, kind, (uint64_t)high, (uint64_t)wide,
+                                       leading < high ? high : leading) &&
+           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
+                                             sizeof batch) &&
+           !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                             &step, sizeof step);
 }
 
 /* What is done before a result is stored. */
@@ -49,19 +57,21 @@ static bool make_endings(Task *task, const MoecProduct *p) {
                               (p->endings & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX : 0u) |
                               (p->endings & MOEC_GELU_BACK ? CUBLASLT_EPILOGUE_DGELU : 0u);
     return !epilogue ||
-           (!cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
+           (!cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                            sizeof epilogue) &&
             (!p->kept_m ||
-             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading)));
+             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                             &leading, sizeof leading)));
 }
 
 /* Where the operands of the endings lie. */
 static bool place_endings(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
     return (!(p->endings & MOEC_BIAS) ||
-            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &epilogue->bias,
-                                            sizeof epilogue->bias)) &&
-           (!p->kept_m ||
-            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &epilogue->kept,
-                                            sizeof epilogue->kept));
+            !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                            &epilogue->bias, sizeof epilogue->bias)) &&
+           (!p->kept_m || !cublasLtMatmulDescSetAttribute(task->product,
+                                                          CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                                          &epilogue->kept, sizeof epilogue->kept));
 }
 
 static bool choose(Task *task, uint32_t alignment) {
@@ -71,20 +81,23 @@ static bool choose(Task *task, uint32_t alignment) {
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t chosen = {};
     int found = 0;
-    if (cublasLtMatmulPreferenceCreate(&preference))
-        return false;
-    bool good = !cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                      &workspace_bytes, sizeof workspace_bytes);
+    if (cublasLtMatmulPreferenceCreate(&preference)) return false;
+    bool good =
+        !cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &workspace_bytes, sizeof workspace_bytes);
     for (int i = 0; i < 4; i++)
-        good = good && !cublasLtMatmulPreferenceSetAttribute(preference, names[i], &alignment, sizeof alignment);
-    good = good && !cublasLtMatmulAlgoGetHeuristic(handle, task->product, task->left, task->right, task->added,
-                                                   task->result, preference, 1, &chosen, &found);
+        good = good && !cublasLtMatmulPreferenceSetAttribute(preference, names[i], &alignment,
+                                                             sizeof alignment);
+    good = good && !cublasLtMatmulAlgoGetHeuristic(handle, task->product, task->left, task->right,
+                                                   task->added, task->result, preference, 1,
+                                                   &chosen, &found);
     cublasLtMatmulPreferenceDestroy(preference);
     task->algorithm = chosen.algo;
     return good && found == 1;
 }
 
-static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epilogue, uint32_t alignment) {
+static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epilogue,
+                      uint32_t alignment) {
     const bool on_the_way = p->rounded && p->b_type == MOEC_F32;
     const int inner = p->batch[1] > 1, batch = (int)p->batch[inner];
     cublasOperation_t left, right, result;
@@ -93,15 +106,21 @@ static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epil
     task->b_turn = bytes_of(p->b_type, p->b_batch[0]);
     task->c_turn = bytes_of(p->c_type, p->c_batch[0]);
     return p->a_type == p->b_type &&
-           make_layout(&task->left, &left, p->b_type, p->k, p->n, p->b_k, p->b_n, batch, p->b_batch[inner]) &&
-           make_layout(&task->right, &right, p->a_type, p->m, p->k, p->a_m, p->a_k, batch, p->a_batch[inner]) &&
-           make_layout(&task->added, &result, p->c_type, p->m, p->n, p->endings & MOEC_ADD ? p->add_m : p->c_m, 1, batch,
+           make_layout(&task->left, &left, p->b_type, p->k, p->n, p->b_k, p->b_n, batch,
+                       p->b_batch[inner]) &&
+           make_layout(&task->right, &right, p->a_type, p->m, p->k, p->a_m, p->a_k, batch,
+                       p->a_batch[inner]) &&
+           make_layout(&task->added, &result, p->c_type, p->m, p->n,
+                       p->endings & MOEC_ADD ? p->add_m : p->c_m, 1, batch, p->c_batch[inner]) &&
+           make_layout(&task->result, &result, p->c_type, p->m, p->n, p->c_m, 1, batch,
                        p->c_batch[inner]) &&
-           make_layout(&task->result, &result, p->c_type, p->m, p->n, p->c_m, 1, batch, p->c_batch[inner]) &&
-           !cublasLtMatmulDescCreate(&task->product, on_the_way ? CUBLAS_COMPUTE_32F_FAST_16BF : CUBLAS_COMPUTE_32F,
+           !cublasLtMatmulDescCreate(&task->product,
+                                     on_the_way ? CUBLAS_COMPUTE_32F_FAST_16BF : CUBLAS_COMPUTE_32F,
                                      CUDA_R_32F) &&
-           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left) &&
-           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right) &&
+           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSA, &left,
+                                           sizeof left) &&
+           !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_TRANSB, &right,
+                                           sizeof right) &&
            make_endings(task, p) && place_endings(task, p, epilogue) && choose(task, alignment);
 }
 
@@ -113,7 +132,8 @@ static uint32_t alignment_of(const MoecProduct *p, const void *a, const void *b,
         bits |= (uintptr_t)epilogue->add | (uintptr_t)epilogue->bias | (uintptr_t)epilogue->kept;
     bits |= bytes_of(p->c_type, p->add_m) | bytes_of(p->c_type, p->kept_m);
     for (int i = 0; i < 2; i++)
-        bits |= bytes_of(p->a_type, p->a_batch[i]) | bytes_of(p->b_type, p->b_batch[i]) | bytes_of(p->c_type, p->c_batch[i]);
+        bits |= bytes_of(p->a_type, p->a_batch[i]) | bytes_of(p->b_type, p->b_batch[i]) |
+                bytes_of(p->c_type, p->c_batch[i]);
     return (uint32_t)(bits & -bits);
 }
 
@@ -126,8 +146,7 @@ static Task *task_of(int index, const MoecEpilogue *epilogue, int alignment) {
         return NULL;
     if (!tasks)
         tasks = (Task *)calloc((size_t)moec_table.product_count * ALIGNMENTS, sizeof *tasks);
-    if (!tasks)
-        return NULL;
+    if (!tasks) return NULL;
     Task *task = &tasks[index * ALIGNMENTS + place];
     if (task->state == Task::TASK_NEW)
         task->state = make_task(task, &moec_table.products[index], epilogue, (uint32_t)alignment)
@@ -136,20 +155,20 @@ static Task *task_of(int index, const MoecEpilogue *epilogue, int alignment) {
     return task->state == Task::TASK_READY ? task : NULL;
 }
 
-extern "C" int moec_blas_product(void *, int index, const void *a, const void *b, void *c, const MoecEpilogue *epilogue) {
+extern "C" int moec_blas_product(void *, int index, const void *a, const void *b, void *c,
+                                 const MoecEpilogue *epilogue) {
     const MoecProduct *product = &moec_table.products[index];
     const Task *task = task_of(index, epilogue, (int)alignment_of(product, a, b, c, epilogue));
     const bool adds = product->endings & MOEC_ADD;
     const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
-    if (task && !place_endings(task, product, epilogue))
-        return 1;
+    if (task && !place_endings(task, product, epilogue)) return 1;
     for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {
         char *result = (char *)c + turn * task->c_turn;
-        if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + turn * task->b_turn, task->left,
-                           (const char *)a + turn * task->a_turn, task->right, &start,
-                           adds ? epilogue->add : result, task->added, result, task->result, &task->algorithm,
-                           workspace, workspace_bytes, 0))
+        if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + turn * task->b_turn,
+                           task->left, (const char *)a + turn * task->a_turn, task->right, &start,
+                           adds ? epilogue->add : result, task->added, result, task->result,
+                           &task->algorithm, workspace, workspace_bytes, 0))
             return 1;
     }
     return task == NULL;

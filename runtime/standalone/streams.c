@@ -29,8 +29,7 @@ const char *streams_end(void) {
 FILE *stream_read(const char *path) {
 #ifdef FILES_HAVE_KINDS
     struct stat status;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-        return NULL;
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return NULL;
 #endif
     return fopen(path, "rb");
 }
@@ -46,8 +45,7 @@ static char *place_of(const char *path) {
     struct stat status;
     if (lstat(path, &status) == 0) {
         char *place = realpath(path, NULL);
-        if (place && stat(place, &status) == 0 && S_ISREG(status.st_mode))
-            return place;
+        if (place && stat(place, &status) == 0 && S_ISREG(status.st_mode)) return place;
         free(place);
         return NULL;
     }
@@ -59,8 +57,7 @@ static char *place_of(const char *path) {
 static void remove_left(const char *partial) {
 #ifdef FILES_HAVE_KINDS
     struct stat status;
-    if (lstat(partial, &status) != 0 || !S_ISREG(status.st_mode))
-        return;
+    if (lstat(partial, &status) != 0 || !S_ISREG(status.st_mode)) return;
 #endif
     remove(partial);
 }
@@ -72,8 +69,7 @@ int sink_open(Sink *sink, const char *path) {
         remove_left(sink->partial);
         sink->file = fopen(sink->partial, "wbx"); /* x: no link is followed */
     }
-    if (sink->file)
-        return 1;
+    if (sink->file) return 1;
     free(sink->path);
     free(sink->partial);
     return 0;
@@ -82,8 +78,7 @@ int sink_open(Sink *sink, const char *path) {
 int sink_close(Sink *sink, int good) {
     good = fclose(sink->file) == 0 && good;
     good = good && rename(sink->partial, sink->path) == 0;
-    if (!good)
-        remove(sink->partial);
+    if (!good) remove(sink->partial);
     free(sink->path);
     free(sink->partial);
     return good;

@@ -16,10 +16,8 @@ static const char *skip_space(const char *at) {
 
 static const char *skip_text(const char *at) {
     for (at++; *at != '"'; at++) {
-        if (*at == '\\')
-            at++;
-        if (!*at)
-            return NULL;
+        if (*at == '\\') at++;
+        if (!*at) return NULL;
     }
     return at + 1;
 }
@@ -27,12 +25,10 @@ static const char *skip_text(const char *at) {
 static const char *skip_value(const char *at) {
     int depth = 0;
     do {
-        if (!*at)
-            return NULL;
+        if (!*at) return NULL;
         if (*at == '"') {
             at = skip_text(at);
-            if (!at)
-                return NULL;
+            if (!at) return NULL;
             continue;
         }
         depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
@@ -46,15 +42,12 @@ static const char *member(const char *at, const char *name) {
     size_t length = strlen(name);
     while (at && (*at == '{' || *at == ',')) {
         at = skip_space(at + 1);
-        if (*at != '"')
-            return NULL;
+        if (*at != '"') return NULL;
         const char *key = at + 1, *end = skip_text(at);
         at = end ? skip_space(end) : NULL;
-        if (!at || *at != ':')
-            return NULL;
+        if (!at || *at != ':') return NULL;
         at = skip_space(at + 1);
-        if ((size_t)(end - 1 - key) == length && strncmp(key, name, length) == 0)
-            return at;
+        if ((size_t)(end - 1 - key) == length && strncmp(key, name, length) == 0) return at;
         at = skip_value(at);
         at = at ? skip_space(at) : NULL;
     }
@@ -63,8 +56,7 @@ static const char *member(const char *at, const char *name) {
 
 /* The next whole number of a list, from the bracket or the comma before it; *at moves behind it. */
 static int next_number(const char **at, uint64_t *number) {
-    if (**at != '[' && **at != ',')
-        return 0;
+    if (**at != '[' && **at != ',') return 0;
     char *end;
     *number = strtoull(*at + 1, &end, 10);
     int good = end != *at + 1;
@@ -74,14 +66,11 @@ static int next_number(const char **at, uint64_t *number) {
 
 static char *read_header(FILE *file, uint64_t *length) {
     unsigned char bytes[8];
-    if (fread(bytes, 1, sizeof bytes, file) != sizeof bytes)
-        return NULL;
+    if (fread(bytes, 1, sizeof bytes, file) != sizeof bytes) return NULL;
     *length = 0;
-    for (int i = 7; i >= 0; i--)
-        *length = *length << 8 | bytes[i];
+    for (int i = 7; i >= 0; i--) *length = *length << 8 | bytes[i];
     char *header = *length < LONGEST_HEADER ? calloc(1, *length + 1) : NULL;
-    if (header && fread(header, 1, *length, file) == *length)
-        return header;
+    if (header && fread(header, 1, *length, file) == *length) return header;
     free(header);
     return NULL;
 }
@@ -93,24 +82,20 @@ static const char *find(const char *header, const char *name, size_t each, uint6
     const char *type = tensor ? member(tensor, "dtype") : NULL,
                *shape = tensor ? member(tensor, "shape") : NULL,
                *offsets = tensor ? member(tensor, "data_offsets") : NULL;
-    if (!type || !shape || !offsets)
-        return "the data has no tensor for an input of the model";
-    if (strncmp(type, "\"F32\"", 5) != 0)
-        return "a tensor of the data is not F32";
+    if (!type || !shape || !offsets) return "the data has no tensor for an input of the model";
+    if (strncmp(type, "\"F32\"", 5) != 0) return "a tensor of the data is not F32";
     uint64_t end, size, elements = 1;
     if (!next_number(&offsets, start) || !next_number(&offsets, &end) || *offsets != ']' ||
         end < *start)
         return "the header of the data is damaged";
     *examples = 0;
     for (int i = 0; next_number(&shape, &size); i++) {
-        if (i == 0)
-            *examples = size;
+        if (i == 0) *examples = size;
         if (size && elements > UINT64_MAX / sizeof(float) / size)
             return "the header of the data is damaged";
         elements *= size;
     }
-    if (elements * sizeof(float) != end - *start)
-        return "the header of the data is damaged";
+    if (elements * sizeof(float) != end - *start) return "the header of the data is damaged";
     if (!*examples || elements % *examples != 0 || elements / *examples != each)
         return "the first dimension of a tensor counts examples; the rest is not what the model "
                "reads";
@@ -126,14 +111,12 @@ static const char *read_open(FILE *file, const char *name, size_t each, uint64_t
                "from";
     const char *error = find(header, name, each, &start, examples);
     free(header);
-    if (error)
-        return error;
+    if (error) return error;
     if (length + start > INT64_MAX / 2 || fseek(file, (long)(8 + length + start), SEEK_SET) != 0)
         return "the data has been cut off";
     size_t count = (size_t)*examples * each;
     *values = malloc(sizeof(float) * count);
-    if (!*values)
-        return "no memory for the data";
+    if (!*values) return "no memory for the data";
     return fread(*values, sizeof(float), count, file) == count ? NULL : "the data has been cut off";
 }
 
@@ -142,18 +125,15 @@ float *tensors_read(const char *path, const char *name, size_t each, uint64_t *e
     float *values = NULL;
     FILE *file = stream_read(path);
     *error = file ? read_open(file, name, each, examples, &values) : "the data cannot be opened";
-    if (file)
-        fclose(file);
-    if (!*error)
-        return values;
+    if (file) fclose(file);
+    if (!*error) return values;
     free(values);
     return NULL;
 }
 
 static size_t count_of(const WrittenTensor *tensor) {
     size_t count = 1;
-    for (int i = 0; i < tensor->rank; i++)
-        count *= (size_t)tensor->shape[i];
+    for (int i = 0; i < tensor->rank; i++) count *= (size_t)tensor->shape[i];
     return count;
 }
 
@@ -168,14 +148,12 @@ static size_t write_header(char *header, const WrittenTensor *tensors, int count
     for (int i = 0; i < count; i++) {
         size_t bytes = sizeof(float) * count_of(&tensors[i]);
         ADD("%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", i ? "," : "{", tensors[i].name);
-        for (int j = 0; j < tensors[i].rank; j++)
-            ADD("%s%ld", j ? "," : "", tensors[i].shape[j]);
+        for (int j = 0; j < tensors[i].rank; j++) ADD("%s%ld", j ? "," : "", tensors[i].shape[j]);
         ADD("],\"data_offsets\":[%zu,%zu]}", offset, offset + bytes);
         offset += bytes;
     }
     ADD("}");
-    while (length < HEADER_ROOM && length % 8)
-        header[length++] = ' ';
+    while (length < HEADER_ROOM && length % 8) header[length++] = ' ';
     return length < HEADER_ROOM ? length : 0;
 }
 
@@ -183,11 +161,9 @@ const char *tensors_write(const char *path, const WrittenTensor *tensors, int co
     char header[HEADER_ROOM];
     size_t length = write_header(header, tensors, count);
     Sink sink;
-    if (!length || !sink_open(&sink, path))
-        return "the drawings cannot be written";
+    if (!length || !sink_open(&sink, path)) return "the drawings cannot be written";
     unsigned char bytes[8];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
+    for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)((uint64_t)length >> (8 * i));
     int good = fwrite(bytes, 1, sizeof bytes, sink.file) == sizeof bytes &&
                fwrite(header, 1, length, sink.file) == length;
     for (int i = 0; i < count && good; i++)

@@ -65,18 +65,14 @@ static const char *take_memory(Trainer *trainer) {
 
 static const char *open_trainer(Trainer *trainer) {
     for (int i = 0; i < moec_table.graph_count; i++)
-        if (moec_table.graphs[i].kind == MOEC_GRAPH_TRAIN)
-            trainer->graph = &moec_table.graphs[i];
+        if (moec_table.graphs[i].kind == MOEC_GRAPH_TRAIN) trainer->graph = &moec_table.graphs[i];
     trainer->update = moec_table.update;
-    if (!trainer->graph || !trainer->update)
-        return "the program has no train graph";
+    if (!trainer->graph || !trainer->update) return "the program has no train graph";
     const MoecGraphEntry *graph = trainer->graph;
     trainer->loss = -1;
     for (int i = 0; i < graph->output_count; i++)
-        if (strcmp(graph->outputs[i].name, "loss") == 0)
-            trainer->loss = i;
-    if (trainer->loss < 0)
-        return "the model has no loss";
+        if (strcmp(graph->outputs[i].name, "loss") == 0) trainer->loss = i;
+    if (trainer->loss < 0) return "the model has no loss";
     const char *error = take_memory(trainer);
     if (!error)
         error = data_open(&trainer->data, trainer->options.data, graph, trainer->options.seed);
@@ -117,11 +113,12 @@ static void update_all(Trainer *trainer, long step, double rate, double factor) 
     float *scalars = calloc((size_t)count + 1, sizeof *scalars);
     for (int i = 0; scalars && i < count; i++) {
         const char *name = update->scalar_names[i % update->scalar_count];
-        scalars[i] = update->own[i] * (float)(strcmp(name, "lr") == 0      ? rate
-                                              : strcmp(name, "step") == 0  ? (double)step + 1
-                                              : strcmp(name, "steps") == 0 ? (double)trainer->options.steps
-                                              : strcmp(name, "clip") == 0  ? factor
-                                                                           : 1);
+        scalars[i] =
+            update->own[i] * (float)(strcmp(name, "lr") == 0      ? rate
+                                     : strcmp(name, "step") == 0  ? (double)step + 1
+                                     : strcmp(name, "steps") == 0 ? (double)trainer->options.steps
+                                     : strcmp(name, "clip") == 0  ? factor
+                                                                  : 1);
     }
     if (scalars)
         update_run(&moec_table, trainer->weights, trainer->gradients, trainer->moments, scalars,
@@ -142,8 +139,7 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         long number = step * parts + part;
         const char *error =
             data_put(&trainer->data, graph, trainer->inputs, (uint64_t)(number * graph->batch));
-        if (error)
-            return error;
+        if (error) return error;
         MoecRun run = {
             .weights = trainer->weights,
             .rounded = trainer->rounded,
@@ -158,10 +154,12 @@ static const char *run_step(Trainer *trainer, long step, double *loss) {
         graph_run(graph, &run);
         *loss += (double)*(float *)trainer->outputs[trainer->loss] / (double)parts;
     }
-    double norm = sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
+    double norm =
+        sqrt(block_squares(trainer->gradients, trained_bytes(&moec_table) / sizeof(float)));
     if (!isfinite(*loss) || !isfinite(norm))
         return "the loss is not a finite number any more: try a lower learning rate";
-    double rate = SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps);
+    double rate =
+        SETTING_RATE * trainer->update->rate((double)step, (double)trainer->options.steps);
     update_all(trainer, step, rate,
                SETTING_CLIP > 0 && norm > SETTING_CLIP ? SETTING_CLIP / norm : 1);
     return NULL;
@@ -171,8 +169,7 @@ static const char *train(Trainer *trainer) {
     for (long step = 0; step < trainer->options.steps; step++) {
         double loss;
         const char *error = run_step(trainer, step, &loss);
-        if (error)
-            return error;
+        if (error) return error;
         printf("step %ld loss %.6f\n", step + 1, loss);
         fflush(stdout);
     }
@@ -199,9 +196,9 @@ static int read_options(Options *options, int count, char **arguments) {
 int main(int count, char **arguments) {
     streams_hold();
     Trainer trainer = {.options = {.weights = "weights.bin",
-                                  .out = "trained.bin",
-                                  .steps = SETTING_STEPS,
-                                  .seed = SETTING_SEED}};
+                                   .out = "trained.bin",
+                                   .steps = SETTING_STEPS,
+                                   .seed = SETTING_SEED}};
     if (!read_options(&trainer.options, count, arguments)) {
         fprintf(stderr,
                 "usage: %s --data FILE [--steps N] [--seed N] [--weights FILE] [--out FILE]\n",
@@ -209,12 +206,9 @@ int main(int count, char **arguments) {
         return 2;
     }
     const char *error = open_trainer(&trainer);
-    if (!error)
-        error = train(&trainer);
-    if (!error)
-        error = streams_end();
-    if (error)
-        fprintf(stderr, "%s: %s\n", arguments[0], error);
+    if (!error) error = train(&trainer);
+    if (!error) error = streams_end();
+    if (error) fprintf(stderr, "%s: %s\n", arguments[0], error);
     close_trainer(&trainer);
     return error ? 1 : 0;
 }

@@ -58,8 +58,7 @@ static int read_block(FILE *file, WeightsPut *put, float *block, size_t bytes, u
     char piece[PIECE];
     for (size_t done = 0; done < bytes; done += PIECE) {
         size_t size = piece_at(bytes, done);
-        if (fread(piece, 1, size, file) != size)
-            return 0;
+        if (fread(piece, 1, size, file) != size) return 0;
         *hash = hash_piece(*hash, piece, size);
         if (put)
             put(block, done, piece, size);
@@ -74,8 +73,7 @@ static int write_block(FILE *file, WeightsGet *get, const float *block, size_t b
     for (size_t done = 0; done < bytes; done += PIECE) {
         size_t size = piece_at(bytes, done);
         get_piece(get, block, done, piece, size);
-        if (fwrite(piece, 1, size, file) != size)
-            return 0;
+        if (fwrite(piece, 1, size, file) != size) return 0;
     }
     return 1;
 }
@@ -96,8 +94,7 @@ static WeightsResult read_file(FILE *file, const MoecTable *table, WeightsPut *p
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
                            float *weights, float *states) {
     FILE *file = stream_read(path);
-    if (!file)
-        return WEIGHTS_NO_FILE;
+    if (!file) return WEIGHTS_NO_FILE;
     WeightsResult result = read_file(file, table, put, weights, states);
     fclose(file);
     return result;
@@ -106,8 +103,7 @@ WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut 
 WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,
                             const float *weights, const float *states) {
     Sink sink;
-    if (!sink_open(&sink, path))
-        return WEIGHTS_NOT_WRITTEN;
+    if (!sink_open(&sink, path)) return WEIGHTS_NOT_WRITTEN;
     Header header = header_of(table);
     header.hash = hash_block(header.hash, get, weights, table->weight_bytes);
     header.hash = hash_block(header.hash, get, states, table->state_bytes);
