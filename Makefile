@@ -42,7 +42,7 @@ $(BUILD)/runtime/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTP
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
-INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels
+INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
 GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_MICROHTTPD),$(shell pkg-config --libs libmicrohttpd)) -ldl -lm -lpthread
@@ -53,7 +53,9 @@ all = $(filter-out $(2),$(sort $(wildcard $(1)/*.c $(1)/*/*.c $(1)/*/*/*.c)))
 COMPILER := $(call all,compiler,compiler/base/embed.c)
 RUNTIME := $(call all,runtime,runtime/kernels/% runtime/sim/% runtime/standalone/%)
 STDLIB := $(sort $(wildcard stdlib/*.moe stdlib/layouts/*.moe))
+# What travels inside the binary: files of a stand-alone folder, some of which the runtime uses as well.
 CARRIED := runtime/abi/abi.h runtime/abi/shapes.h \
+           $(addprefix runtime/,$(foreach name,data/order data/random model/streams model/weights,$(name).c $(name).h)) \
            $(sort $(wildcard runtime/kernels/*.h runtime/kernels/*.cuh) $(filter-out %/README.md,$(wildcard runtime/standalone/*)))
 PAGE := $(patsubst %,runtime/report/page/%,page.html page.css page.js layers.js chart.min.js)
 SIMULATED := $(sort $(wildcard runtime/sim/*.c))

@@ -3,7 +3,7 @@
 #include <string.h>
 
 int embedded_is_header(const EmbeddedFile *file) {
-    return strncmp(file->name, "standalone/", 11) != 0;
+    return strncmp(file->name, "abi/", 4) == 0 || strncmp(file->name, "kernels/", 8) == 0;
 }
 
 int embedded_is_cuda(const EmbeddedFile *file) {

@@ -1,5 +1,5 @@
 /* embedded: the files of runtime/ that travel inside the binary, so that a copied `moec` works
- * alone. The build makes the array from runtime/abi/, runtime/kernels/ and runtime/standalone/. */
+ * alone: CARRIED of the Makefile. */
 #ifndef EMBEDDED_H
 #define EMBEDDED_H
 

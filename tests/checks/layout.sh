@@ -2,9 +2,8 @@
 # The layout of the source: 100 columns, files of at most 700 lines, functions of at most 60, and, where clang-format 14 is at
 # hand, its layout. The tables of the grammar may have 128 columns; a kernel of a device is one function, however long.
 . "$(dirname "$0")/../begin.sh"
-git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 'runtime/*.cu' 'runtime/*.cuh' 2>/dev/null >"$work/all"
-[ -s "$work/all" ] || find compiler runtime -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' >"$work/all"
-while read -r file; do [ -L "$file" ] || echo "$file"; done <"$work/all" >"$work/files"
+git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 'runtime/*.cu' 'runtime/*.cuh' 2>/dev/null >"$work/files"
+[ -s "$work/files" ] || find compiler runtime -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' >"$work/files"
 grep -vE '\.def$|kernels/(matmul|operands)\.h$' "$work/files" >"$work/ours"
 # shellcheck disable=SC2046 # names without spaces
 awk '
