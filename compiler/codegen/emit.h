@@ -74,7 +74,7 @@ typedef struct EmitTarget {
     void (*update)(Module *module, const Update *update);
     const char *update_function; /* its entry of MoecUpdate */
     bool apart;                  /* kernels stand in a text of their own */
-    bool variants; /* the host chooses between two forms of a kernel: see MoecHost.launch_either */
+    bool variants; /* the host chooses between variants of a kernel: see MoecHost.launch_variant */
 } EmitTarget;
 
 extern const EmitTarget target_c, target_cuda, target_cuda_alone;
@@ -472,7 +472,7 @@ void emit_launch(Emitter *emitter, const char *name, Launch launch, const char *
 /* The same with that many bytes of shared memory beyond what the kernel declares. */
 void emit_launch_with(Emitter *emitter, const char *name, Launch launch, long shared,
                       const char *arguments);
-/* For the launch of a kernel with several forms, entries of MoecWritten: so many elements from a
+/* For the launch of a kernel with several variants, entries of MoecWritten: so many elements from a
  * place on; after the kernel of an epilogue, all that it stores, or false. */
 void put_written(Emitter *emitter, const Expr *target, long count, bool rounded, Text *written);
 bool put_targets(Emitter *emitter, const Kernel *epilogue, bool rounded, Text *written);

@@ -118,19 +118,20 @@ enum { MOEC_MASK_CAUSAL, MOEC_MASK_NONE, MOEC_MASK_WINDOW };
 
 typedef struct MoecRun MoecRun;
 
-/* The forms that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is
+/* The variants that a kernel may have: NAME, NAME_wgmma, NAME_wide; and how one of them is
  * launched. */
-enum { MOEC_FORM_FIRST, MOEC_FORM_WGMMA, MOEC_FORM_WIDE, MOEC_FORM_COUNT };
-typedef struct MoecForm {
+enum { MOEC_VARIANT_FIRST, MOEC_VARIANT_WGMMA, MOEC_VARIANT_WIDE, MOEC_VARIANT_COUNT };
+typedef struct MoecKernelVariant {
     unsigned grid, block, shared_bytes;
-} MoecForm;
+} MoecKernelVariant;
 
 /* Elements that a kernel writes. */
 typedef struct MoecWritten {
     void *at;
     long count;
     MoecType type;
-    int rounded; /* made of what was rounded to bf16 on its way, by each form in its own places */
+    /* made of what was rounded to bf16 on its way, by each variant in its own places */
+    int rounded;
 } MoecWritten;
 
 /* Numbers of bf16 that a kernel multiplies: `matrices` matrices of `lines` lines of `length`
@@ -155,16 +156,16 @@ typedef struct MoecHost {
     void (*launch)(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                    unsigned shared_bytes, void **arguments);
     void (*zero)(void *self, void *memory, size_t bytes);
-    /* like launch, for a kernel that may exist in several forms (MOEC_FORM_COUNT entries): the host
-     * launches the one that it likes best. It may try all, for which it has to know what they
-     * write: up to an entry whose `at` is NULL. What takes the same time has the same first form
-     * and the same first size_bytes of its first argument. The forms but the first have a tensor
-     * map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at` is NULL,
-     * after the arguments, which then end with NULL; matrices NULL: they have the same arguments.
-     * launch_either NULL: use launch */
-    void (*launch_either)(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
-                          const MoecWritten *written, const MoecMatrices *matrices,
-                          void **arguments);
+    /* like launch, for a kernel that may exist in several variants (MOEC_VARIANT_COUNT entries):
+     * the host launches the one that it likes best. It may try all, for which it has to know what
+     * they write: up to an entry whose `at` is NULL. What takes the same time has the same first
+     * variant and the same first size_bytes of its first argument. The variants but the first have
+     * a tensor map (MoecMap of kernels/bulk.cuh) of each of `matrices`, up to an entry whose `at`
+     * is NULL, after the arguments, which then end with NULL; matrices NULL: they have the same
+     * arguments. launch_variant NULL: use launch */
+    void (*launch_variant)(void *self, int kernel, const MoecKernelVariant *variants,
+                           size_t size_bytes, const MoecWritten *written,
+                           const MoecMatrices *matrices, void **arguments);
 } MoecHost;
 
 struct MoecRun {

@@ -34,19 +34,20 @@ MOEC_FUNCTION void moec_launch_with(const MoecRun *run, int kernel, unsigned gri
 /* What a MoecGroupedOnDevice says, without what fills it up. */
 enum { MOEC_GROUPED_BYTES = offsetof(MoecGroupedOnDevice, accumulate) + sizeof(int) };
 
-/* One of the forms of a kernel. */
-#define MOEC_FORMS(...) ((const MoecForm[MOEC_FORM_COUNT]){__VA_ARGS__})
+/* One of the variants of a kernel. */
+#define MOEC_VARIANTS(...) ((const MoecKernelVariant[MOEC_VARIANT_COUNT]){__VA_ARGS__})
 #define MOEC_WRITTEN(...) ((const MoecWritten[]){__VA_ARGS__, {NULL, 0, MOEC_F32, 0}})
 #define MOEC_MATRICES(...) ((const MoecMatrices[]){__VA_ARGS__, {NULL, 0, 0, 0, 0, 0}})
-MOEC_FUNCTION void moec_launch_either(const MoecRun *run, int kernel, const MoecForm *forms,
-                                      size_t size_bytes, const MoecWritten *written,
-                                      const MoecMatrices *matrices, const void *const *arguments) {
+MOEC_FUNCTION void moec_launch_variant(const MoecRun *run, int kernel,
+                                       const MoecKernelVariant *variants, size_t size_bytes,
+                                       const MoecWritten *written, const MoecMatrices *matrices,
+                                       const void *const *arguments) {
     const MoecHost *host = run->host;
-    if (host->launch_either != NULL)
-        host->launch_either(host->self, kernel, forms, size_bytes, written, matrices,
-                            (void **)(uintptr_t)arguments);
+    if (host->launch_variant != NULL)
+        host->launch_variant(host->self, kernel, variants, size_bytes, written, matrices,
+                             (void **)(uintptr_t)arguments);
     else
-        host->launch(host->self, kernel, forms->grid, 1, forms->block, forms->shared_bytes,
+        host->launch(host->self, kernel, variants->grid, 1, variants->block, variants->shared_bytes,
                      (void **)(uintptr_t)arguments);
 }
 

@@ -16,7 +16,7 @@ check widths train train.precision=bf16 train.context=33
 check widths train train.precision=bf16 train.context=90 train.batch=1
 check widths train train.precision=f32 train.batch=1
 # By warpgroups, every access checked.
-FORM=_wgmma MOEC_SIM=hopper
+VARIANT=_wgmma MOEC_SIM=hopper
 export FORM MOEC_SIM
 check masks train train.precision=bf16 train.context=70
 check masks train train.precision=bf16 train.context=200 train.batch=1

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Kernels in several forms on a simulated device of capability 9.0: all are tried at their first launch and agree; the one
+# Kernels in several variants on a simulated device of capability 9.0: all are tried at their first launch and agree; the one
 # that was found best is launched from then on; one that computes something else is told and never launched.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CUDA="$simulator" MOEC_CFLAGS=-O0
@@ -30,26 +30,26 @@ train first unchecked
 [ ! -e "$work"/cache/moec/*.variants ] || wrong "a device without warpgroups has tried them"
 
 train tried unchecked,hopper
-! grep -q ' inf inf$' "$work"/cache/moec/*.variants || wrong "a form does not agree"
-same first tried || wrong "training with both forms differs"
+! grep -q ' inf inf$' "$work"/cache/moec/*.variants || wrong "a variant does not agree"
+same first tried || wrong "training with both variants differs"
 ! grep -q 'does not agree' "$work/tried.out" || { cat "$work/tried.out"; exit 1; }
 for kernel in product_train rows_by_weight rows_by_rows _across _twice; do
     grep -q "$kernel" "$work"/cache/moec/*.variants || wrong "no $kernel has been tried"
 done
 
-# Now the forms of warpgroups alone, with every access checked.
+# Now the variants of warpgroups alone, with every access checked.
 sed -i 's/ mma \(.*\) inf$/ wgmma \1 inf/; s/ mma / wide /' "$work"/cache/moec/*.variants
 [ "$(verdicts)" = "wgmma wide " ] || wrong "tried are $(verdicts)"
 train second hopper
 same first second || wrong "training by warpgroups differs"
 train broken unchecked,hopper,wrong
-! same first broken || wrong "the second form was never launched"
+! same first broken || wrong "the second variant was never launched"
 
 rm "$work"/cache/moec/*.variants
 train told unchecked,hopper,wrong
-same first told || wrong "a form that is wrong was launched"
-! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a form agrees that is wrong"
-grep -q 'does not agree with its other form and is not used' "$work/told.out" || wrong "nothing was told"
+same first told || wrong "a variant that is wrong was launched"
+! grep -v ' inf inf$' "$work"/cache/moec/*.variants || wrong "a variant agrees that is wrong"
+grep -q 'does not agree with its other variant and is not used' "$work/told.out" || wrong "nothing was told"
 
 rm "$work"/cache/moec/*.variants
 (train stopped unchecked,hopper,stops) >/dev/null && wrong "a device that stops has trained"
@@ -65,18 +65,18 @@ same first off || wrong "MOEC_WGMMA=off trains differently"
 train serial unchecked,hopper,serial
 same first serial || wrong "launches one after the other train differently"
 
-# Attention, whose forms have grids of their own and round weights in other places.
+# Attention, whose variants have grids of their own and round weights in other places.
 attends() { train "$@" --set train.context=70 --set train.batch=1; }
 attends rounded unchecked,hopper
 grep -q '^attend_rounded_train' "$work"/cache/moec/*.variants || wrong "no attention has been tried"
-! grep '^attend.* inf inf$' "$work"/cache/moec/*.variants || wrong "a form of attention does not agree"
+! grep '^attend.* inf inf$' "$work"/cache/moec/*.variants || wrong "a variant of attention does not agree"
 sed -i '/^attend/s/ mma / wgmma /; /^attend/!s/ wgmma \| wide / mma /' "$work"/cache/moec/*.variants
 attends grouped unchecked,hopper
 same rounded grouped 2e-3 || wrong "attention by warpgroups trains differently"
 ! same rounded grouped 1e-9 || wrong "attention by warpgroups was not launched"
 rm "$work"/cache/moec/*.variants
 attends refused unchecked,hopper,wrong
-! grep '^attend' "$work"/cache/moec/*.variants | grep -v ' inf inf$' || wrong "a form of attention agrees that is wrong"
+! grep '^attend' "$work"/cache/moec/*.variants | grep -v ' inf inf$' || wrong "a variant of attention agrees that is wrong"
 
 # A variant that is asked for runs whether it agrees or not.
 rm "$work"/cache/moec/*.variants

@@ -22,9 +22,9 @@
 #include "random_program.h"
 
 static long position = 3; /* of a step; POSITION in the environment */
-/* FORM in the environment, the ending of a name: kernels that have this form, and take no maps, are launched in it. */
-static const char *wanted_form;
-static int in_form;
+/* VARIANT in the environment, the ending of a name: kernels that have this variant, and take no maps, are launched in it. */
+static const char *wanted_variant;
+static int in_variant;
 
 enum { SEED = 7, MOST = 64 };
 
@@ -125,7 +125,7 @@ static void load_device(const char *text, Loaded *loaded) {
     size_t bytes;
     assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "program.cu", count, headers, names), 0);
     static const char *const options[] = {"--gpu-architecture=sm_90a"};
-    int result = cuda.nvrtcCompileProgram(program, wanted_form ? 1 : 0, options);
+    int result = cuda.nvrtcCompileProgram(program, wanted_variant ? 1 : 0, options);
     cuda.nvrtcGetProgramLogSize(program, &bytes);
     char *log = calloc(1, bytes + 1);
     cuda.nvrtcGetProgramLog(program, log);
@@ -153,21 +153,21 @@ static void launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, uns
     if (result) fail_msg("%s: error %d", loaded->table->kernels[kernel], result);
 }
 
-static void launch_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
+static void launch_variant(void *self, int kernel, const MoecKernelVariant *variants, size_t size_bytes,
                           const MoecWritten *written, const MoecMatrices *matrices,
                           void **arguments) {
     Loaded *loaded = self;
     char name[256];
     void *function;
     (void)size_bytes, (void)written;
-    const MoecForm *form = &forms[strcmp(wanted_form, "_wide") ? MOEC_FORM_WGMMA : MOEC_FORM_WIDE];
-    snprintf(name, sizeof name, "%s%s", loaded->table->kernels[kernel], wanted_form);
-    bool there = form->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
-    in_form += there;
+    const MoecKernelVariant *variant = &variants[strcmp(wanted_variant, "_wide") ? MOEC_VARIANT_WGMMA : MOEC_VARIANT_WIDE];
+    snprintf(name, sizeof name, "%s%s", loaded->table->kernels[kernel], wanted_variant);
+    bool there = variant->block && !matrices && !cuda.cuModuleGetFunction(&function, loaded->module, name);
+    in_variant += there;
     if (!there) {
-        launch(self, kernel, forms->grid, 1, forms->block, forms->shared_bytes, arguments);
-    } else if (cuda.cuLaunchKernel(function, form->grid, 1, 1, form->block, 1, 1,
-                                   form->shared_bytes, NULL, arguments, NULL) ||
+        launch(self, kernel, variants->grid, 1, variants->block, variants->shared_bytes, arguments);
+    } else if (cuda.cuLaunchKernel(function, variant->grid, 1, 1, variant->block, 1, 1,
+                                   variant->shared_bytes, NULL, arguments, NULL) ||
                cuda.cuStreamSynchronize(NULL)) {
         fail_msg("%s fails", name);
     }
@@ -437,7 +437,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
         if (message) fail_msg("%s: %s", what, message);
     }
     MoecHost host = {.self = loaded, .launch = launch, .zero = zero,
-                     .launch_either = wanted_form ? launch_either : NULL};
+                     .launch_variant = wanted_variant ? launch_variant : NULL};
     MoecRun run = {.weights = loaded->weights,
                    .rounded = loaded->rounded,
                    .gradients = loaded->gradients,
@@ -607,7 +607,7 @@ int main(int count, char **arguments) {
                                        cmocka_unit_test(test_ways)};
     bool random_only = getenv("MOEC_PROGRAMS") != NULL;
     if (getenv("POSITION")) position = atol(getenv("POSITION"));
-    wanted_form = getenv("FORM");
+    wanted_variant = getenv("VARIANT");
     if (count > 3) {
         static const char *const graphs[] = {"forward", "train", "decode"};
         Case one = {arguments[1], arguments[2], MOEC_FORWARD, {NULL}};
@@ -615,8 +615,8 @@ int main(int count, char **arguments) {
         for (int i = 4; i < count && i < 12; i++) one.sets[i - 4] = arguments[i];
         open_driver(NULL);
         run_case(&one);
-        if (wanted_form && !in_form) fail_msg("no kernel has a form %s", wanted_form);
-        if (wanted_form) printf("%d launches of %s, ", in_form, wanted_form);
+        if (wanted_variant && !in_variant) fail_msg("no kernel has a variant %s", wanted_variant);
+        if (wanted_variant) printf("%d launches of %s, ", in_variant, wanted_variant);
         puts("equal");
         return 0;
     }

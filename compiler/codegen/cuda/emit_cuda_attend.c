@@ -10,8 +10,8 @@
  *         moec_attend_rounded<options_train_3, MoecShape<2, 32, 69632>>(q, k, v, ...);
  *     }
  *
- * What warpgroups can do, too, is written in a further form, NAME_wgmma: the host takes the faster.
- */
+ * What warpgroups can do, too, is written in a further variant, NAME_wgmma: the host takes the
+ * faster. */
 #include "analysis/attend.h"
 #include "codegen/emit.h"
 
@@ -169,31 +169,31 @@ static void give_scratch(const Attend *attend, Call *call, size_t floats, const 
     give(call, type, name, scratch_text(emitter));
 }
 
-/* One form of a kernel. further: parameters of the template behind the options. */
-typedef struct Form {
+/* One variant of a kernel. further: parameters of the template behind the options. */
+typedef struct Variant {
     const char *name, *template, *further;
     int threads;
-} Form;
+} Variant;
 
-static void add_form(const Attend *attend, const Call *call, Form form) {
+static void add_variant(const Attend *attend, const Call *call, Variant variant) {
     Emitter *emitter = attend->emitter;
     Text *out = emitter->out;
     int indent = emitter->indent;
     emitter->out = &emitter->functions;
     emitter->indent = 0;
-    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)", form.threads,
-              form.name, call->parameters.text);
+    emit_line(emitter, "extern \"C\" __global__ void __launch_bounds__(%d, 1) %s(%s)",
+              variant.threads, variant.name, call->parameters.text);
     emitter->out = out;
     emitter->indent = indent;
     text_add(&emitter->functions, "{\n    moec_begin();\n    moec_%s<%s%s>(%s);\n}\n",
-             form.template, attend->options, form.further, call->given.text);
+             variant.template, attend->options, variant.further, call->given.text);
 }
 
 static const char *add_kernel(const Attend *attend, const Call *call, const char *further) {
     Emitter *emitter = attend->emitter;
     const char *name = device_kernel(emitter, arena_format(emitter->arena, "%s_%s_%d", call->name,
                                                            emitter->prefix, emitter->kernels));
-    add_form(attend, call, (Form){name, call->name, further, MOEC_ATTEND_THREADS});
+    add_variant(attend, call, (Variant){name, call->name, further, MOEC_ATTEND_THREADS});
     emitter->binding_count = call->bindings;
     return name;
 }
@@ -219,18 +219,19 @@ static void launch_shaped(const Attend *attend, const Call *call, AttendShape sh
     launch_as(attend, call, shape, others * pieces(rows, 64L * shape.tiles));
 }
 
-/* ---- two forms ---- */
+/* ---- two variants ---- */
 
 /* The shapes of both, the template of warpgroups; rows of one of `others`. */
-typedef struct Forms {
+typedef struct Variants {
     AttendShape warps, groups;
     const char *template;
     long rows, others;
-} Forms;
+} Variants;
 
 /* Whether warpgroups can do it, too: their operands come by copies alone. */
-static bool has_groups(const Attend *attend, const Forms *forms) {
-    if (!attend->emitter->target->variants || !attend->rounds || !forms->groups.tiles) return false;
+static bool has_groups(const Attend *attend, const Variants *variants) {
+    if (!attend->emitter->target->variants || !attend->rounds || !variants->groups.tiles)
+        return false;
     const List *in = &attend->statement->inputs;
     for (int i = 0; i < 3; i++)
         if (((const Expr *)in->items[i])->tensor->type != TYPE_BF16) return false;
@@ -239,21 +240,22 @@ static bool has_groups(const Attend *attend, const Forms *forms) {
     return grad->tensor->type == TYPE_BF16;
 }
 
-static void launch_either(const Attend *attend, const Call *call, const Forms *forms,
-                          const Text *written) {
+static void launch_variant(const Attend *attend, const Call *call, const Variants *variants,
+                           const Text *written) {
     Emitter *emitter = attend->emitter;
-    const AttendShape one = forms->warps, other = forms->groups;
+    const AttendShape one = variants->warps, other = variants->groups;
     const Launch launches[] = {
-        launch_of(emitter, forms->others * pieces(forms->rows, 64L * one.tiles)),
-        launch_of(emitter, forms->others * pieces(forms->rows, 64L * other.tiles))};
+        launch_of(emitter, variants->others * pieces(variants->rows, 64L * one.tiles)),
+        launch_of(emitter, variants->others * pieces(variants->rows, 64L * other.tiles))};
     const char *name = add_kernel(attend, call, shape_text(attend, "MoecShape", one));
     text_add(&emitter->functions, "\n#ifdef MOEC_WGMMA\n");
-    add_form(attend, call,
-             (Form){arena_format(emitter->arena, "%s_wgmma", name), forms->template,
-                    shape_text(attend, "MoecGroupShape", other), MOEC_GROUP_THREADS * other.tiles});
+    add_variant(attend, call,
+                (Variant){arena_format(emitter->arena, "%s_wgmma", name), variants->template,
+                          shape_text(attend, "MoecGroupShape", other),
+                          MOEC_GROUP_THREADS * other.tiles});
     text_add(&emitter->functions, "#endif\n");
     emit_line(emitter,
-              "moec_launch_either(run, %s, MOEC_FORMS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
+              "moec_launch_variant(run, %s, MOEC_VARIANTS({%s, %d, %ld}, {%s, %d, %ld}), 0, "
               "MOEC_WRITTEN(%s), NULL, MOEC_ARGUMENTS(%s));",
               name, launches[0].grid, MOEC_ATTEND_THREADS, one.bytes, launches[1].grid,
               MOEC_GROUP_THREADS * other.tiles, other.bytes, written->text, call->arguments.text);
@@ -312,12 +314,12 @@ static void emit_whole(const Attend *attend) {
     give_attended(attend, &call);
     give_store(attend, &call);
     give_operand(attend->emitter, &call, statement->outputs.items[1], true, "lse");
-    const Forms forms = {attend_forward(statement), attend_forward_groups(statement),
-                         "attend_groups", queries, heads};
-    if (has_groups(attend, &forms) && written_by(attend, &written))
-        launch_either(attend, &call, &forms, &written);
+    const Variants variants = {attend_forward(statement), attend_forward_groups(statement),
+                               "attend_groups", queries, heads};
+    if (has_groups(attend, &variants) && written_by(attend, &written))
+        launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)
-        launch_shaped(attend, &call, forms.warps, queries, heads);
+        launch_shaped(attend, &call, variants.warps, queries, heads);
     else
         launch(attend, &call, heads * pieces(queries, MIN_PLACES));
 }
@@ -404,12 +406,12 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     Call call = grad_call(attend, name, keys ? 1 : 2, keys + values);
     long heads = attend->batch * dimension(keys ? &attend->k : &attend->v, 2);
     long places = dimension(&attend->k, 3);
-    Forms forms = {attend_grad_keys(statement, keys, values),
-                   attend_grad_keys_groups(statement, keys, values),
-                   arena_format(emitter->arena, "%s_groups", name), places, heads};
-    if (keys && values && !forms.groups.tiles) {
-        forms.groups = attend_grad_keys_groups(statement, true, false);
-        forms.template = "attend_grad_each_groups";
+    Variants variants = {attend_grad_keys(statement, keys, values),
+                         attend_grad_keys_groups(statement, keys, values),
+                         arena_format(emitter->arena, "%s_groups", name), places, heads};
+    if (keys && values && !variants.groups.tiles) {
+        variants.groups = attend_grad_keys_groups(statement, true, false);
+        variants.template = "attend_grad_each_groups";
     }
     Text written = {.arena = emitter->arena};
     if (keys)
@@ -418,10 +420,10 @@ static void launch_keys(const Attend *attend, const char *name, bool keys, bool 
     if (values)
         put_written(emitter, out->items[2], heads * places * dimension(&attend->v, 1), true,
                     &written);
-    if (has_groups(attend, &forms))
-        launch_either(attend, &call, &forms, &written);
+    if (has_groups(attend, &variants))
+        launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)
-        launch_shaped(attend, &call, forms.warps, places, heads);
+        launch_shaped(attend, &call, variants.warps, places, heads);
     else
         launch(attend, &call, heads * pieces(places, MIN_PLACES));
 }
@@ -432,16 +434,16 @@ static void launch_queries(const Attend *attend) {
     const Statement *statement = attend->statement;
     long queries = dimension(&attend->q, 3), heads = attend->batch * dimension(&attend->q, 2);
     Call call = grad_call(attend, "attend_grad_query", 0, 1);
-    const Forms forms = {attend_grad_query(statement), attend_grad_query_groups(statement),
-                         "attend_grad_query_groups", queries, heads};
+    const Variants variants = {attend_grad_query(statement), attend_grad_query_groups(statement),
+                               "attend_grad_query_groups", queries, heads};
     Text written = {.arena = emitter->arena};
     put_written(emitter, statement->outputs.items[0], heads * queries * dimension(&attend->q, 1),
                 true, &written);
     text_add(&written, ", {%s, %ld, MOEC_F32, 0}", scratch_text(emitter), heads * queries);
-    if (has_groups(attend, &forms))
-        launch_either(attend, &call, &forms, &written);
+    if (has_groups(attend, &variants))
+        launch_variant(attend, &call, &variants, &written);
     else if (attend->rounds)
-        launch_shaped(attend, &call, forms.warps, queries, heads);
+        launch_shaped(attend, &call, variants.warps, queries, heads);
     else
         launch(attend, &call, heads * pieces(queries, MIN_PLACES));
 }

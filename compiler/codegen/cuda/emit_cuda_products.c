@@ -11,10 +11,9 @@
  *         });
  *     }
  *
- * A kernel that warpgroups can do, too, is written in further forms, NAME_wgmma and NAME_wide: the
- * host takes the fastest one. Their last parameters are tensor maps of what they multiply, which
- * the host makes of the operands that the launch describes.
- */
+ * A kernel that warpgroups can do, too, is written in further variants, NAME_wgmma and NAME_wide:
+ * the host takes the fastest one. Their last parameters are tensor maps of what they multiply,
+ * which the host makes of the operands that the launch describes. */
 #include "codegen/emit.h"
 
 #include <string.h>
@@ -176,7 +175,7 @@ void emit_cuda_dense(Emitter *emitter, const Contraction *contraction, const cha
 
 /* ---- kernels over packed rows ---- */
 
-/* The first parameters of a kernel, then the maps of its other forms. */
+/* The first parameters of a kernel, then the maps of its other variants. */
 enum { PARAMETERS = 6, NAMES = 8 };
 static const char *const parameter_names[NAMES] = {"grouped", "group", "a_gather", "b_gather",
                                                    "a",       "b",     "a_map",    "b_map"};
@@ -187,13 +186,13 @@ typedef struct Body {
     const char *const *names; /* NAMES */
 } Body;
 
-/* One of the forms of a kernel. boxed: its operands come in boxes. */
-typedef struct Form {
+/* One of the variants of a kernel. boxed: its operands come in boxes. */
+typedef struct Variant {
     const char *tile, *ending, *bounds;
     bool boxed;
-} Form;
+} Variant;
 
-/* The maps of a form as parameters and as arguments. */
+/* The maps of a variant as parameters and as arguments. */
 static void put_maps(const Contraction *contraction, const Body *body, Text *parameters,
                      Text *arguments) {
     const char *names[] = {body->names[PARAMETERS], body->names[PARAMETERS + 1], "more_a_map",
@@ -205,14 +204,14 @@ static void put_maps(const Contraction *contraction, const Body *body, Text *par
 }
 
 /* A kernel that calls a template with a store. */
-static void add_form(Emitter *emitter, const Contraction *contraction, const Body *body,
-                     Form form) {
+static void add_variant(Emitter *emitter, const Contraction *contraction, const Body *body,
+                        Variant variant) {
     const char *const *names = body->names;
     bool weight = contraction->kind == CONTRACTION_ROWS_BY_WEIGHT;
     bool second = contraction->second != NULL;
     Text *out = emitter->out, tables = {.arena = emitter->arena};
     Text parameters = {.arena = emitter->arena}, maps = {.arena = emitter->arena};
-    if (form.boxed) put_maps(contraction, body, &parameters, &maps);
+    if (variant.boxed) put_maps(contraction, body, &parameters, &maps);
     int indent = emitter->indent;
     for (int i = 1; i < (weight ? 3 : 4); i++) text_add(&tables, ", const int32_t *%s", names[i]);
     emitter->out = &emitter->functions;
@@ -221,32 +220,32 @@ static void add_form(Emitter *emitter, const Contraction *contraction, const Bod
         emitter,
         "extern \"C\" __global__ void __launch_bounds__(%s) "
         "%s%s(MoecGroupedOnDevice %s%s, const %s *%s, const %s *%s, %s%s%s)",
-        form.bounds, body->name, form.ending, names[0], tables.text,
+        variant.bounds, body->name, variant.ending, names[0], tables.text,
         type_name(contraction->a->tensor), names[4], type_name(contraction->b->tensor), names[5],
         second ? "MoecGroupedOnDevice more, const int32_t *more_gather, const MoecBf16 *more_a, "
                  "const MoecBf16 *more_b, "
                : "",
-        body->parameters, form.boxed ? parameters.text : "");
+        body->parameters, variant.boxed ? parameters.text : "");
     text_add(&emitter->functions,
              "{\n    moec_begin();\n    moec_by_%s%s%s<%s>(%s, %s, %s, %s%s%s, %s, %s%s%s);\n}\n",
-             weight ? "weight" : "rows", second ? "_twice" : "", form.boxed ? "_boxed" : "",
-             form.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
+             weight ? "weight" : "rows", second ? "_twice" : "", variant.boxed ? "_boxed" : "",
+             variant.tile, names[0], names[1], names[2], weight ? "" : names[3], weight ? "" : ", ",
              names[4], names[5], second ? "more, more_gather, more_a, more_b, " : "",
-             form.boxed ? maps.text : "", body->store);
+             variant.boxed ? maps.text : "", body->store);
     emitter->out = out;
     emitter->indent = indent;
 }
 
 static void add_kernel(Emitter *emitter, const Contraction *contraction, const Tile *tile,
                        const Body *body) {
-    const Form forms[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
-                          {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
-    add_form(emitter, contraction, body, (Form){tile->text, "", tile->bounds, false});
+    const Variant variants[] = {{tile->wgmma, "_wgmma", "MOEC_STORED_BOUNDS", true},
+                                {tile->wide, "_wide", "MOEC_STORED_TWICE_BOUNDS", true}};
+    add_variant(emitter, contraction, body, (Variant){tile->text, "", tile->bounds, false});
     text_add(&emitter->functions, "\n");
     for (int i = 0; i < 2; i++) {
-        if (!forms[i].tile) continue;
+        if (!variants[i].tile) continue;
         text_add(&emitter->functions, "#ifdef MOEC_WGMMA\n");
-        add_form(emitter, contraction, body, forms[i]);
+        add_variant(emitter, contraction, body, variants[i]);
         text_add(&emitter->functions, "#endif\n\n");
     }
 }
@@ -370,7 +369,7 @@ static void put_product(Emitter *emitter, const Contraction *contraction, bool g
              pointer_text(emitter, contraction->a), pointer_text(emitter, contraction->b));
 }
 
-/* ---- products over packed rows, and whichever form ---- */
+/* ---- products over packed rows, and whichever variant ---- */
 
 static void put_operand(Emitter *emitter, const Expr *read, const long shape[5], Text *operands) {
     text_add(operands, "%s{%s, %ld, %ld, %ld, %ld, %ld}", operands->length ? ", " : "",
@@ -404,14 +403,14 @@ static long grid_of(const Contraction *contraction, long height, long breadth) {
     return tiles < 1 ? 1 : tiles < MAX_GRID ? tiles : MAX_GRID;
 }
 
-/* A launch of whichever form of a kernel the host likes best. */
+/* A launch of whichever variant of a kernel the host likes best. */
 static void emit_either(Emitter *emitter, const Contraction *contraction, const char *kernel,
                         const Tile *tile, const Text *written, const Text *arguments) {
     Text operands = {.arena = emitter->arena};
     long grid = grid_of(contraction, tile->height, tile->breadth);
     put_operands(emitter, contraction, &operands);
     emit_line(emitter,
-              "moec_launch_either(run, %s, MOEC_FORMS({%ld, %d, 0}, "
+              "moec_launch_variant(run, %s, MOEC_VARIANTS({%ld, %d, 0}, "
               "{%ld, %d, MOEC_WGMMA_SHARED}, {%ld, %d, MOEC_WIDE_SHARED}), "
               "MOEC_GROUPED_BYTES, MOEC_WRITTEN(%s), MOEC_MATRICES(%s), "
               "MOEC_ARGUMENTS(%s, NULL));",

@@ -48,7 +48,7 @@ typedef struct CudaEngine {
     char *spare;              /* the text of the spare kernels */
     CudaFunction *square_parts, *square_total;
     CudaProducts *products;
-    CudaVariants *variants; /* kernels with a second form, or NULL */
+    CudaVariants *variants; /* kernels with a second variant, or NULL */
     bool capturing;
     bool overlaps;        /* kernels of a graph may, see moec_begin */
     int refused;          /* the number of the error when the driver takes no such launch */
@@ -111,7 +111,7 @@ static bool is_idle(const CudaEngine *engine) {
 
 static bool load_spare(CudaEngine *engine);
 
-static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
+static void host_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y, unsigned block,
                         unsigned shared, void **arguments) {
     CudaEngine *engine = self;
     if (!engine->functions[kernel] && !load_spare(engine)) return;
@@ -126,17 +126,17 @@ static void lend_launch(void *self, int kernel, unsigned grid_x, unsigned grid_y
     if (!is_idle(engine)) launch(engine, &one);
 }
 
-static void lend_either(void *self, int kernel, const MoecForm *forms, size_t size_bytes,
-                        const MoecWritten *written, const MoecMatrices *matrices,
-                        void **arguments) {
+static void host_launch_variant(void *self, int kernel, const MoecKernelVariant *variants,
+                                size_t size_bytes, const MoecWritten *written,
+                                const MoecMatrices *matrices, void **arguments) {
     CudaEngine *engine = self;
-    const CudaVariantLaunch variant = {kernel, forms, size_bytes, written, matrices};
+    const CudaVariantLaunch variant = {kernel, variants, size_bytes, written, matrices};
     CudaLaunch one = {engine->functions[kernel],
                       engine->base.table->kernels[kernel],
-                      forms->grid,
+                      variants->grid,
                       1,
-                      forms->block,
-                      forms->shared_bytes,
+                      variants->block,
+                      variants->shared_bytes,
                       arguments,
                       engine->capturing && engine->overlaps};
     if (is_idle(engine)) return;
@@ -144,7 +144,7 @@ static void lend_either(void *self, int kernel, const MoecForm *forms, size_t si
     launch(engine, &one);
 }
 
-static void lend_zero(void *self, void *memory, size_t bytes) {
+static void host_zero(void *self, void *memory, size_t bytes) {
     CudaEngine *engine = self;
     if (!is_idle(engine))
         cuda_good(engine->device,
@@ -167,7 +167,7 @@ static int work_product(void *data) {
                              work->epilogue);
 }
 
-static int lend_product(void *self, int index, const void *a, const void *b, void *c,
+static int host_product(void *self, int index, const void *a, const void *b, void *c,
                         const MoecEpilogue *epilogue) {
     CudaEngine *engine = self;
     ProductWork work = {engine, index, a, b, c, epilogue};
@@ -351,7 +351,8 @@ Engine *cuda_engine_new(Device *device, const MoecTable *table, const char *kern
     const char *wanted = getenv("MOEC_OVERLAP");
     engine->overlaps = engine->device->major >= 9 && (!wanted || strcmp(wanted, "off") != 0);
     engine->products = cuda_products_new(engine->device, table, keep);
-    engine->base.host = (MoecHost){engine, lend_product, lend_launch, lend_zero, lend_either};
+    engine->base.host =
+        (MoecHost){engine, host_product, host_launch, host_zero, host_launch_variant};
     size_t numbers = table->update ? numbers_bytes(table->update) : 0;
     size_t bytes = sizeof(double) * SUM_BLOCKS + 128 + numbers;
     if (cuda_good(engine->device, engine->device->library->driver.allocate(&engine->scratch, bytes),

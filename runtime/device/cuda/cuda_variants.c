@@ -33,17 +33,17 @@ static const double MIN_SECONDS = 3e-4;
  * those that are rounded to bf16 (or computed from what was). */
 static const double LIMIT_F32 = 1e-3, LIMIT_BF16 = 1.0 / 128;
 
-/* The forms of a kernel: the ending of its name, the word for it. */
-enum { FIRST = MOEC_FORM_FIRST, FORMS = MOEC_FORM_COUNT, UNDECIDED = -1 };
+/* The variants of a kernel: the ending of its name, the word for it. */
+enum { FIRST = MOEC_VARIANT_FIRST, VARIANTS = MOEC_VARIANT_COUNT, UNDECIDED = -1 };
 static const struct {
     const char *ending, *name;
-} forms[FORMS] = {{"", "mma"}, {"_wgmma", "wgmma"}, {"_wide", "wide"}};
+} kinds[VARIANTS] = {{"", "mma"}, {"_wgmma", "wgmma"}, {"_wide", "wide"}};
 
 typedef struct Decision {
     const char *kernel; /* its name in the table */
     uint64_t shape;
-    int best;              /* form, or UNDECIDED */
-    double seconds[FORMS]; /* infinite: not there, or wrong */
+    int best;                 /* variant, or UNDECIDED */
+    double seconds[VARIANTS]; /* infinite: not there, or wrong */
 } Decision;
 
 typedef struct Named {
@@ -53,16 +53,16 @@ typedef struct Named {
 
 struct CudaVariants {
     CudaDevice *device;
-    int forced; /* the form that kernels have which exist in it, or UNDECIDED: MOEC_VARIANT */
+    int forced; /* the variant that kernels have which exist in it, or UNDECIDED: MOEC_VARIANT */
     const MoecTable *table;
-    Named (*named)[FORMS]; /* by kernel number */
+    Named (*named)[VARIANTS]; /* by kernel number */
     CudaFunction *apart;
     CudaPointer most; /* what `apart` finds */
     Decision *decisions;
     int count;
     char *path;                 /* of what is kept, or NULL */
     CudaMap *maps;              /* MATRICES */
-    void *arguments[ARGUMENTS]; /* of the forms but the first */
+    void *arguments[ARGUMENTS]; /* of the variants but the first */
 };
 
 int cuda_launch(const CudaDevice *device, const CudaLaunch *launch) {
@@ -116,33 +116,33 @@ static const char *name_of(const CudaVariants *variants, const char *name) {
 static void read_kept(CudaVariants *variants) {
     char line[LINE], name[LINE], best[LINE];
     uint64_t shape;
-    double seconds[FORMS];
+    double seconds[VARIANTS];
     char *text = variants->path ? cache_read_text(variants->path) : NULL;
     FILE *file = text && *text ? fmemopen(text, strlen(text), "r") : NULL;
     while (file && fgets(line, sizeof line, file)) {
         const char *kernel = sscanf(line, "%511s %" SCNx64 " %511s %lf %lf %lf", name, &shape, best,
-                                    &seconds[0], &seconds[1], &seconds[2]) == 3 + FORMS
+                                    &seconds[0], &seconds[1], &seconds[2]) == 3 + VARIANTS
                                  ? name_of(variants, name)
                                  : NULL;
-        for (int i = 0; kernel && i < FORMS; i++) {
-            if (strcmp(best, forms[i].name) != 0) continue;
+        for (int i = 0; kernel && i < VARIANTS; i++) {
+            if (strcmp(best, kinds[i].name) != 0) continue;
             Decision *one = add_decision(variants, kernel, shape);
             one->best = i;
-            for (int j = 0; j < FORMS; j++) one->seconds[j] = seconds[j] * 1e-6;
+            for (int j = 0; j < VARIANTS; j++) one->seconds[j] = seconds[j] * 1e-6;
         }
     }
     if (file) fclose(file);
     free(text);
 }
 
-/* One line for each: kernel, shape, the form that is taken, what each takes in microseconds. */
+/* One line for each: kernel, shape, the variant that is taken, what each takes in microseconds. */
 static void write_kept(const CudaVariants *variants) {
     char *text = memory_format("%s", "");
     for (int i = 0; i < variants->count; i++) {
         const Decision *one = &variants->decisions[i];
         if (one->best == UNDECIDED) continue;
         char *more = memory_format("%s%s %016" PRIx64 " %s %.1f %.1f %.1f\n", text, one->kernel,
-                                   one->shape, forms[one->best].name, 1e6 * one->seconds[0],
+                                   one->shape, kinds[one->best].name, 1e6 * one->seconds[0],
                                    1e6 * one->seconds[1], 1e6 * one->seconds[2]);
         free(text);
         text = more;
@@ -226,34 +226,34 @@ static double time_launch(const CudaDevice *device, const CudaLaunch *launch) {
     return best;
 }
 
-/* What another form takes; infinite when it does something else than the first, whose results are
- * at `results`; NAN when that cannot be told. `before` is what stood there before. */
+/* What another variant takes; infinite when it does something else than the first, whose results
+ * are at `results`; NAN when that cannot be told. `before` is what stood there before. */
 static double try_form(const CudaVariants *variants, const MoecWritten *written, CudaPointer before,
-                       CudaPointer results, const CudaLaunch *form) {
+                       CudaPointer results, const CudaLaunch *other) {
     if (!copy_all(variants, written, before, true)) return NAN;
     const CudaDevice *device = variants->device;
-    Verdict verdict = !cuda_launch(device, form) ? compare(variants, written, results)
+    Verdict verdict = !cuda_launch(device, other) ? compare(variants, written, results)
                       : device->library->driver.stream_wait(device->stream) ? STOPPED
                                                                             : DISAGREES;
-    if (verdict == AGREES) return time_launch(variants->device, form);
+    if (verdict == AGREES) return time_launch(variants->device, other);
     if (verdict == STOPPED) {
         error_message(
             "MOEC_WGMMA=off leaves all such kernels alone; please report this with the spec",
-            "%s: kernel %s has stopped it", variants->device->base.name, form->name);
+            "%s: kernel %s has stopped it", variants->device->base.name, other->name);
         variants->device->failed = true;
         return NAN;
     }
     if (verdict == UNTOLD) return NAN;
     note_message(
-        "kernel %s does not agree with its other form and is not used; please report this with "
+        "kernel %s does not agree with its other variant and is not used; please report this with "
         "the device and the spec (MOEC_WGMMA=off leaves all such kernels alone)",
-        form->name);
+        other->name);
     return INFINITY;
 }
 
-/* All forms on what stands there now. */
+/* All variants on what stands there now. */
 static void try_all(const CudaVariants *variants, const MoecWritten *written,
-                    const CudaLaunch launches[FORMS], Decision *decision) {
+                    const CudaLaunch launches[VARIANTS], Decision *decision) {
     const CudaDevice *device = variants->device;
     const CudaDriver *driver = &device->library->driver;
     CudaPointer before = 0;
@@ -263,7 +263,7 @@ static void try_all(const CudaVariants *variants, const MoecWritten *written,
                 !cuda_launch(device, &launches[FIRST]) &&
                 copy_all(variants, written, before + bytes, false);
     int best = FIRST;
-    for (int i = FIRST + 1; i < FORMS; i++) {
+    for (int i = FIRST + 1; i < VARIANTS; i++) {
         decision->seconds[i] =
             !launches[i].function ? INFINITY
             : !good               ? NAN
@@ -271,7 +271,7 @@ static void try_all(const CudaVariants *variants, const MoecWritten *written,
         if (isnan(decision->seconds[i])) good = false;
     }
     decision->seconds[FIRST] = good ? time_launch(device, &launches[FIRST]) : NAN;
-    for (int i = 0; i < FORMS; i++)
+    for (int i = 0; i < VARIANTS; i++)
         if (decision->seconds[i] < decision->seconds[best]) best = i;
     if (good) decision->best = best;
     copy_all(variants, written, before, true);
@@ -308,11 +308,11 @@ static bool add_maps(CudaVariants *variants, const MoecMatrices *matrices, void 
     return true;
 }
 
-/* The launch of another form; without a function when there is none. */
-static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *variant, int form,
+/* The launch of another variant; without a function when there is none. */
+static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *variant, int which,
                             const CudaLaunch *first) {
-    const Named *named = &variants->named[variant->kernel][form];
-    const MoecForm *given = &variant->forms[form];
+    const Named *named = &variants->named[variant->kernel][which];
+    const MoecKernelVariant *given = &variant->variants[which];
     CudaLaunch launch = *first;
     launch.function = given->block ? named->function : NULL;
     launch.name = named->name;
@@ -324,7 +324,7 @@ static CudaLaunch launch_of(CudaVariants *variants, const CudaVariantLaunch *var
     return launch;
 }
 
-/* Asked for, and so not compared: whoever forces a form wants to see what it does. */
+/* Asked for, and so not compared: whoever forces a variant wants to see what it does. */
 static void take_forced(const CudaVariants *variants, const CudaLaunch *launches,
                         CudaLaunch *launch) {
     if (launches[variants->forced].function) *launch = launches[variants->forced];
@@ -332,9 +332,9 @@ static void take_forced(const CudaVariants *variants, const CudaLaunch *launches
 
 void cuda_variants_take(CudaVariants *variants, const CudaVariantLaunch *variant, bool may_try,
                         CudaLaunch *launch) {
-    CudaLaunch launches[FORMS] = {*launch};
+    CudaLaunch launches[VARIANTS] = {*launch};
     bool several = false;
-    for (int i = FIRST + 1; i < FORMS; i++) {
+    for (int i = FIRST + 1; i < VARIANTS; i++) {
         launches[i] = launch_of(variants, variant, i, launch);
         several |= launches[i].function != NULL;
     }
@@ -365,25 +365,25 @@ static CudaFunction *find_function(const CudaProgram *program, const char *name)
     return NULL;
 }
 
-/* How many other forms there are. */
+/* How many other variants there are. */
 static int find_twins(CudaVariants *variants, const CudaProgram *program) {
     int count = 0;
     for (int i = 0; i < program->table->kernel_count; i++)
-        for (int j = FIRST + 1; j < FORMS; j++) {
+        for (int j = FIRST + 1; j < VARIANTS; j++) {
             Named *one = &variants->named[i][j];
-            one->name = memory_format("%s%s", program->table->kernels[i], forms[j].ending);
+            one->name = memory_format("%s%s", program->table->kernels[i], kinds[j].ending);
             one->function = find_function(program, one->name);
             count += one->function != NULL;
         }
     return count;
 }
 
-/* The form that MOEC_VARIANT names; UNDECIDED when the measurement decides. */
+/* The variant that MOEC_VARIANT names; UNDECIDED when the measurement decides. */
 static int forced_form(void) {
     const char *wanted = getenv("MOEC_VARIANT");
     if (!wanted || !*wanted) return UNDECIDED;
-    for (int i = 0; i < FORMS; i++)
-        if (strcmp(wanted, forms[i].name) == 0) return i;
+    for (int i = 0; i < VARIANTS; i++)
+        if (strcmp(wanted, kinds[i].name) == 0) return i;
     note_message(
         "MOEC_VARIANT=%s is none of mma, wgmma, wide: the fastest variant of each kernel is taken",
         wanted);
@@ -414,7 +414,7 @@ CudaVariants *cuda_variants_new(const CudaProgram *program) {
 void cuda_variants_free(CudaVariants *variants) {
     if (!variants) return;
     for (int i = 0; i < variants->table->kernel_count; i++)
-        for (int j = 0; j < FORMS; j++) free(variants->named[i][j].name);
+        for (int j = 0; j < VARIANTS; j++) free(variants->named[i][j].name);
     if (variants->most) variants->device->library->driver.release(variants->most);
     free(variants->maps);
     free(variants->named);
