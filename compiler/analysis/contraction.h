@@ -15,7 +15,7 @@ typedef struct Product {
     bool accumulate;
     bool rounded; /* operands may be rounded to bf16 */
     Type a_type, b_type, c_type;
-    int endings; /* a sum of MoecEnding; then c is what comes out of them */
+    int epilogue_ops; /* a sum of MoecEpilogueOp; then c is what comes out of them */
     long add_m, kept_m;
     double scale; /* MOEC_SCALE */
 } Product;
@@ -40,15 +40,15 @@ typedef struct Contraction {
     ContractionKind kind;
     Product product;
     Expr *a, *b, *c;
-    Expr *add, *bias, *kept; /* of its endings, or NULL */
+    Expr *add, *bias, *kept; /* of its epilogue, or NULL */
     int outer_count;
     OuterLoop outer[MAX_LOOPS];
     Relation *relation;         /* grouped */
     Tensor *gather, *gather_b;  /* grouped: row of `a` (of `b`) for each packed row, or NULL */
     struct Contraction *second; /* another one of the same rows that adds to the same result in the
                                    same tiles, or NULL */
-    const Statement *statement; /* of a second one, of a fellow */
-    struct Contraction *fellow; /* of a row: another one of the same row and of the same sizes; the
+    const Statement *statement; /* of a second one, of a dual */
+    struct Contraction *dual;   /* of a row: another one of the same row and of the same sizes; the
                                    store has both results of a column; or NULL */
     bool row; /* dense, of a device, with a single row: ours, with a store that computes */
 } Contraction;

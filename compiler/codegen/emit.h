@@ -392,10 +392,10 @@ typedef struct Functor {
 } Functor;
 Functor emit_functor(Emitter *emitter, Kernel *epilogue, int rows, int width);
 /* What a store computes with: how many loops of the target make the row, how many neighbours come
- * at a time, the statement of a fellow or NULL, what its line is indented. */
+ * at a time, the statement of a dual or NULL, what its line is indented. */
 typedef struct Store {
     int rows, width;
-    const Statement *fellow;
+    const Statement *dual;
     int indent;
 } Store;
 /* The text of a store for a line that is indented that much, once the kernel has begun; and what

@@ -101,7 +101,7 @@ void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
     const Product *product = &contraction->product;
     if (contraction->second) emit_equation(emitter, contraction->second->statement);
     emit_equation(emitter, unit->statement);
-    for (int i = 1; contraction->product.endings && i < unit->epilogue->members.count; i++)
+    for (int i = 1; contraction->product.epilogue_ops && i < unit->epilogue->members.count; i++)
         emit_equation(emitter, ((Member *)unit->epilogue->members.items[i])->statement);
     double flops = flops_of(emitter, contraction);
     if (contraction->kind != CONTRACTION_PRODUCT) {
@@ -131,9 +131,9 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
     int end = first;
     do {
         const ScheduleUnit *unit = units->items[end++];
-        const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
-        double flops = flops_of(emitter, contraction) * (fellow ? 2 : 1);
-        if (fellow) emit_equation(emitter, fellow->statement);
+        const Contraction *contraction = unit->contraction, *dual = contraction->dual;
+        double flops = flops_of(emitter, contraction) * (dual ? 2 : 1);
+        if (dual) emit_equation(emitter, dual->statement);
         emit_equation(emitter, unit->statement);
         emitter->flops += flops;
         emitter->product_flops += flops;

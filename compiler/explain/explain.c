@@ -98,7 +98,7 @@ static void add_unit(Explanation *explanation, const ScheduleUnit *from, double 
     *unit = (ExplainedUnit){.kind = kind_of(from), .runs = runs, .at = from->first};
     if (from->kind != UNIT_KERNEL) add_statement(explanation, unit, from->statement);
     if (product && product->second) add_statement(explanation, unit, product->second->statement);
-    if (product && product->fellow) add_statement(explanation, unit, product->fellow->statement);
+    if (product && product->dual) add_statement(explanation, unit, product->dual->statement);
     for (int i = 0; kernel && i < kernel->members.count; i++)
         add_statement(explanation, unit, ((const Member *)kernel->members.items[i])->statement);
     if (!unit->statements.count) return;

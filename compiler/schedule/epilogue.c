@@ -363,26 +363,26 @@ static bool is_stored(Folding *folding, const Tensor *tensor) {
     return false;
 }
 
-/* What follows a dense product, one statement after the other, while it can be an ending of it and
- * takes nothing else along. A single column, and a row that is not ours, are left alone: the
+/* What follows a dense product, one statement after the other, while it can be part of its epilogue
+ * and takes nothing else along. A single column, and a row that is not ours, are left alone: the
  * library has kernels of their own for those, which do nothing else. */
 static void take_endings(Folding *folding, Contraction *product) {
     const Member *first = folding->inside[folding->product];
-    Contraction best = *product, ended = *product;
+    Contraction best = *product, fused = *product;
     int best_count = folding->count, last;
     if (product->product.accumulate || product->outer_count || product->product.batch[0] > 1 ||
         product->product.batch[1] > 1 || product->product.m == 1 || product->product.n == 1)
         return;
     while (folding->count < MAX_INSIDE) {
-        const Tensor *result = ended.c->tensor;
+        const Tensor *result = fused.c->tensor;
         int next = reader_of(folding, result, &last), count = folding->count;
         bool kept = result->role != ROLE_TEMP || folding->touched[result->id] != 2;
         if (next < 0 || !join(folding, next) || folding->count > count + 1 ||
             folding->lifted_count || (!kept && result->type == TYPE_BF16) ||
-            !end_product(&ended, first, folding->inside[next], kept))
+            !gemm_epilogue(&fused, first, folding->inside[next], kept))
             break;
-        if (!is_stored(folding, ended.c->tensor)) continue;
-        best = ended;
+        if (!is_stored(folding, fused.c->tensor)) continue;
+        best = fused;
         best_count = folding->count;
     }
     leave(folding, best_count, 0);
@@ -428,7 +428,7 @@ static Kernel *kernel_of(Folding *folding) {
         add_member(folding, kernel, last, path, i);
         if (!folding->products[i]) continue;
         folding->products[i]->statement = at_place(folding, i);
-        folding->products[folding->product]->fellow = folding->products[i];
+        folding->products[folding->product]->dual = folding->products[i];
     }
     return kernel;
 }

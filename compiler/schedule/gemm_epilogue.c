@@ -63,21 +63,21 @@ static bool as_matrix(const Expr *access, const Member *member, int rows, Matrix
 /* ---- sums ---- */
 
 typedef struct Sum {
-    Contraction *ended; /* receives the terms */
+    Contraction *fused; /* receives the terms */
     const Member *member;
     int rows, results;
 } Sum;
 
 /* A number times the result, as long as nothing has been added to that. */
-static bool take_factor(Contraction *ended, const Expr *term) {
+static bool take_factor(Contraction *fused, const Expr *term) {
     for (int i = 0; i < 2; i++) {
         const Expr *factor = term->args[i], *result = term->args[1 - i];
         if (factor->kind != EXPR_NUMBER || result->kind != EXPR_READ ||
-            result->tensor != ended->c->tensor || (ended->product.endings & ~MOEC_SCALE))
+            result->tensor != fused->c->tensor || (fused->product.epilogue_ops & ~MOEC_SCALE))
             continue;
-        const bool again = ended->product.endings & MOEC_SCALE;
-        ended->product.scale = factor->number * (again ? ended->product.scale : 1);
-        ended->product.endings |= MOEC_SCALE;
+        const bool again = fused->product.epilogue_ops & MOEC_SCALE;
+        fused->product.scale = factor->number * (again ? fused->product.scale : 1);
+        fused->product.epilogue_ops |= MOEC_SCALE;
         return true;
     }
     return false;
@@ -85,22 +85,22 @@ static bool take_factor(Contraction *ended, const Expr *term) {
 
 /* Every term is the result, once, or something that can be added to it. */
 static bool take_terms(Sum *sum, Expr *term) {
-    Contraction *ended = sum->ended;
+    Contraction *fused = sum->fused;
     Matrix matrix;
     if (term->kind == EXPR_APPLY && term->op == OP_MUL)
-        return take_factor(ended, term) && ++sum->results == 1;
+        return take_factor(fused, term) && ++sum->results == 1;
     if (term->kind == EXPR_APPLY && term->op == OP_ADD)
         return take_terms(sum, term->args[0]) && take_terms(sum, term->args[1]);
     if (term->kind != EXPR_READ) return false;
-    if (term->tensor == ended->c->tensor) return ++sum->results == 1;
+    if (term->tensor == fused->c->tensor) return ++sum->results == 1;
     if (!as_matrix(term, sum->member, sum->rows, &matrix) || matrix.column != 1) return false;
-    if (!ended->bias && matrix.row == 0) {
-        ended->bias = term;
+    if (!fused->bias && matrix.row == 0) {
+        fused->bias = term;
         return true;
     }
-    if (ended->add || matrix.row < ended->product.n) return false;
-    ended->add = term;
-    ended->product.add_m = matrix.row;
+    if (fused->add || matrix.row < fused->product.n) return false;
+    fused->add = term;
+    fused->product.add_m = matrix.row;
     return true;
 }
 
@@ -151,50 +151,50 @@ static bool has_type(const Expr *operand, Type type) {
     return !operand || operand->tensor->type == type;
 }
 
-/* The statement as the last ending, a function; kept: others read the result, too. */
-static bool end_in_function(Contraction *ended, const Member *next, int rows, bool kept) {
+/* The statement as the last of the epilogue, a function; kept: others read the result, too. */
+static bool end_in_function(Contraction *fused, const Member *next, int rows, bool kept) {
     Expr *other = NULL, *value = next->statement->value;
-    Matrix matrix = {ended->product.c_m, 1};
-    if (!depends_on(value, ended->c->tensor, &other)) return false;
-    int function = function_of(value, ended->c->tensor, other);
+    Matrix matrix = {fused->product.c_m, 1};
+    if (!depends_on(value, fused->c->tensor, &other)) return false;
+    int function = function_of(value, fused->c->tensor, other);
     if (function == MOEC_GELU_BACK &&
-        (kept || ended->product.endings || !as_matrix(other, next, rows, &matrix)))
+        (kept || fused->product.epilogue_ops || !as_matrix(other, next, rows, &matrix)))
         return false;
     if (function == MOEC_GELU_BACK || kept) {
-        ended->kept = other ? other : ended->c;
-        ended->product.kept_m = matrix.row;
+        fused->kept = other ? other : fused->c;
+        fused->product.kept_m = matrix.row;
     }
-    ended->product.endings |= function | (kept ? MOEC_KEEP : 0);
-    return function && matrix.column == 1 && ended->product.kept_m % MOEC_PIECE == 0;
+    fused->product.epilogue_ops |= function | (kept ? MOEC_KEEP : 0);
+    return function && matrix.column == 1 && fused->product.kept_m % MOEC_PIECE == 0;
 }
 
-static bool end_in_sum(Contraction *ended, const Member *next, int rows) {
-    Sum sum = {ended, next, rows, 0};
+static bool end_in_sum(Contraction *fused, const Member *next, int rows) {
+    Sum sum = {fused, next, rows, 0};
     if (!take_terms(&sum, next->statement->value) || sum.results != 1) return false;
-    ended->product.endings |= (ended->add ? MOEC_ADD : 0) | (ended->bias ? MOEC_BIAS : 0);
+    fused->product.epilogue_ops |= (fused->add ? MOEC_ADD : 0) | (fused->bias ? MOEC_BIAS : 0);
     return true;
 }
 
-bool end_product(Contraction *product, const Member *first, const Member *next, bool kept) {
-    Contraction ended = *product;
+bool gemm_epilogue(Contraction *product, const Member *first, const Member *next, bool kept) {
+    Contraction fused = *product;
     const Statement *statement = next->statement;
     Expr *target = statement->target;
     int rows = row_loops(product, first);
     Matrix matrix;
-    if (rows < 0 || (product->product.endings & FUNCTIONS) || statement->accumulate ||
+    if (rows < 0 || (product->product.epilogue_ops & FUNCTIONS) || statement->accumulate ||
         !as_matrix(target, next, rows, &matrix) || matrix.column != 1 ||
         matrix.row < product->product.n)
         return false;
-    if (!end_in_function(&ended, next, rows, kept)) {
-        ended = *product;
-        if (kept || !end_in_sum(&ended, next, rows)) return false;
+    if (!end_in_function(&fused, next, rows, kept)) {
+        fused = *product;
+        if (kept || !end_in_sum(&fused, next, rows)) return false;
     }
     Type type = target->tensor->type;
-    if (!has_type(ended.add, type) || !has_type(ended.bias, type) || !has_type(ended.kept, type))
+    if (!has_type(fused.add, type) || !has_type(fused.bias, type) || !has_type(fused.kept, type))
         return false;
-    ended.c = target;
-    ended.product.c_m = matrix.row;
-    ended.product.c_type = type;
-    *product = ended;
+    fused.c = target;
+    fused.product.c_m = matrix.row;
+    fused.product.c_type = type;
+    *product = fused;
     return true;
 }

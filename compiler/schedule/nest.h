@@ -32,10 +32,10 @@ void epilogue(Program *program, const List *statements, Contraction *const *prod
 
 /* ---- gemm_epilogue.c ---- */
 
-/* Makes the next statement on the way of a dense product's result an ending of it when it can be
- * one. first, next: the product and that statement, with loops that stand for each other; kept:
+/* Makes the next statement on the way of a dense product's result part of its epilogue when it can
+ * be one. first, next: the product and that statement, with loops that stand for each other; kept:
  * others read the result, too. */
-bool end_product(Contraction *product, const Member *first, const Member *next, bool kept);
+bool gemm_epilogue(Contraction *product, const Member *first, const Member *next, bool kept);
 
 /* ---- dual_gemm.c ---- */
 

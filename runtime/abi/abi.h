@@ -83,14 +83,14 @@ typedef struct MoecProduct {
     int rounded; /* a and b are rounded to bf16, sums stay f32 */
     MoecType a_type, b_type, c_type;
     /* On a device, where nothing is batched: what else is done before a result is stored, a sum of
-     * MoecEnding, in this order. c then is what comes out of it; nothing accumulates. */
-    int endings;
+     * MoecEpilogueOp, in this order. c then is what comes out of it; nothing accumulates. */
+    int epilogue_ops;
     /* strides of the rows of what is added and of what is kept; 0 where there is none */
     long add_m, kept_m;
     float scale; /* of MOEC_SCALE */
 } MoecProduct;
 
-typedef enum MoecEnding {
+typedef enum MoecEpilogueOp {
     MOEC_ADD = 1,  /* add[m,n], of the type of c, goes to the sum */
     MOEC_BIAS = 2, /* bias[n], of the type of c, too */
     MOEC_KEEP = 4, /* kept[m,n], of the type of c, is what there is now */
@@ -98,9 +98,9 @@ typedef enum MoecEnding {
     /* alone: x times the derivative of that at kept[m,n], which is only read */
     MOEC_GELU_BACK = 16,
     MOEC_SCALE = 32 /* before all others: the sum is multiplied by `scale` */
-} MoecEnding;
+} MoecEpilogueOp;
 
-/* The operands of endings; NULL where there is none. */
+/* The operands of an epilogue; NULL where there is none. */
 typedef struct MoecEpilogue {
     const void *add, *bias;
     void *kept; /* MOEC_GELU_BACK: read */
@@ -148,7 +148,7 @@ typedef struct MoecMatrices {
 typedef struct MoecHost {
     void *self;
     /* product `index` of the table; returns 0 when it was done, 1 when the caller shall do it
-     * itself. epilogue: NULL when the product has no endings */
+     * itself. epilogue: NULL when the product has none */
     int (*product)(void *self, int index, const void *a, const void *b, void *c,
                    const MoecEpilogue *epilogue);
     /* programs for a device only, where both are never NULL: kernel `kernel` of the table; `bytes`

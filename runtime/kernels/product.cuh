@@ -287,8 +287,8 @@ MOEC_DEVICE float moec_gelu_slope(float x) {
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.79788456f * (1.0f + 0.134145f * x * x);
 }
 
-/* Stores results after what is to be done with them, see MoecEnding; 16 bytes at once where it can.
- * Rows and columns count from a place of the matrix. */
+/* Stores results after what is to be done with them, see MoecEpilogueOp; 16 bytes at once where it
+ * can. Rows and columns count from a place of the matrix. */
 template <class C> struct MoecDenseStore {
     const MoecProduct &product;
     const MoecEpilogue &epilogue;
@@ -334,19 +334,19 @@ template <class C> struct MoecDenseStore {
     template <int COUNT>
     __device__ __forceinline__ void end(long row, long column, float (&x)[COUNT]) const {
         C *const kept = (C *)epilogue.kept + row * product.kept_m + column;
-        if (product.endings & MOEC_SCALE) {
+        if (product.epilogue_ops & MOEC_SCALE) {
 #pragma unroll
             for (int i = 0; i < COUNT; i++) x[i] *= product.scale;
         }
-        if (product.endings & MOEC_ADD)
+        if (product.epilogue_ops & MOEC_ADD)
             add(x, (const C *)epilogue.add + row * product.add_m + column);
-        if (product.endings & MOEC_BIAS) add(x, (const C *)epilogue.bias + column);
-        if (product.endings & MOEC_KEEP) write(kept, x);
-        if (product.endings & MOEC_GELU) {
+        if (product.epilogue_ops & MOEC_BIAS) add(x, (const C *)epilogue.bias + column);
+        if (product.epilogue_ops & MOEC_KEEP) write(kept, x);
+        if (product.epilogue_ops & MOEC_GELU) {
 #pragma unroll
             for (int i = 0; i < COUNT; i++) x[i] = moec_gelu(x[i]);
         }
-        if (product.endings & MOEC_GELU_BACK) {
+        if (product.epilogue_ops & MOEC_GELU_BACK) {
             float at[COUNT];
             read(at, kept);
 #pragma unroll
@@ -356,7 +356,7 @@ template <class C> struct MoecDenseStore {
     template <int COUNT>
     __device__ __forceinline__ void store(long row, long column, float (&x)[COUNT]) const {
         C *const at = c + row * product.c_m + column;
-        if (product.endings != 0) end(first_row + row, first_column + column, x);
+        if (product.epilogue_ops != 0) end(first_row + row, first_column + column, x);
         if (product.accumulate) add(x, at);
         write(at, x);
     }

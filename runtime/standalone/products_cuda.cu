@@ -52,10 +52,10 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *trans
 /* What is done before a result is stored. */
 static bool make_endings(Task *task, const MoecProduct *p) {
     const int64_t leading = p->kept_m;
-    const uint32_t epilogue = (p->endings & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
-                              (p->endings & MOEC_GELU ? CUBLASLT_EPILOGUE_GELU : 0u) |
-                              (p->endings & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX : 0u) |
-                              (p->endings & MOEC_GELU_BACK ? CUBLASLT_EPILOGUE_DGELU : 0u);
+    const uint32_t epilogue = (p->epilogue_ops & MOEC_BIAS ? CUBLASLT_EPILOGUE_BIAS : 0u) |
+                              (p->epilogue_ops & MOEC_GELU ? CUBLASLT_EPILOGUE_GELU : 0u) |
+                              (p->epilogue_ops & MOEC_KEEP ? CUBLASLT_EPILOGUE_GELU_AUX : 0u) |
+                              (p->epilogue_ops & MOEC_GELU_BACK ? CUBLASLT_EPILOGUE_DGELU : 0u);
     return !epilogue ||
            (!cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                             sizeof epilogue) &&
@@ -64,9 +64,9 @@ static bool make_endings(Task *task, const MoecProduct *p) {
                                              &leading, sizeof leading)));
 }
 
-/* Where the operands of the endings lie. */
+/* Where the operands of the epilogue lie. */
 static bool place_endings(const Task *task, const MoecProduct *p, const MoecEpilogue *epilogue) {
-    return (!(p->endings & MOEC_BIAS) ||
+    return (!(p->epilogue_ops & MOEC_BIAS) ||
             !cublasLtMatmulDescSetAttribute(task->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                             &epilogue->bias, sizeof epilogue->bias)) &&
            (!p->kept_m || !cublasLtMatmulDescSetAttribute(task->product,
@@ -111,7 +111,8 @@ static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epil
            make_layout(&task->right, &right, p->a_type, p->m, p->k, p->a_m, p->a_k, batch,
                        p->a_batch[inner]) &&
            make_layout(&task->added, &result, p->c_type, p->m, p->n,
-                       p->endings & MOEC_ADD ? p->add_m : p->c_m, 1, batch, p->c_batch[inner]) &&
+                       p->epilogue_ops & MOEC_ADD ? p->add_m : p->c_m, 1, batch,
+                       p->c_batch[inner]) &&
            make_layout(&task->result, &result, p->c_type, p->m, p->n, p->c_m, 1, batch,
                        p->c_batch[inner]) &&
            !cublasLtMatmulDescCreate(&task->product,
@@ -159,8 +160,8 @@ extern "C" int moec_blas_product(void *, int index, const void *a, const void *b
                                  const MoecEpilogue *epilogue) {
     const MoecProduct *product = &moec_table.products[index];
     const Task *task = task_of(index, epilogue, (int)alignment_of(product, a, b, c, epilogue));
-    const bool adds = product->endings & MOEC_ADD;
-    const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
+    const bool adds = product->epilogue_ops & MOEC_ADD;
+    const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
     if (task && !place_endings(task, product, epilogue)) return 1;
     for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {

@@ -399,14 +399,14 @@ typedef struct Ended {
     long add_m, kept_m;
 } Ended;
 
-static double ended(const Ended *one, int endings, long row, long column, double x, double *kept) {
+static double ended(const Ended *one, int epilogue_ops, long row, long column, double x, double *kept) {
     const double scale = 0.7978845608028654;
-    if (endings & MOEC_SCALE) x *= 0.25;
-    if (endings & MOEC_ADD) x += (double)one->add[row * one->add_m + column];
-    if (endings & MOEC_BIAS) x += (double)one->bias[column];
+    if (epilogue_ops & MOEC_SCALE) x *= 0.25;
+    if (epilogue_ops & MOEC_ADD) x += (double)one->add[row * one->add_m + column];
+    if (epilogue_ops & MOEC_BIAS) x += (double)one->bias[column];
     *kept = x;
-    if (endings & MOEC_GELU) x *= 0.5 * (1 + tanh(scale * (x + 0.044715 * x * x * x)));
-    if (endings & MOEC_GELU_BACK) {
+    if (epilogue_ops & MOEC_GELU) x *= 0.5 * (1 + tanh(scale * (x + 0.044715 * x * x * x)));
+    if (epilogue_ops & MOEC_GELU_BACK) {
         double y = (double)one->kept[row * one->kept_m + column], t = tanh(scale * (y + 0.044715 * y * y * y));
         x *= 0.5 * (1 + t) + 0.5 * y * (1 - t * t) * scale * (1 + 3 * 0.044715 * y * y);
     }
@@ -443,24 +443,24 @@ static void compare_dense(const Dense *kernel, const MoecProduct *p, const Ended
                 for (long k = 0; k < p->k; k++)
                     sum += (double)one->a[batch * p->a_batch[0] + i * p->a_m + k * p->a_k] *
                            (double)one->b[batch * p->b_batch[0] + k * p->b_k + j * p->b_n];
-                double wanted = ended(one, p->endings, i, j, sum, &before) + (p->accumulate ? (double)one->c[at] : 0);
+                double wanted = ended(one, p->epilogue_ops, i, j, sum, &before) + (p->accumulate ? (double)one->c[at] : 0);
                 difference += (wanted - (double)c[at]) * (wanted - (double)c[at]);
                 norm += wanted * wanted;
-                if (!(p->endings & MOEC_KEEP)) continue;
+                if (!(p->epilogue_ops & MOEC_KEEP)) continue;
                 double off = before - (double)kept[i * p->kept_m + j];
                 difference += off * off;
                 norm += before * before;
             }
     if (!(sqrt(difference) <= (kernel->half ? 4e-3 : 2e-6) * sqrt(norm)))
-        fail_msg("%s, %ld x %ld x %ld, endings %d: off by %g of %g", kernel->name, p->m, p->n, p->k, p->endings,
+        fail_msg("%s, %ld x %ld x %ld, epilogue_ops %d: off by %g of %g", kernel->name, p->m, p->n, p->k, p->epilogue_ops,
                  sqrt(difference), sqrt(norm));
 }
 
 /* wider: what is added, kept and stored has lines that are longer than their part in it. */
-static void run_dense(const Dense *kernel, long m, long n, long k, int endings, long wider, bool batched) {
+static void run_dense(const Dense *kernel, long m, long n, long k, int epilogue_ops, long wider, bool batched) {
     const unsigned blocks = wider % 2 ? 64 : 2;
     long count = batched ? 3 : 1;
-    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + wider, .endings = endings, .accumulate = batched, .scale = 0.25f};
+    MoecProduct p = {.m = m, .n = n, .k = k, .batch = {count, 1}, .c_m = n + wider, .epilogue_ops = epilogue_ops, .accumulate = batched, .scale = 0.25f};
     p.a_m = kernel->down ? 1 : k, p.a_k = kernel->down ? m : 1;
     p.b_k = kernel->across ? 1 : n, p.b_n = kernel->across ? k : 1;
     p.a_batch[0] = m * k, p.b_batch[0] = k * n, p.c_batch[0] = m * p.c_m;
@@ -477,21 +477,21 @@ static void run_dense(const Dense *kernel, long m, long n, long k, int endings, 
     void *arguments[] = {&p, &epilogue, &device[0], &device[1], &device[2]}, *function;
     assert_int_equal(cuda.cuModuleGetFunction(&function, module, kernel->name), 0);
     if (cuda.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL))
-        fail_msg("%s, %ld x %ld x %ld, endings %d", kernel->name, m, n, k, endings);
+        fail_msg("%s, %ld x %ld x %ld, epilogue_ops %d", kernel->name, m, n, k, epilogue_ops);
     float *stored = from_device(device[2], kernel->half, c), *left = from_device(device[5], kernel->half, kept);
     compare_dense(kernel, &p, &one, stored, left);
     for (int i = 0; i < 6; i++) cuda.cuMemFree_v2(device[i]);
     free(one.a), free(one.b), free(one.c), free(one.add), free(one.bias), free(one.kept), free(stored), free(left);
 }
 
-/* Several tiles each way, the last ones not full; a single row; every ending; results that add up in batches; lines that
+/* Several tiles each way, the last ones not full; a single row; every epilogue; results that add up in batches; lines that
  * begin at multiples of 16 bytes and such that do not. */
 static void test_dense(void **state) {
     (void)state;
-    static const int endings[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK,
+    static const int epilogue_ops[] = {0, MOEC_ADD, MOEC_ADD | MOEC_BIAS, MOEC_BIAS | MOEC_KEEP | MOEC_GELU, MOEC_GELU_BACK,
                                   MOEC_SCALE | MOEC_ADD};
     for (int i = 0; i < DENSE; i++) {
-        for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, endings[j], 7 + (i + j) % 2, false);
+        for (int j = 0; j < 6; j++) run_dense(&dense[i], 136, 152, 40 + 8 * j, epilogue_ops[j], 7 + (i + j) % 2, false);
         run_dense(&dense[i], 8, 72, 24, 0, 8, true);
         if (!dense[i].down) run_dense(&dense[i], 1, 72, 24, MOEC_ADD, 7, false);
     }

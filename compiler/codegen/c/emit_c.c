@@ -37,10 +37,10 @@ void emit_products(Text *text, const List *products) {
         emit_type(text, "a", p->a_type);
         emit_type(text, "b", p->b_type);
         emit_type(text, "c", p->c_type);
-        if (p->endings)
-            text_add(text, ",\n     .endings = %d, .add_m = %ld, .kept_m = %ld", p->endings,
-                     p->add_m, p->kept_m);
-        if (p->endings & MOEC_SCALE)
+        if (p->epilogue_ops)
+            text_add(text, ",\n     .epilogue_ops = %d, .add_m = %ld, .kept_m = %ld",
+                     p->epilogue_ops, p->add_m, p->kept_m);
+        if (p->epilogue_ops & MOEC_SCALE)
             text_add(text, ", .scale = %s", number_text(text->arena, p->scale));
         text_add(text, "}, /* %d: %s */\n", i, p->name);
     }

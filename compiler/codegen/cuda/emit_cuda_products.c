@@ -138,9 +138,9 @@ static const char *operand_of(Emitter *emitter, const Expr *read) {
     return read ? pointer_text(emitter, read) : "NULL";
 }
 
-/* The operands of the endings of a product. */
+/* The operands of the epilogue of a product. */
 static const char *epilogue_of(Emitter *emitter, const Contraction *contraction) {
-    if (!contraction->product.endings) return "NULL";
+    if (!contraction->product.epilogue_ops) return "NULL";
     return arena_format(
         emitter->arena, "&(const MoecEpilogue){%s, %s, %s}", operand_of(emitter, contraction->add),
         operand_of(emitter, contraction->bias), operand_of(emitter, contraction->kept));

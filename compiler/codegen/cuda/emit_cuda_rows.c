@@ -14,7 +14,7 @@
 enum { ROW_BREADTH = 64, MIN_BREADTH = 16, ROW_BLOCKS = 128 };
 
 Tile row_tile(Emitter *emitter, const Contraction *contraction, long columns) {
-    const char *matrices = contraction->fellow ? ", 2" : "";
+    const char *matrices = contraction->dual ? ", 2" : "";
     bool along = contraction->product.b_k == 1;
     long breadth = ROW_BREADTH;
     while (!along && breadth > MIN_BREADTH && pieces(columns, breadth) < ROW_BLOCKS) breadth /= 2;
@@ -73,7 +73,7 @@ static const char *row_operand(Emitter *emitter, const Expr *read, const char *w
 /* A call for the blocks that come next; one of `count` kernels in a launch. */
 static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int place, int count,
                     const char *const names[3]) {
-    const Contraction *contraction = unit->contraction, *fellow = contraction->fellow;
+    const Contraction *contraction = unit->contraction, *dual = contraction->dual;
     const Product *product = &contraction->product;
     const Tile tile = row_tile(emitter, contraction, rows->columns);
     const Role role = contraction->b->tensor->role;
@@ -85,14 +85,14 @@ static void put_row(Emitter *emitter, const ScheduleUnit *unit, Rows *rows, int 
         text_add(&rows->calls, "%sif (blockIdx.x < %ld)", place ? " " : "    ", rows->blocks);
     int indent = count > 1 ? 2 : 1;
     text_add(&rows->calls, "%s%*smoec_row_by_%s<%s, %s, %s>(", count > 1 ? "\n" : "", 4 * indent,
-             "", fellow ? "matrices" : "matrix", tile.text, along ? "true" : "false",
+             "", dual ? "matrices" : "matrix", tile.text, along ? "true" : "false",
              fixed ? "true" : "false");
     text_add(&rows->calls, from ? "blockIdx.x - %ld" : "blockIdx.x", from);
-    text_add(&rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
-             along ? product->b_n : product->b_k, names[0],
-             fellow ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
-             store_text(emitter, unit->epilogue,
-                        (Store){0, 1, fellow ? fellow->statement : NULL, indent}));
+    text_add(
+        &rows->calls, ", %ld, %ld, %ld, %s, %s, %s);\n", product->n, product->k,
+        along ? product->b_n : product->b_k, names[0],
+        dual ? arena_format(emitter->arena, "%s, %s", names[1], names[2]) : names[1],
+        store_text(emitter, unit->epilogue, (Store){0, 1, dual ? dual->statement : NULL, indent}));
 }
 
 /* One kernel, written for the sizes of the rows: a block finds its own by its number. */
@@ -108,8 +108,8 @@ void emit_cuda_rows(Emitter *emitter, const List *units, int first, int count) {
         add_row_kernel(arena, &rows, unit);
         names[i][0] = row_operand(emitter, unit->contraction->a, "a", &rows);
         names[i][1] = row_operand(emitter, unit->contraction->b, "b", &rows);
-        if (unit->contraction->fellow)
-            names[i][2] = row_operand(emitter, unit->contraction->fellow->b, "b", &rows);
+        if (unit->contraction->dual)
+            names[i][2] = row_operand(emitter, unit->contraction->dual->b, "b", &rows);
     }
     begin_kernel(emitter, rows.stores);
     for (int i = 0; i < count; i++)

@@ -16,10 +16,10 @@ static void emit_members(Emitter *emitter, Kernel *epilogue) {
         emit_member(emitter, epilogue->members.items[i]);
 }
 
-static void give_fellow(Kernel *epilogue, const Statement *fellow, const Term *sum) {
+static void give_dual(Kernel *epilogue, const Statement *dual, const Term *sum) {
     for (int i = 1; i < epilogue->members.count; i++) {
         Member *member = epilogue->members.items[i];
-        if (member->statement == fellow) member->given = sum;
+        if (member->statement == dual) member->given = sum;
     }
 }
 
@@ -39,7 +39,7 @@ static void emit_lines(Emitter *emitter, Kernel *epilogue, const Store *store, c
     if (lanes) last->text = name;
     Member *first = epilogue->members.items[0];
     first->given = named(emitter, given->sum);
-    if (store->fellow) give_fellow(epilogue, store->fellow, named(emitter, given->other));
+    if (store->dual) give_dual(epilogue, store->dual, named(emitter, given->other));
     if (lanes) {
         first->given = term(emitter->arena, "$0[$1]", named(emitter, given->sum),
                             named(emitter, lanes_number(lanes)));
@@ -55,14 +55,14 @@ const char *store_text(Emitter *emitter, Kernel *epilogue, Store store) {
     FormBlock body = {0};
     Given given = {bind_name(emitter, NULL, NULL, "row"), bind_name(emitter, NULL, NULL, "column"),
                    bind_name(emitter, NULL, NULL, store.width > 1 ? "sums" : "sum"),
-                   store.fellow ? bind_name(emitter, NULL, NULL, "other") : NULL};
+                   store.dual ? bind_name(emitter, NULL, NULL, "other") : NULL};
     emitter->block = &body;
     emit_lines(emitter, epilogue, &store, &given);
     finish_form(emitter, "store", &body, &lines, store.indent + 1);
     const char *sum = arena_format(emitter->arena, "float %s", given.sum);
     if (store.width > 1)
         sum = arena_format(emitter->arena, "const float (&%s)[%d]", given.sum, store.width);
-    if (store.fellow) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
+    if (store.dual) sum = arena_format(emitter->arena, "%s, float %s", sum, given.other);
     emitter->binding_count = bindings;
     return arena_format(emitter->arena, "[&](long %s, long %s, %s) {\n%s%*s}", given.row,
                         given.column, sum, lines.text, 4 * store.indent, "");

@@ -19,7 +19,7 @@ bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *
     const CudaBlas *blas = work->blas;
     const void *bias = (const void *)(uintptr_t)operands->bias;
     const void *kept = (const void *)(uintptr_t)operands->kept;
-    return (!(product->endings & MOEC_BIAS) ||
+    return (!(product->epilogue_ops & MOEC_BIAS) ||
             !blas->product_set(task->product, BLAS_BIAS_POINTER, &bias, sizeof bias)) &&
            (!product->kept_m ||
             !blas->product_set(task->product, BLAS_KEPT_POINTER, &kept, sizeof kept));
@@ -27,8 +27,8 @@ bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *
 
 bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                    const MoecProduct *product, const BlasOperands *operands) {
-    const bool adds = product->endings & MOEC_ADD;
-    const float scale = product->endings & MOEC_SCALE ? product->scale : 1;
+    const bool adds = product->epilogue_ops & MOEC_ADD;
+    const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
     if (!cuda_ending(work, task, product, operands)) return false;
     for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
@@ -55,7 +55,7 @@ static char *describe(const BlasWork *work, const MoecProduct *p, int alignment)
         work->device->base.name, version[0], version[1], version[2], alignment, p->m, p->n, p->k,
         p->a_m, p->a_k, p->b_k, p->b_n, p->c_m, p->batch[0], p->batch[1], p->a_batch[0],
         p->a_batch[1], p->b_batch[0], p->b_batch[1], p->c_batch[0], p->c_batch[1], p->accumulate,
-        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type, p->endings, p->add_m,
+        p->rounded, (int)p->a_type, (int)p->b_type, (int)p->c_type, p->epilogue_ops, p->add_m,
         p->kept_m);
 }
 

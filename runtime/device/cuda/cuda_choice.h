@@ -33,10 +33,10 @@ typedef struct BlasTask {
 
 enum { BLAS_WORKSPACE = 32 << 20 };
 
-/* c (+)= a b, with its endings; false when the library does not want to. */
+/* c (+)= a b, with its epilogue; false when the library does not want to. */
 bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice *choice,
                    const MoecProduct *product, const BlasOperands *operands);
-/* Tells the library where the operands of the endings lie: how they are aligned is part of its
+/* Tells the library where the operands of the epilogue lie: how they are aligned is part of its
  * choice.
  */
 bool cuda_ending(const BlasWork *work, const BlasTask *task, const MoecProduct *product,

@@ -70,12 +70,12 @@ static bool make_product(const CudaBlas *blas, BlasTask *task, const Side *left,
 
 /* What is done before a result is stored; what is added has the place of c. */
 static bool make_endings(const CudaBlas *blas, BlasTask *task, const MoecProduct *product) {
-    const int endings = product->endings;
+    const int epilogue_ops = product->epilogue_ops;
     const int64_t leading = product->kept_m;
-    const uint32_t epilogue = (endings & MOEC_BIAS ? BLAS_EPILOGUE_BIAS : 0u) |
-                              (endings & MOEC_GELU ? BLAS_EPILOGUE_GELU : 0u) |
-                              (endings & MOEC_KEEP ? BLAS_EPILOGUE_KEEP : 0u) |
-                              (endings & MOEC_GELU_BACK ? BLAS_EPILOGUE_GELU_BACK : 0u);
+    const uint32_t epilogue = (epilogue_ops & MOEC_BIAS ? BLAS_EPILOGUE_BIAS : 0u) |
+                              (epilogue_ops & MOEC_GELU ? BLAS_EPILOGUE_GELU : 0u) |
+                              (epilogue_ops & MOEC_KEEP ? BLAS_EPILOGUE_KEEP : 0u) |
+                              (epilogue_ops & MOEC_GELU_BACK ? BLAS_EPILOGUE_GELU_BACK : 0u);
     return !epilogue ||
            (!blas->product_set(task->product, BLAS_EPILOGUE, &epilogue, sizeof epilogue) &&
             (!leading ||
@@ -100,7 +100,7 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
     Side left = side_of(product->b_type, product->k, product->n, product->b_k, product->b_n);
     Side right = side_of(product->a_type, product->m, product->k, product->a_m, product->a_k);
     Side result = side_of(product->c_type, product->m, product->n, product->c_m, 1), added = result;
-    if (product->endings & MOEC_ADD) added.leading = product->add_m;
+    if (product->epilogue_ops & MOEC_ADD) added.leading = product->add_m;
     /* no place yet, but one that is aligned like those that will come */
     CudaPointer some = work->operands.add ? work->operands.add : 1024;
     some += (CudaPointer)(entry->alignment & 15);
@@ -171,7 +171,7 @@ static bool take_operands(BlasWork *work, const MoecTable *table) {
             extent_of(p->c_type, p->batch, p->c_batch, p->m, p->c_m, p->n, 1),
             extent_of(p->c_type, one, p->c_batch, p->m, p->add_m, p->n, 1),
             extent_of(p->c_type, one, p->c_batch, p->m, p->kept_m, p->n, 1)};
-        for (int j = 0; j < (p->endings ? TRIED : 3); j++)
+        for (int j = 0; j < (p->epilogue_ops ? TRIED : 3); j++)
             bytes[j] = each[j] > bytes[j] ? each[j] : bytes[j];
     }
     for (int j = 0; j < TRIED; j++)

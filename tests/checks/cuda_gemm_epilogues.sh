@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a dense product of the device cuda does before it stores, and what is left to a kernel: layers of which the emitted
-# product has those endings and the simulated device makes the same numbers as the definition, by its own products and by a
+# product has that epilogue and the simulated device makes the same numbers as the definition, by its own products and by a
 # stand-in of cuBLASLt, which does them as well.
 . "$(dirname "$0")/../begin.sh"
 export MOEC_CFLAGS=-O0
@@ -28,14 +28,14 @@ model small = decoder {
 MODEL
 }
 number=0
-# same ENDINGS LIBRARY EQUATIONS [WIDTH]: those of the products of the training graph, with how many there are of each, in f32;
+# same OPS LIBRARY EQUATIONS [WIDTH]: those of the products of the training graph, with how many there are of each, in f32;
 # what the library did (_f32: in f32 alone); in both precisions the right numbers. LIBRARY empty: nothing to compute.
 same() {
     number=$((number + 1))
     model "$3" "${4:-24}" >"$work/$number.moe"
     moec emit "$work/$number.moe" --target cuda --graph train --out "$work/$number" >/dev/null
-    found=$(sed -n 's/.*\.endings = \([0-9]*\),.*/\1/p' "$work/$number/program.c" | sort -n | uniq -c | awk '{ printf "%sx%s ", $1, $2 }')
-    [ "$found" = "$1 " ] || { echo "endings $found instead of $1: $3"; exit 1; }
+    found=$(sed -n 's/.*\.epilogue_ops = \([0-9]*\),.*/\1/p' "$work/$number/program.c" | sort -n | uniq -c | awk '{ printf "%sx%s ", $1, $2 }')
+    [ "$found" = "$1 " ] || { echo "epilogues $found instead of $1: $3"; exit 1; }
     [ "$2" ] || return 0
     for precision in f32 bf16; do
         for library in "$simulator" "$work/cuda"; do
@@ -52,7 +52,7 @@ same() {
 }
 a='  a[s,f] = sum[d] x[s,d] * up[d,f]'
 b='  b[s,f] = sum[d] x[s,d] * side[d,f]'
-# the two residual connections alone: what is made of the result elsewhere in the row, or of it twice, is no ending
+# the two residual connections alone: what is made of the result elsewhere in the row, or of it twice, is none
 same 2x1 "" "$a
   h[s,f] = a[s,(f + 1) % 24] + bias[f]"
 same 2x1 "" "$a
