@@ -146,9 +146,9 @@ void keep_before(Emitter *emitter, Member *largest) {
 }
 
 /* The value of a sum that looks at the largest so far, which is in a variable already. */
-static const Term *running_value(Emitter *emitter, const Member *member) {
+static const Term *online_value(Emitter *emitter, const Member *member) {
     Local *local = NULL;
-    scalar_of(emitter, member->running, &local);
+    scalar_of(emitter, member->online_max, &local);
     bool *known = known_local(emitter, local);
     *known = true;
     const Term *value = value_of(emitter, member->statement);
@@ -160,11 +160,11 @@ static const Term *running_value(Emitter *emitter, const Member *member) {
 static void emit_reduction(Emitter *emitter, const Member *member, const Term *sum,
                            const Term *value) {
     Arena *arena = emitter->arena;
-    if (member->running)
+    if (member->online_max)
         lower_set(emitter, sum,
                   term(arena, "$0 * moec_fade($1, $2) + $3", sum,
-                       named(emitter, member->running->before),
-                       named(emitter, member->running->sum), value));
+                       named(emitter, member->online_max->before),
+                       named(emitter, member->online_max->sum), value));
     else
         lower_join(emitter, sum, member->statement->reduction, value);
 }
@@ -175,9 +175,9 @@ void emit_member(Emitter *emitter, Member *member) {
         emit_store(emitter, member, member->given);
         return;
     }
-    if (member->is_run) keep_before(emitter, member);
+    if (member->is_online_max) keep_before(emitter, member);
     const Term *value =
-        member->running ? running_value(emitter, member) : value_of(emitter, statement);
+        member->online_max ? online_value(emitter, member) : value_of(emitter, statement);
     if (statement->reduction == REDUCE_NONE || member->kept == member->depth) {
         emit_store(emitter, member, value);
         return;

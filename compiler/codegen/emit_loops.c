@@ -101,7 +101,7 @@ void emit_hoisted(Emitter *emitter, const Nest *nest, int level) {
 
 /* The least number, not less: two of those have no difference. */
 static const char *start_of(const Member *member) {
-    return member->is_run                               ? "-3.402823466e+38f"
+    return member->is_online_max                        ? "-3.402823466e+38f"
            : member->statement->reduction == REDUCE_SUM ? "0.0f"
            : member->statement->reduction == REDUCE_MAX ? "-INFINITY"
                                                         : "INFINITY";

@@ -28,9 +28,8 @@ struct Member {
                     loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
-    Member
-        *running; /* sums exponentials less this largest of the same loop: see online_softmax.c */
-    bool is_run;  /* is such a largest */
+    Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
+    bool is_online_max; /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
     const char *before;       /* what the largest was before this turn, or this thread's own */
     const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
@@ -111,7 +110,7 @@ Schedule *fuse(Program *program);
 /* The local of a tensor in a kernel, or NULL. */
 Local *local_in(const Kernel *kernel, const Tensor *tensor);
 
-/* takeover: which tensors take over the memory of another; after lifetimes, before offsets. */
+/* buffer_reuse: which tensors take over the memory of another; after lifetimes, before offsets. */
 void buffer_reuse(Schedule *schedule);
 
 /* plan: a place for every tensor that needs memory; no two that live at the same time overlap. */

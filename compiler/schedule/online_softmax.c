@@ -90,8 +90,8 @@ static bool join(Program *program, const Kernel *kernel, Nest *loop, const Nest 
         !follows(program, sum, largest) || !reads_this_turn(program, loop, sum))
         return false;
     sum->path[sum->kept] = loop;
-    sum->running = largest;
-    largest->is_run = true;
+    sum->online_max = largest;
+    largest->is_online_max = true;
     list_push(program->arena, &loop->children, next->children.items[0]);
     return true;
 }

@@ -36,7 +36,7 @@ static long terms_of(const Emitter *emitter, const Nest *sum) {
     }
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
         if (is_inside(member, sum) &&
-            (!reduces_at(member, sum) || member->column || member->running))
+            (!reduces_at(member, sum) || member->column || member->online_max))
             return -1;
     return terms;
 }

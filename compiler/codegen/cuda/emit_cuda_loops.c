@@ -139,11 +139,11 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, nest)) continue;
         const Term *sum = named(emitter, member->sum), *own = sum;
-        if (member->is_run) keep_before(emitter, member);
-        if (member->running)
-            own =
-                term(emitter->arena, "$0 * moec_fade($1, $2)", own,
-                     named(emitter, member->running->before), named(emitter, member->running->sum));
+        if (member->is_online_max) keep_before(emitter, member);
+        if (member->online_max)
+            own = term(emitter->arena, "$0 * moec_fade($1, $2)", own,
+                       named(emitter, member->online_max->before),
+                       named(emitter, member->online_max->sum));
         const char *join = joins[member->statement->reduction][by_column(sharing)];
         lower_set(emitter, sum, term(emitter->arena, join, own));
     }

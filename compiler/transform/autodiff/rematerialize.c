@@ -95,36 +95,36 @@ static void find_local(Saving *saving) {
 
 /* ---- deciding ---- */
 
-typedef struct Weight {
+typedef struct Recomputation {
     const Saving *saving;
     double cost;
     bool state;   /* reads a state: it may be another one by then */
     bool missing; /* reads a tensor of the turn that the backward turn has no other use for */
     bool gather;
-} Weight;
+} Recomputation;
 
-static void weigh(Expr *expr, void *data) {
-    Weight *weight = data;
-    if (expr->kind == EXPR_APPLY) weight->cost += op_table[expr->op].cost;
+static void add_cost(Expr *expr, void *data) {
+    Recomputation *remat = data;
+    if (expr->kind == EXPR_APPLY) remat->cost += op_table[expr->op].cost;
     if (expr->kind != EXPR_READ) return;
-    if (expr->tensor->role == ROLE_STATE) weight->state = true;
-    if (weight->saving->local[expr->tensor->id] && first_mention(weight->saving, expr->tensor) < 0)
-        weight->missing = true;
+    if (expr->tensor->role == ROLE_STATE) remat->state = true;
+    if (remat->saving->local[expr->tensor->id] && first_mention(remat->saving, expr->tensor) < 0)
+        remat->missing = true;
     for (int i = 0; i < expr->count; i++)
-        if (expr->args[i]->kind == EXPR_READ) weight->gather = true;
+        if (expr->args[i]->kind == EXPR_READ) remat->gather = true;
 }
 
 /* The choice of the largest is always kept: another rounding could choose otherwise. */
 static bool is_computed_again(const Saving *saving, const Statement *statement) {
     if (statement->kind == STATEMENT_CALL) return saving->recompute && statement->call != CALL_TOP;
     if (statement->kind != STATEMENT_LOOP) return false;
-    Weight weight = {.saving = saving};
-    expr_walk(statement->value, weigh, &weight);
-    if (weight.state) return false;
+    Recomputation remat = {.saving = saving};
+    expr_walk(statement->value, add_cost, &remat);
+    if (remat.state) return false;
     if (saving->recompute) return true;
     return statement->reduction == REDUCE_NONE && !statement->accumulate &&
-           !statement_is_scatter(statement) && !weight.missing && !weight.gather &&
-           weight.cost <= CHEAP;
+           !statement_is_scatter(statement) && !remat.missing && !remat.gather &&
+           remat.cost <= CHEAP;
 }
 
 /* ---- doing ---- */

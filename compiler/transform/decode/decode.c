@@ -89,7 +89,7 @@ static void rewrite_attend(Decode *decode, Statement *attend, const Region *regi
     for (int i = 1; i < attend_operands(&attend->attention); i++) {
         if (i > 2 && i != document) continue; /* a sink */
         const Expr *operand = attend->inputs.items[i];
-        Tensor *past = history(decode, operand->tensor, region, attend);
+        Tensor *past = kv_cache(decode, operand->tensor, region, attend);
         attend->inputs.items[i] =
             history_read(decode, operand, past, expr_index(program, place), region->repeat);
     }

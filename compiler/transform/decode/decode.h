@@ -31,9 +31,9 @@ typedef struct Region {
 Expr *place_in_time(Decode *decode, Expr *place);
 /* The tensor over all places; made, and filled from `tensor`, when it is wanted for the first time.
  * `user` reads it. */
-Tensor *history(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);
+Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user);
 Tensor *cache(Decode *decode, Tensor *tensor);
-/* A read of `tensor` made into one of its history, with the place `sub`. */
+/* A read of `tensor` made into one of its cache, with the place `sub`. */
 Expr *history_read(Decode *decode, const Expr *read, Tensor *past, Expr *sub,
                    const Statement *repeat);
 

@@ -223,7 +223,7 @@ static Expr *again_expr(Again *again, Expr *expr) {
     Expr *read = expr_read(program, expr->tensor, args);
     int dimension = dimension_of(expr->tensor, again->decode->step);
     if (dimension < 0) return read;
-    Tensor *past = history(again->decode, expr->tensor, again->region, again->user);
+    Tensor *past = kv_cache(again->decode, expr->tensor, again->region, again->user);
     return history_read(again->decode, read, past, args[dimension], again->region->repeat);
 }
 
@@ -264,7 +264,7 @@ static Tensor *compute_again(Decode *decode, Tensor *tensor, const Region *regio
 }
 
 /* kv_cache: see decode.h. */
-Tensor *history(Decode *decode, Tensor *tensor, const Region *region, const Statement *user) {
+Tensor *kv_cache(Decode *decode, Tensor *tensor, const Region *region, const Statement *user) {
     Tensor *past = find_kept(decode, tensor);
     if (past) return past;
     if (tensor->cached || !follows(decode, tensor, region)) return cache(decode, tensor);
