@@ -90,8 +90,8 @@ const char *moec_emit_c(MoecCompiler *compiler, MoecProgram *const *programs, in
 const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs, int count,
                            bool standalone, const char **device);
 /* The tensors that a program works with, for those who run it otherwise than from its text
- * (moec_eval). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h; weights
- * and states are laid out as when this program is emitted alone. */
+ * (moec_interpreter). Lists are as in its table, numbers as in MoecTensor of runtime/abi/abi.h;
+ * weights and states are laid out as when this program is emitted alone. */
 typedef enum MoecTensorList {
     MOEC_PARAMETERS,
     MOEC_LAYER_STATES,
@@ -277,26 +277,28 @@ bool moec_layout_ignores(MoecCompiler *layouts, const char *layout, const char *
  * "output:" + name, "scalar:" + name of an input that the runtime sets, "cache:" + name; without
  * its prefix where no parameter and no state has the
  * name. */
-typedef struct MoecEval MoecEval;
-MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program);
-bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count);
-bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count);
-const char *moec_eval_run(MoecEval *eval, uint64_t seed,
-                          bool last_micro_batch); /* NULL or a message */
+typedef struct MoecInterpreter MoecInterpreter;
+MoecInterpreter *moec_interpreter_new(MoecCompiler *compiler, MoecProgram *program);
+bool moec_interpreter_set(MoecInterpreter *interpreter, const char *name, const double *values,
+                          size_t count);
+bool moec_interpreter_get(MoecInterpreter *interpreter, const char *name, double *values,
+                          size_t count);
+const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
+                                 bool last_micro_batch); /* NULL or a message */
 /* The runs that follow have every value off by up to `share` of itself, others with each seed: what
  * rounding of that size does to results. 0: exact again. */
-void moec_eval_noise(MoecEval *eval, double share, uint64_t seed);
+void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed);
 /* From now on its products round what they multiply to bf16: 1 as those of a device do when the
  * model asks for it; 2 and up: other numbers up and down, equally well. */
-void moec_eval_rounded(MoecEval *eval, int way);
+void moec_interpreter_rounded(MoecInterpreter *interpreter, int way);
 /* Whether a step of decoding means something else than that place of the whole: an attention reads
  * the best values alone, or the spec asks whether it is `decoding`. */
 bool moec_step_differs(MoecProgram *step);
 /* From now on it makes the choices that `other` made in its last run of the same graph. */
-void moec_eval_follow(MoecEval *eval, const MoecEval *other);
+void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter *other);
 /* How clear the choices of the last run were: of each, how far the least chosen value was above the
  * largest other. */
-const double *moec_eval_margins(const MoecEval *eval, size_t *count);
-void moec_eval_free(MoecEval *eval);
+const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_t *count);
+void moec_interpreter_free(MoecInterpreter *interpreter);
 
 #endif

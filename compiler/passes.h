@@ -170,27 +170,27 @@ double access_elements(const Expr *read, bool one_turn);
 
 /* ---- what it means ---- */
 
-/* eval: runs any program in double precision, statement by statement. Memory of a tensor is a
- * row-major array, double for reals and long for TYPE_INT; the caller sets parameters, states,
+/* interpreter: runs any program in double precision, statement by statement. Memory of a tensor is
+ * a row-major array, double for reals and long for TYPE_INT; the caller sets parameters, states,
  * inputs and caches before, and reads anything after. */
-typedef struct Eval Eval;
-Eval *eval_new(Program *program);
-double *eval_real(Eval *eval, const Tensor *tensor);
-long *eval_int(Eval *eval, const Tensor *tensor);
+typedef struct Interpreter Interpreter;
+Interpreter *interpreter_new(Program *program);
+double *interpreter_real(Interpreter *interpreter, const Tensor *tensor);
+long *interpreter_int(Interpreter *interpreter, const Tensor *tensor);
 /* Returns NULL, or a message (a token outside the vocabulary, with its place). */
-const char *eval_run(Eval *eval, uint64_t seed, bool last_micro_batch);
-void eval_free(Eval *eval);
+const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_micro_batch);
+void interpreter_free(Interpreter *interpreter);
 /* The runs that follow have every value off by up to `share` of itself: what rounding of that size
  * does to results. Others with each seed; 0: exact again. */
-void eval_noise(Eval *eval, double share, uint64_t seed);
+void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed);
 /* From now on products round their operands to bf16: 1 as those of a device do when the program
  * asks for it; 2 and up: other numbers up and down, equally well. */
-void eval_rounded(Eval *eval, int way);
+void interpreter_rounded(Interpreter *interpreter, int way);
 /* From now on it makes the choices that `other` made in its last run. */
-void eval_follow(Eval *eval, const Eval *other);
+void interpreter_follow(Interpreter *interpreter, const Interpreter *other);
 /* How clear the choices of the last run were: of each row how far the least chosen is above the
  * largest that is not. */
-const double *eval_margins(const Eval *eval, size_t *count);
+const double *interpreter_margins(const Interpreter *interpreter, size_t *count);
 
 /* ---- program to text ---- */
 

@@ -71,8 +71,8 @@ typedef enum Role {
     ROLE_TEMP
 } Role;
 
-/* float in C (double in eval); int32; a real that is rounded to bf16 when it is stored (programs
- * for a device, see precision.c; eval rounds as well). */
+/* float in C (double in interpreter); int32; a real that is rounded to bf16 when it is stored
+ * (programs for a device, see precision.c; interpreter rounds as well). */
 typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16 } Type;
 /* Bytes of an element. */
 long type_bytes(Type type);

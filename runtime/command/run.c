@@ -125,22 +125,23 @@ static bool run_hosted(const Options *options, Call *call, const Batch *batch, R
     return true;
 }
 
-static bool set_values(MoecEval *eval, const char *name, const float *values, size_t count) {
+static bool set_values(MoecInterpreter *interpreter, const char *name, const float *values,
+                       size_t count) {
     double *wide = memory_new(sizeof *wide * (count + 1));
     for (size_t i = 0; i < count; i++) wide[i] = (double)values[i];
-    bool good = moec_eval_set(eval, name, wide, count);
+    bool good = moec_interpreter_set(interpreter, name, wide, count);
     free(wide);
     return good;
 }
 
-static void set_tensors(MoecEval *eval, const PublicTensor *tensors, int count,
+static void set_tensors(MoecInterpreter *interpreter, const PublicTensor *tensors, int count,
                         const float *block) {
     for (int i = 0; i < count; i++)
-        set_values(eval, tensors[i].name, block + tensors[i].offset / sizeof(float),
+        set_values(interpreter, tensors[i].name, block + tensors[i].offset / sizeof(float),
                    tensors[i].count);
 }
 
-static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
+static void set_inputs(MoecInterpreter *interpreter, const Call *call, const Batch *batch) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         size_t count = tensor_count(input);
@@ -155,18 +156,18 @@ static void set_inputs(MoecEval *eval, const Call *call, const Batch *batch) {
                                   j % (size_t)batch->context + (size_t)shift];
         char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
                                    input->name);
-        moec_eval_set(eval, name, values, count);
+        moec_interpreter_set(interpreter, name, values, count);
         free(name);
         free(values);
     }
 }
 
 /* Fills `to` with a result of the interpreter. */
-static bool get_values(MoecEval *eval, const char *name, float *to, size_t count) {
+static bool get_values(MoecInterpreter *interpreter, const char *name, float *to, size_t count) {
     bool gradient = strncmp(name, "gradient:", 9) == 0;
     char *result = memory_format("%s%s", gradient ? "" : "output:", name);
     double *wide = memory_new(sizeof *wide * (count + 1));
-    bool good = moec_eval_get(eval, result, wide, count);
+    bool good = moec_interpreter_get(interpreter, result, wide, count);
     free(result);
     for (size_t i = 0; i < count; i++) to[i] = (float)wide[i];
     free(wide);
@@ -178,25 +179,26 @@ static bool run_defined(const Options *options, MoecCompiler *compiler, Call *ca
                         const Batch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
     MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
-    MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
-    if (!eval)
+    MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
+    if (!interpreter)
         return reports_good(compiler) &&
                error_message(NULL, "the interpreter does not take this program");
     const Model *model = call->model;
-    set_tensors(eval, model->parameters, model->parameter_count, model->weights);
-    set_tensors(eval, model->states, model->state_count, model->layer_states);
-    set_inputs(eval, call, batch);
-    const char *problem = moec_eval_run(eval, (uint64_t)options->seed, true);
+    set_tensors(interpreter, model->parameters, model->parameter_count, model->weights);
+    set_tensors(interpreter, model->states, model->state_count, model->layer_states);
+    set_inputs(interpreter, call, batch);
+    const char *problem = moec_interpreter_run(interpreter, (uint64_t)options->seed, true);
     bool good = !problem || error_message(NULL, "%s", problem);
     int first = results->count;
     if (good) take_outputs(options, call, results);
     for (int i = first; i < results->count && good; i++) {
         const Entry *entry = &results->entries[i];
         bool total = strcmp(entry->name, "total") == 0;
-        good = get_values(eval, total ? call->graph->outputs[total_slot(call)].name : entry->name,
+        good = get_values(interpreter,
+                          total ? call->graph->outputs[total_slot(call)].name : entry->name,
                           (float *)(uintptr_t)entry->data, entry->bytes / sizeof(float));
     }
-    moec_eval_free(eval);
+    moec_interpreter_free(interpreter);
     return good;
 }
 

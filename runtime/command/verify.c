@@ -75,8 +75,9 @@ typedef struct Comparison {
     uint64_t seed;
     long context;
     bool rounded;
-    MoecEval *exact, *round[WAYS]; /* of the graph that is being compared; round: NULL in f32 */
-    MoecEval *noise[NOISES];       /* of the same; NULL until something is off */
+    /* of the graph that is being compared; round: NULL in f32 */
+    MoecInterpreter *exact, *round[WAYS];
+    MoecInterpreter *noise[NOISES]; /* of the same; NULL until something is off */
     MoecGraph graph;
     const Call *call;
     double scale; /* least norm that an error is relative to */
@@ -133,21 +134,22 @@ static void set_inputs(const Comparison *comparison, Call *call) {
     call_set_scalar(call, "loss_scale", 1);
 }
 
-static void give(MoecEval *eval, const char *name, const void *values, size_t count, bool integer) {
+static void give(MoecInterpreter *interpreter, const char *name, const void *values, size_t count,
+                 bool integer) {
     double *wide = memory_new(sizeof *wide * (count + 1));
     for (size_t i = 0; i < count; i++)
         wide[i] =
             integer ? (double)((const int32_t *)values)[i] : (double)((const float *)values)[i];
-    moec_eval_set(eval, name, wide, count);
+    moec_interpreter_set(interpreter, name, wide, count);
     free(wide);
 }
 
-static void give_inputs(MoecEval *eval, const Call *call) {
+static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
     for (int i = 0; i < call->graph->input_count; i++) {
         const MoecTensor *input = &call->graph->inputs[i];
         char *name = memory_format("%s:%s", input->input == MOEC_INPUT_SCALAR ? "scalar" : "input",
                                    input->name);
-        give(eval, name, call->inputs[i], tensor_count(input), input->is_int);
+        give(interpreter, name, call->inputs[i], tensor_count(input), input->is_int);
         free(name);
     }
 }
@@ -155,48 +157,49 @@ static void give_inputs(MoecEval *eval, const Call *call) {
 /* What the program means; `rounded`: with what the machine keeps as bf16 rounded where it is
  * stored.
  */
-static MoecEval *define(const Comparison *comparison, MoecGraph graph, const Call *call,
-                        bool rounded) {
+static MoecInterpreter *define(const Comparison *comparison, MoecGraph graph, const Call *call,
+                               bool rounded) {
     MoecProgram *program = moec_compile(comparison->compiler, graph, call->graph->batch,
                                         comparison->context, graph == MOEC_DECODE);
     if (program && rounded) moec_lower(comparison->compiler, program, comparison->device->apart);
-    MoecEval *eval = program ? moec_eval_new(comparison->compiler, program) : NULL;
-    if (!eval) return NULL;
+    MoecInterpreter *interpreter =
+        program ? moec_interpreter_new(comparison->compiler, program) : NULL;
+    if (!interpreter) return NULL;
     const Model *model = comparison->model;
     for (int i = 0; i < model->parameter_count; i++)
-        give(eval, model->parameters[i].name,
+        give(interpreter, model->parameters[i].name,
              model->weights + model->parameters[i].offset / sizeof(float),
              model->parameters[i].count, false);
     for (int i = 0; i < model->state_count; i++)
-        give(eval, model->states[i].name,
+        give(interpreter, model->states[i].name,
              model->layer_states + model->states[i].offset / sizeof(float), model->states[i].count,
              false);
-    return eval;
+    return interpreter;
 }
 
 /* ---- the definition, exact and rounded ---- */
 
 static void forget(Comparison *comparison) {
-    moec_eval_free(comparison->exact);
+    moec_interpreter_free(comparison->exact);
     comparison->exact = NULL;
     for (int i = 0; i < WAYS; i++) {
-        moec_eval_free(comparison->round[i]);
+        moec_interpreter_free(comparison->round[i]);
         comparison->round[i] = NULL;
     }
     for (int i = 0; i < NOISES; i++) {
-        moec_eval_free(comparison->noise[i]);
+        moec_interpreter_free(comparison->noise[i]);
         comparison->noise[i] = NULL;
     }
 }
 
 /* An interpreter of a graph: number -1 is exact, the others round. */
-static MoecEval *begin(const Comparison *comparison, MoecGraph graph, const Call *call,
-                       int number) {
-    MoecEval *eval = define(comparison, graph, call, number >= 0 && number < EACH);
-    if (!eval || number < 0) return eval;
-    moec_eval_rounded(eval, number % EACH + 1);
-    moec_eval_follow(eval, comparison->exact);
-    return eval;
+static MoecInterpreter *begin(const Comparison *comparison, MoecGraph graph, const Call *call,
+                              int number) {
+    MoecInterpreter *interpreter = define(comparison, graph, call, number >= 0 && number < EACH);
+    if (!interpreter || number < 0) return interpreter;
+    moec_interpreter_rounded(interpreter, number % EACH + 1);
+    moec_interpreter_follow(interpreter, comparison->exact);
+    return interpreter;
 }
 
 /* Interpreters `first` to `last` of a graph run once; those that there are go on. */
@@ -204,13 +207,13 @@ static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call, 
                      int last) {
     if (!comparison->rounded && last > -1) last = -1;
     for (int i = first; i <= last; i++) {
-        MoecEval **eval = i < 0 ? &comparison->exact : &comparison->round[i];
-        if (!*eval) *eval = begin(comparison, graph, call, i);
-        if (!*eval)
+        MoecInterpreter **interpreter = i < 0 ? &comparison->exact : &comparison->round[i];
+        if (!*interpreter) *interpreter = begin(comparison, graph, call, i);
+        if (!*interpreter)
             return reports_good(comparison->compiler) &&
                    error_message(NULL, "the interpreter does not take this program");
-        give_inputs(*eval, call);
-        const char *problem = moec_eval_run(*eval, comparison->seed, true);
+        give_inputs(*interpreter, call);
+        const char *problem = moec_interpreter_run(*interpreter, comparison->seed, true);
         if (problem) return error_message(NULL, "%s", problem);
     }
     return true;
@@ -220,13 +223,15 @@ static bool evaluate(Comparison *comparison, MoecGraph graph, const Call *call, 
  * either way; with rounded products they were clear. */
 static void make_noise(Comparison *comparison) {
     for (int i = 0; i < NOISES && !comparison->noise[i]; i++) {
-        MoecEval *eval = define(comparison, comparison->graph, comparison->call, false);
-        comparison->noise[i] = eval;
-        if (!eval) return;
-        if (comparison->rounded) moec_eval_follow(eval, comparison->exact);
-        moec_eval_noise(eval, comparison->rounded ? rounded_noise : exact_noise, (uint64_t)i + 1);
-        give_inputs(eval, comparison->call);
-        moec_eval_run(eval, comparison->seed, true);
+        MoecInterpreter *interpreter =
+            define(comparison, comparison->graph, comparison->call, false);
+        comparison->noise[i] = interpreter;
+        if (!interpreter) return;
+        if (comparison->rounded) moec_interpreter_follow(interpreter, comparison->exact);
+        moec_interpreter_noise(interpreter, comparison->rounded ? rounded_noise : exact_noise,
+                               (uint64_t)i + 1);
+        give_inputs(interpreter, comparison->call);
+        moec_interpreter_run(interpreter, comparison->seed, true);
     }
 }
 
@@ -234,9 +239,10 @@ static void make_noise(Comparison *comparison) {
  * its own sums move a choice far less than that. */
 static bool choices_are_clear(const Comparison *comparison) {
     size_t count = 0;
-    const double *exact = moec_eval_margins(comparison->exact, &count),
-                 *round =
-                     comparison->rounded ? moec_eval_margins(comparison->round[0], &count) : NULL;
+    const double *exact = moec_interpreter_margins(comparison->exact, &count),
+                 *round = comparison->rounded
+                              ? moec_interpreter_margins(comparison->round[0], &count)
+                              : NULL;
     double least = INFINITY, moved = 0;
     for (size_t i = 0; round && i < count; i++) {
         if (!isfinite(exact[i])) continue;
@@ -268,9 +274,9 @@ static double square_of(const double *values, size_t count) {
 }
 
 /* Of what another run of the interpreter is off by. */
-static double square_off(MoecEval *eval, const Sample *sample, const double *exact) {
+static double square_off(MoecInterpreter *interpreter, const Sample *sample, const double *exact) {
     double *other = memory_new(sizeof *other * (sample->whole + 1));
-    moec_eval_get(eval, sample->of, other, sample->whole);
+    moec_interpreter_get(interpreter, sample->of, other, sample->whole);
     for (size_t i = 0; i < sample->count; i++) other[i] -= exact[i];
     double square = square_of(other, sample->count);
     free(other);
@@ -281,7 +287,7 @@ static double square_off(MoecEval *eval, const Sample *sample, const double *exa
 static bool measure(const Comparison *comparison, const Sample *sample, Squares *squares) {
     double *exact = memory_new(sizeof *exact * (sample->whole + 1)),
            *other = memory_new(sizeof *other * (sample->whole + 1));
-    bool there = moec_eval_get(comparison->exact, sample->of, exact, sample->whole);
+    bool there = moec_interpreter_get(comparison->exact, sample->of, exact, sample->whole);
     *squares = (Squares){.exact = there ? square_of(exact, sample->count) : 0,
                          .many = sample->count >= MANY};
     for (int way = 0; there && comparison->rounded && way < WAYS; way++)

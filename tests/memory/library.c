@@ -19,9 +19,9 @@ static int use(MoecCompiler *compiler) {
     const char *const *names = moec_passes(&passes);
     for (int i = 0; i < passes; i++) good = good && moec_dump(compiler, MOEC_TRAIN, names[i], false);
     MoecProgram *again = moec_compile(compiler, MOEC_FORWARD, 1, 4, 0);
-    MoecEval *eval = again ? moec_eval_new(compiler, again) : NULL;
+    MoecInterpreter *eval = again ? moec_interpreter_new(compiler, again) : NULL;
     good = good && eval;
-    moec_eval_free(eval);
+    moec_interpreter_free(eval);
     return good && again && moec_emit_cuda(compiler, &again, 1, false, &device) && device;
 }
 

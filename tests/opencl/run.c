@@ -66,12 +66,12 @@ static cl_program build(const Device *device, const char *kernels) {
 }
 
 /* A buffer of floats for a tensor, with the interpreter's values as they are now. */
-static cl_mem buffer_of(const Device *device, Eval *eval, const Tensor *tensor) {
+static cl_mem buffer_of(const Device *device, Interpreter *eval, const Tensor *tensor) {
     long count = tensor_elements(tensor);
     float *values = calloc((size_t)count + 1, sizeof *values);
     cl_int error;
     bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
-    for (long i = 0; given && i < count; i++) values[i] = (float)eval_real(eval, tensor)[i];
+    for (long i = 0; given && i < count; i++) values[i] = (float)interpreter_real(eval, tensor)[i];
     cl_mem made = clCreateBuffer(device->context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, (size_t)count * sizeof *values,
                                  values, &error);
     check(error, tensor->name);
@@ -92,14 +92,14 @@ static void launch(const Device *device, cl_program program, const OpenclKernel 
 }
 
 /* How far an output is off, as a share of its length. */
-static double distance_of(const Device *device, Eval *eval, const Tensor *tensor, cl_mem buffer) {
+static double distance_of(const Device *device, Interpreter *eval, const Tensor *tensor, cl_mem buffer) {
     long count = tensor_elements(tensor);
     float *values = calloc((size_t)count, sizeof *values);
     double off = 0, length = 0;
     check(clEnqueueReadBuffer(device->queue, buffer, CL_TRUE, 0, (size_t)count * sizeof *values, values, 0, NULL, NULL),
           tensor->name);
     for (long i = 0; i < count; i++) {
-        double wanted = eval_real(eval, tensor)[i];
+        double wanted = interpreter_real(eval, tensor)[i];
         off += ((double)values[i] - wanted) * ((double)values[i] - wanted);
         length += wanted * wanted;
     }
@@ -107,13 +107,13 @@ static double distance_of(const Device *device, Eval *eval, const Tensor *tensor
     return sqrt(off / length);
 }
 
-static void fill(const Program *program, Eval *eval) {
+static void fill(const Program *program, Interpreter *eval) {
     srand(SEED);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
         for (long j = 0; given && tensor->type == TYPE_REAL && j < tensor_elements(tensor); j++)
-            eval_real(eval, tensor)[j] = (float)rand() / (float)RAND_MAX * 2 - 1;
+            interpreter_real(eval, tensor)[j] = (float)rand() / (float)RAND_MAX * 2 - 1;
     }
 }
 
@@ -126,9 +126,9 @@ static bool run(const Device *device, const char *model) {
     Schedule *schedule = moec_schedule(compiler, program);
     const char *text = emit_opencl(moec_arena(compiler), schedule, &kernels);
     if (!text) return false;
-    Eval *eval = eval_new(program);
+    Interpreter *eval = interpreter_new(program);
     fill(program, eval);
-    const char *message = eval_run(eval, SEED, true);
+    const char *message = interpreter_run(eval, SEED, true);
     if (message) return false;
     cl_program built = build(device, text);
     cl_mem *buffers = calloc((size_t)program->tensors.count, sizeof(cl_mem));
@@ -142,7 +142,7 @@ static bool run(const Device *device, const char *model) {
         printf("%s: %d kernels, %s is off by %.1e\n", model, kernels.count, output->name, off);
         good = good && off < 1e-5;
     }
-    eval_free(eval);
+    interpreter_free(eval);
     moec_close(compiler);
     return good;
 }

@@ -346,32 +346,32 @@ static double length(const double *values, long count) {
 
 /* How far noise carries a tensor of a program that `exact` has run; infinite or no number at an
  * edge. */
-static double carried_by_noise(Program *program, Eval *exact, const Tensor *tensor, uint64_t seed) {
+static double carried_by_noise(Program *program, Interpreter *exact, const Tensor *tensor, uint64_t seed) {
     double most = 0;
     for (uint64_t turn = 1; turn <= NOISES; turn++) {
-        Eval *noisy = eval_new(program);
+        Interpreter *noisy = interpreter_new(program);
         for (int i = 0; i < program->tensors.count; i++) {
             const Tensor *given = program->tensors.items[i];
             size_t count = (size_t)tensor_elements(given);
             if (given->role != ROLE_PARAMETER && given->role != ROLE_INPUT) continue;
             if (given->type == TYPE_INT)
-                memcpy(eval_int(noisy, given), eval_int(exact, given), count * sizeof(long));
+                memcpy(interpreter_int(noisy, given), interpreter_int(exact, given), count * sizeof(long));
             else
-                memcpy(eval_real(noisy, given), eval_real(exact, given), count * sizeof(double));
+                memcpy(interpreter_real(noisy, given), interpreter_real(exact, given), count * sizeof(double));
         }
-        eval_noise(noisy, noise, turn);
-        eval_run(noisy, seed, true);
+        interpreter_noise(noisy, noise, turn);
+        interpreter_run(noisy, seed, true);
         double moved =
-            distance(eval_real(exact, tensor), eval_real(noisy, tensor), tensor_elements(tensor));
+            distance(interpreter_real(exact, tensor), interpreter_real(noisy, tensor), tensor_elements(tensor));
         if (!(moved <= most)) most = moved;
-        eval_free(noisy);
+        interpreter_free(noisy);
     }
     return most;
 }
 
 /* Whether noise explains that a tensor of a random program is off by `beyond` its limit, where
  * `scale` is of its size. */
-static bool noise_explains(Program *program, Eval *exact, const Tensor *tensor, uint64_t seed,
+static bool noise_explains(Program *program, Interpreter *exact, const Tensor *tensor, uint64_t seed,
                            double beyond, double scale, Verdicts *verdicts) {
     if (strcmp(program->name, "random") != 0) return false;
     double moved = carried_by_noise(program, exact, tensor, seed);

@@ -218,7 +218,7 @@ static Program *build_program(Arena *arena, Reports *reports, const Options *opt
     return program;
 }
 
-static void fill(Eval *eval, const Program *program) {
+static void fill(Interpreter *eval, const Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         unsigned seed = 17;
@@ -226,7 +226,7 @@ static void fill(Eval *eval, const Program *program) {
         for (const char *c = tensor->name; *c; c++) seed = seed * 31 + (unsigned char)*c;
         for (long j = 0; j < tensor_elements(tensor); j++) {
             seed = seed * 1664525u + 1013904223u;
-            eval_real(eval, tensor)[j] = (double)(seed >> 8) / (1 << 24) * 2 - 1;
+            interpreter_real(eval, tensor)[j] = (double)(seed >> 8) / (1 << 24) * 2 - 1;
         }
     }
 }
@@ -243,14 +243,14 @@ static long token_at(long b, long s) {
     return (b * 5 + s * s + 3 * s) % VOCABULARY;
 }
 
-static void put_tokens(Eval *eval, const Program *program, long first, long count) {
+static void put_tokens(Interpreter *eval, const Program *program, long first, long count) {
     for (long b = 0; b < BATCH; b++)
         for (long s = 0; s < count; s++)
-            eval_int(eval, find(program, "tokens"))[b * count + s] = token_at(b, first + s);
+            interpreter_int(eval, find(program, "tokens"))[b * count + s] = token_at(b, first + s);
 }
 
-static void run(Eval *eval) {
-    const char *message = eval_run(eval, 1, true);
+static void run(Interpreter *eval) {
+    const char *message = interpreter_run(eval, 1, true);
     if (message) fail_msg("%s", message);
 }
 
@@ -263,21 +263,21 @@ static long check(const Options *options, long tokens) {
     decode(step, tokens);
     char *message = verify(arena, step);
     if (message) fail_msg("%s", message);
-    Eval *expected = eval_new(whole), *found = eval_new(step);
+    Interpreter *expected = interpreter_new(whole), *found = interpreter_new(step);
     fill(expected, whole);
     fill(found, step);
     put_tokens(expected, whole, 0, CONTEXT);
     run(expected);
     double error = 0, norm = 0;
     for (long place = 0; place < CONTEXT; place += tokens) {
-        eval_int(found, find(step, "position"))[0] = place;
+        interpreter_int(found, find(step, "position"))[0] = place;
         put_tokens(found, step, place, tokens);
         run(found);
         for (long i = 0; i < BATCH * tokens * VOCABULARY; i++) {
             long b = i / (tokens * VOCABULARY), rest = i % (tokens * VOCABULARY);
-            double a = eval_real(expected,
+            double a = interpreter_real(expected,
                                  find(whole, "logits"))[(b * CONTEXT + place) * VOCABULARY + rest];
-            double difference = a - eval_real(found, find(step, "logits"))[i];
+            double difference = a - interpreter_real(found, find(step, "logits"))[i];
             error += difference * difference;
             norm += a * a;
         }
@@ -286,8 +286,8 @@ static long check(const Options *options, long tokens) {
         fail_msg("error %g of norm %g", sqrt(error), sqrt(norm));
     assert_int_equal(step->context, CONTEXT);
     long bytes = cache_bytes_per_token(step);
-    eval_free(expected);
-    eval_free(found);
+    interpreter_free(expected);
+    interpreter_free(found);
     arena_free(arena);
     return bytes;
 }

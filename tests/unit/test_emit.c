@@ -155,7 +155,7 @@ static double start_value(const Tensor *tensor, uint64_t *seed) {
     return 2 * random_number(seed) - 1;
 }
 
-static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
+static void fill(const Program *program, Interpreter *eval, const Loaded *loaded) {
     uint64_t seed = SEED;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -167,11 +167,11 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
                 long most = tensor->vocabulary > 0 ? tensor->vocabulary : 8;
                 long value =
                     tensor->rank == 0 ? POSITION : (long)(random_number(&seed) * (double)most);
-                eval_int(eval, tensor)[j] = value;
+                interpreter_int(eval, tensor)[j] = value;
                 if (memory) ((int32_t *)memory)[j] = (int32_t)value;
             } else {
                 float value = (float)start_value(tensor, &seed);
-                eval_real(eval, tensor)[j] = value;
+                interpreter_real(eval, tensor)[j] = value;
                 if (memory) ((float *)memory)[j] = value;
             }
         }
@@ -182,7 +182,7 @@ static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
 
 static Verdicts verdicts;
 
-static void compare(Program *program, Eval *eval, const Loaded *loaded, const char *what) {
+static void compare(Program *program, Interpreter *eval, const Loaded *loaded, const char *what) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         const float *memory = memory_of(loaded, tensor);
@@ -192,8 +192,8 @@ static void compare(Program *program, Eval *eval, const Loaded *loaded, const ch
         long count = tensor_elements(tensor);
         double *made = calloc((size_t)count + 1, sizeof *made);
         for (long j = 0; j < count; j++) made[j] = (double)memory[j];
-        double norm = length(eval_real(eval, tensor), count),
-               off = distance(eval_real(eval, tensor), made, count);
+        double norm = length(interpreter_real(eval, tensor), count),
+               off = distance(interpreter_real(eval, tensor), made, count);
         double limit = tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
         double beyond = off - (limit * norm + 1e-9);
         free(made);
@@ -204,9 +204,9 @@ static void compare(Program *program, Eval *eval, const Loaded *loaded, const ch
 
 static void run_one(Program *program, Loaded *loaded, const char *what) {
     make_memory(loaded);
-    Eval *eval = eval_new(program);
+    Interpreter *eval = interpreter_new(program);
     fill(program, eval, loaded);
-    const char *message = eval_run(eval, SEED, true);
+    const char *message = interpreter_run(eval, SEED, true);
     if (message) fail_msg("%s: %s", what, message);
     MoecRun run = {.weights = loaded->weights,
                    .gradients = loaded->gradients,
@@ -219,7 +219,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
                    .last_micro_batch = 1};
     loaded->graph->run(&run);
     compare(program, eval, loaded, what);
-    eval_free(eval);
+    interpreter_free(eval);
     free_memory(loaded);
 }
 

@@ -312,7 +312,7 @@ static void get(float *values, void *memory, long count, bool half) {
 }
 
 /* What stands in bf16 is the same number on both sides. */
-static void fill_tensor(Eval *eval, const Tensor *tensor, const Loaded *loaded, uint64_t *seed) {
+static void fill_tensor(Interpreter *eval, const Tensor *tensor, const Loaded *loaded, uint64_t *seed) {
     void *memory = memory_of(loaded, tensor);
     bool half = is_half(loaded, tensor);
     long count = tensor_elements(tensor);
@@ -324,7 +324,7 @@ static void fill_tensor(Eval *eval, const Tensor *tensor, const Loaded *loaded, 
         if (tensor->type == TYPE_INT) {
             long most = tensor->vocabulary > 0 ? tensor->vocabulary : 8;
             long value = tensor->rank == 0 ? position : (long)(random_number(seed) * (double)most);
-            eval_int(eval, tensor)[j] = value;
+            interpreter_int(eval, tensor)[j] = value;
             values[j].integer = (int32_t)value;
         } else {
             values[j].real = (float)start_value(tensor, seed);
@@ -333,14 +333,14 @@ static void fill_tensor(Eval *eval, const Tensor *tensor, const Loaded *loaded, 
                 halve(&kept, &values[j].real, 1);
                 widen(&values[j].real, &kept, 1);
             }
-            eval_real(eval, tensor)[j] = values[j].real;
+            interpreter_real(eval, tensor)[j] = values[j].real;
         }
     }
     if (memory) put(memory, values, count, half);
     free(values);
 }
 
-static void fill(const Program *program, Eval *eval, const Loaded *loaded) {
+static void fill(const Program *program, Interpreter *eval, const Loaded *loaded) {
     uint64_t seed = SEED;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -371,30 +371,30 @@ static bool rounds_inside(Program *program) {
 
 /* As `moec verify` has it: f32 within 1e-5, gradients within 1e-4 of themselves or of a share of the largest; bf16 within
  * twice what rounding alone costs, and one rounding is let pass. */
-static double limit_of(const Program *program, Eval *const *evals, const Tensor *tensor,
+static double limit_of(const Program *program, Interpreter *const *evals, const Tensor *tensor,
                        double scale) {
     if (!program->rounded) return tensor->role == ROLE_GRADIENT ? 1e-4 : 1e-5;
     if (program->target->launches) return tensor->role == ROLE_GRADIENT ? 1e-3 : 1e-4;
     double reference = 0;
     for (int way = 1; way <= WAYS; way++)
-        reference = fmax(reference, distance(eval_real(evals[way], tensor), eval_real(evals[0], tensor),
+        reference = fmax(reference, distance(interpreter_real(evals[way], tensor), interpreter_real(evals[0], tensor),
                                              tensor_elements(tensor)) / scale);
     return fmax(0x1p-9, 2 * reference);
 }
 
-static double largest_gradient(const Program *program, Eval *eval) {
+static double largest_gradient(const Program *program, Interpreter *eval) {
     double largest = 0;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_GRADIENT)
-            largest = fmax(largest, length(eval_real(eval, tensor), tensor_elements(tensor)));
+            largest = fmax(largest, length(interpreter_real(eval, tensor), tensor_elements(tensor)));
     }
     return largest;
 }
 
 static Verdicts verdicts;
 
-static void compare(Program *program, Eval *const *evals, const Loaded *loaded, const char *what) {
+static void compare(Program *program, Interpreter *const *evals, const Loaded *loaded, const char *what) {
     double share = fmax(1e-9, 1e-3 * largest_gradient(program, evals[0]));
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -407,9 +407,9 @@ static void compare(Program *program, Eval *const *evals, const Loaded *loaded, 
         double *given = calloc((size_t)count + 1, sizeof *given);
         get(values, memory, count, is_half(loaded, tensor));
         for (long j = 0; j < count; j++) given[j] = (double)values[j];
-        double scale = fmax(length(eval_real(evals[0], tensor), count),
+        double scale = fmax(length(interpreter_real(evals[0], tensor), count),
                             tensor->role == ROLE_GRADIENT ? share : 1e-12),
-               off = distance(given, eval_real(evals[0], tensor), count) / scale,
+               off = distance(given, interpreter_real(evals[0], tensor), count) / scale,
                limit = limit_of(program, evals, tensor, scale);
         free(values);
         free(given);
@@ -427,13 +427,13 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
         loaded->inputs[i] = block(bytes_of(&graph->inputs[i]), 0);
     for (int i = 0; i < graph->output_count; i++)
         loaded->outputs[i] = block(bytes_of(&graph->outputs[i]), 0xff);
-    Eval *evals[WAYS + 1];
+    Interpreter *evals[WAYS + 1];
     int ways = program->rounded && !program->target->launches ? WAYS : 0;
     for (int way = 0; way <= ways; way++) {
-        evals[way] = eval_new(program);
+        evals[way] = interpreter_new(program);
         fill(program, evals[way], loaded);
-        if (way) eval_rounded(evals[way], way), eval_follow(evals[way], evals[0]);
-        const char *message = eval_run(evals[way], SEED, true);
+        if (way) interpreter_rounded(evals[way], way), interpreter_follow(evals[way], evals[0]);
+        const char *message = interpreter_run(evals[way], SEED, true);
         if (message) fail_msg("%s: %s", what, message);
     }
     MoecHost host = {.self = loaded, .launch = launch, .zero = zero,
@@ -453,7 +453,7 @@ static void run_one(Program *program, Loaded *loaded, const char *what) {
     graph->run(&run);
     assert_int_equal(cuda.cuStreamSynchronize(NULL), 0);
     compare(program, evals, loaded, what);
-    for (int way = 0; way <= ways; way++) eval_free(evals[way]);
+    for (int way = 0; way <= ways; way++) interpreter_free(evals[way]);
     free_memory(loaded);
 }
 

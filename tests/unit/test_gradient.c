@@ -42,7 +42,7 @@ static double pseudo_random(uint64_t *state) {
     return (double)(*state >> 11) / 9007199254740992.0 * 2 - 1;
 }
 
-static void fill(Program *program, Eval *eval) {
+static void fill(Program *program, Interpreter *eval) {
     uint64_t state = 7;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
@@ -50,32 +50,32 @@ static void fill(Program *program, Eval *eval) {
         if (tensor->type == TYPE_INT) {
             if (tensor->role != ROLE_INPUT) continue;
             for (long k = 0; k < elements; k++)
-                eval_int(eval, tensor)[k] = (k * 5 + 1) % tensor->vocabulary;
+                interpreter_int(eval, tensor)[k] = (k * 5 + 1) % tensor->vocabulary;
         } else if (strcmp(tensor->name, "loss_scale") == 0) {
-            eval_real(eval, tensor)[0] = 1;
+            interpreter_real(eval, tensor)[0] = 1;
         } else if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT ||
                    tensor->role == ROLE_STATE) {
             for (long k = 0; k < elements; k++)
-                eval_real(eval, tensor)[k] = pseudo_random(&state) + tensor->init.a;
+                interpreter_real(eval, tensor)[k] = pseudo_random(&state) + tensor->init.a;
         }
     }
 }
 
-static double run_loss(Program *program, Eval *eval) {
-    const char *problem = eval_run(eval, 3, true);
+static double run_loss(Program *program, Interpreter *eval) {
+    const char *problem = interpreter_run(eval, 3, true);
     if (problem) fail_msg("%s", problem);
-    return eval_real(eval, program->loss)[0];
+    return interpreter_real(eval, program->loss)[0];
 }
 
-static void check_parameter(Program *program, Eval *eval, const Tensor *gradient) {
+static void check_parameter(Program *program, Interpreter *eval, const Tensor *gradient) {
     long elements = tensor_elements(gradient);
     double *derived = malloc((size_t)elements * sizeof *derived);
-    memset(eval_real(eval, gradient), 0, (size_t)elements * sizeof *derived);
+    memset(interpreter_real(eval, gradient), 0, (size_t)elements * sizeof *derived);
     run_loss(program, eval);
-    memcpy(derived, eval_real(eval, gradient), (size_t)elements * sizeof *derived);
+    memcpy(derived, interpreter_real(eval, gradient), (size_t)elements * sizeof *derived);
     double difference = 0, norm = 0;
     for (long k = 0; k < elements; k++) {
-        double *weight = eval_real(eval, gradient->of) + k, before = *weight, step = 1e-5;
+        double *weight = interpreter_real(eval, gradient->of) + k, before = *weight, step = 1e-5;
         *weight = before + step;
         double above = run_loss(program, eval);
         *weight = before - step;
@@ -107,7 +107,7 @@ static int check(Program *program, bool recompute, bool simpler) {
         expect_valid(program);
     }
     if (getenv("SHOW")) printf("%s\n", print_program(program->arena, program));
-    Eval *eval = eval_new(program);
+    Interpreter *eval = interpreter_new(program);
     fill(program, eval);
     int count = 0;
     for (int i = 0; i < program->tensors.count; i++) {
@@ -116,7 +116,7 @@ static int check(Program *program, bool recompute, bool simpler) {
         check_parameter(program, eval, tensor);
         count++;
     }
-    eval_free(eval);
+    interpreter_free(eval);
     return count;
 }
 
@@ -322,22 +322,22 @@ static void check_ties(Reduction reduction, bool both) {
     list_push(arena, &maker.program->outputs, loss);
     gradient(maker.program, false);
     expect_valid(maker.program);
-    Eval *eval = eval_new(maker.program);
+    Interpreter *eval = interpreter_new(maker.program);
     fill(maker.program, eval);
-    for (int i = 0; i < 6; i++) eval_real(eval, p)[i] = i < 3 ? 0.5 : i == 3 ? 0.25 : 0.5;
+    for (int i = 0; i < 6; i++) interpreter_real(eval, p)[i] = i < 3 ? 0.5 : i == 3 ? 0.25 : 0.5;
     if (reduction == REDUCE_MIN)
-        for (int i = 0; i < 6; i++) eval_real(eval, p)[i] *= -1;
+        for (int i = 0; i < 6; i++) interpreter_real(eval, p)[i] *= -1;
     run_loss(maker.program, eval);
     for (int i = 0; i < maker.program->tensors.count; i++) {
         const Tensor *tensor = maker.program->tensors.items[i];
         if (tensor->role != ROLE_GRADIENT) continue;
         for (int k = 0; k < 6; k++) {
             double wanted = k == 0 || (k == 4 && !both);
-            if (eval_real(eval, tensor)[k] != wanted)
-                fail_msg("gradient %d is %g", k, eval_real(eval, tensor)[k]);
+            if (interpreter_real(eval, tensor)[k] != wanted)
+                fail_msg("gradient %d is %g", k, interpreter_real(eval, tensor)[k]);
         }
     }
-    eval_free(eval);
+    interpreter_free(eval);
     arena_free(arena);
 }
 

@@ -32,34 +32,34 @@ static void expect_valid(Program *program, const char *pass) {
         fail_msg("after %s: %s\n%s", pass, problem, print_program(program->arena, program));
 }
 
-static void fill(Program *program, Eval *eval) {
+static void fill(Program *program, Interpreter *eval) {
     uint64_t state = 11;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         long elements = tensor_elements(tensor);
         if (tensor->role == ROLE_INPUT && tensor->type == TYPE_INT)
             for (long k = 0; k < elements; k++)
-                eval_int(eval, tensor)[k] = (k * 5 + (long)i) % tensor->vocabulary;
+                interpreter_int(eval, tensor)[k] = (k * 5 + (long)i) % tensor->vocabulary;
         else if (tensor->role == ROLE_INPUT)
-            for (long k = 0; k < elements; k++) eval_real(eval, tensor)[k] = 1;
+            for (long k = 0; k < elements; k++) interpreter_real(eval, tensor)[k] = 1;
         else if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_STATE)
             for (long k = 0; k < elements; k++)
-                eval_real(eval, tensor)[k] =
+                interpreter_real(eval, tensor)[k] =
                     (tensor->init.kind == INIT_CONSTANT ? tensor->init.a : 0) +
                     0.5 * pseudo_random(&state);
     }
 }
 
-static double run_loss(Program *program, Eval *eval) {
-    const char *problem = eval_run(eval, 5, false);
+static double run_loss(Program *program, Interpreter *eval) {
+    const char *problem = interpreter_run(eval, 5, false);
     if (problem) fail_msg("%s", problem);
-    return eval_real(eval, program->loss)[0];
+    return interpreter_real(eval, program->loss)[0];
 }
 
-static double loss_along(Program *program, Eval *eval, const Tensor *tensor,
+static double loss_along(Program *program, Interpreter *eval, const Tensor *tensor,
                          const double *direction, double step) {
     long elements = tensor_elements(tensor);
-    double *weights = eval_real(eval, tensor);
+    double *weights = interpreter_real(eval, tensor);
     double *before = malloc((size_t)elements * sizeof *before);
     memcpy(before, weights, (size_t)elements * sizeof *before);
     for (long k = 0; k < elements; k++) weights[k] += step * direction[k];
@@ -70,7 +70,7 @@ static double loss_along(Program *program, Eval *eval, const Tensor *tensor,
 }
 
 /* `derived` holds the gradient of one run. */
-static void check_gradient(Program *program, Eval *eval, const Tensor *gradient,
+static void check_gradient(Program *program, Interpreter *eval, const Tensor *gradient,
                            const double *derived) {
     long elements = tensor_elements(gradient);
     double *direction = malloc((size_t)elements * sizeof *direction);
@@ -90,7 +90,7 @@ static void check_gradient(Program *program, Eval *eval, const Tensor *gradient,
 }
 
 static int check_gradients(Program *program) {
-    Eval *eval = eval_new(program);
+    Interpreter *eval = interpreter_new(program);
     fill(program, eval);
     int count = 0;
     for (int i = 0; i < program->tensors.count; i++) {
@@ -98,14 +98,14 @@ static int check_gradients(Program *program) {
         if (gradient->role != ROLE_GRADIENT) continue;
         size_t bytes = (size_t)tensor_elements(gradient) * sizeof(double);
         double *derived = malloc(bytes);
-        memset(eval_real(eval, gradient), 0, bytes);
+        memset(interpreter_real(eval, gradient), 0, bytes);
         run_loss(program, eval);
-        memcpy(derived, eval_real(eval, gradient), bytes);
+        memcpy(derived, interpreter_real(eval, gradient), bytes);
         check_gradient(program, eval, gradient, derived);
         free(derived);
         count++;
     }
-    eval_free(eval);
+    interpreter_free(eval);
     return count;
 }
 

@@ -28,7 +28,7 @@ static const Tensor *find(const Program *program, const char *name) {
 }
 
 /* The same numbers under the same names in every program. */
-static void fill(const Program *program, Eval *eval) {
+static void fill(const Program *program, Interpreter *eval) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         uint64_t seed = 0;
@@ -38,19 +38,19 @@ static void fill(const Program *program, Eval *eval) {
             double number =
                 (double)((seed + (uint64_t)j + 1) * 2654435761u % 1000003) / 1000003.0;
             if (tensor->type == TYPE_INT)
-                eval_int(eval, tensor)[j] = (long)(number * WORDS);
+                interpreter_int(eval, tensor)[j] = (long)(number * WORDS);
             else
-                eval_real(eval, tensor)[j] = number - 0.5;
+                interpreter_real(eval, tensor)[j] = number - 0.5;
         }
     }
 }
 
-static Eval *run(MoecCompiler *compiler, MoecGraph graph, Program **program) {
+static Interpreter *run(MoecCompiler *compiler, MoecGraph graph, Program **program) {
     *program = moec_compile(compiler, graph, 0, 0, 0);
     if (!*program) fail_msg("%s", moec_reports(compiler));
-    Eval *eval = eval_new(*program);
+    Interpreter *eval = interpreter_new(*program);
     fill(*program, eval);
-    const char *message = eval_run(eval, 3, true);
+    const char *message = interpreter_run(eval, 3, true);
     if (message) fail_msg("%s", message);
     return eval;
 }
@@ -65,10 +65,10 @@ static void check(const char *model, long words_at_once) {
     MoecCompiler *compiler = moec_open("models/tiny.moe", model, sets, 6, NULL);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     Program *whole, *measure;
-    Eval *forward = run(compiler, MOEC_FORWARD, &whole), *other = run(compiler, MOEC_MEASURE, &measure);
-    const double *logits = eval_real(forward, find(whole, "logits")),
-                 *nats = eval_real(other, find(measure, "nats"));
-    const long *next = eval_int(forward, find(whole, "targets"));
+    Interpreter *forward = run(compiler, MOEC_FORWARD, &whole), *other = run(compiler, MOEC_MEASURE, &measure);
+    const double *logits = interpreter_real(forward, find(whole, "logits")),
+                 *nats = interpreter_real(other, find(measure, "nats"));
+    const long *next = interpreter_int(forward, find(whole, "targets"));
     double mean = 0;
     for (long i = 0; i < ROWS; i++) {
         double told = nats_of(logits + i * WORDS, next[i]);
@@ -77,16 +77,16 @@ static void check(const char *model, long words_at_once) {
     }
     static const char *const numbers[] = {"loss", "balance_2"};
     for (int i = 0; i < (strstr(model, "moe") ? 2 : 1); i++) {
-        double one = eval_real(forward, find(whole, numbers[i]))[0],
-               same = eval_real(other, find(measure, numbers[i]))[0];
+        double one = interpreter_real(forward, find(whole, numbers[i]))[0],
+               same = interpreter_real(other, find(measure, numbers[i]))[0];
         assert_true(fabs(one - same) < 1e-12 * fabs(one));
     }
-    assert_true(fabs(mean - eval_real(other, find(measure, "loss"))[0]) < 1e-12 * mean);
+    assert_true(fabs(mean - interpreter_real(other, find(measure, "loss"))[0]) < 1e-12 * mean);
     assert_int_equal(tensor_elements(find(measure, "logits")), words_at_once * WORDS);
     for (int i = 0; i < measure->outputs.count; i++)
         assert_true(tensor_elements(measure->outputs.items[i]) <= ROWS);
-    eval_free(forward);
-    eval_free(other);
+    interpreter_free(forward);
+    interpreter_free(other);
     moec_close(compiler);
 }
 

@@ -50,7 +50,7 @@ typedef struct Tally {
 /* A program in double precision, as it is and with noise. */
 typedef struct Meaning {
     MoecProgram *program;
-    MoecEval *exact, *noisy[NOISES];
+    MoecInterpreter *exact, *noisy[NOISES];
     int parts;
     double largest; /* norm of the results that are compared together, gradients */
 } Meaning;
@@ -79,17 +79,17 @@ static size_t window_tokens(const Spec *spec) { return (size_t)(spec->batch * (s
 
 /* ---- the meaning ---- */
 
-static void set_all(MoecEval *eval, const PublicTensor *tensors, int count, const float *block) {
+static void set_all(MoecInterpreter *eval, const PublicTensor *tensors, int count, const float *block) {
     for (int i = 0; i < count; i++) {
         double *wide = memory_new(sizeof *wide * (tensors[i].count + 1));
         for (size_t j = 0; j < tensors[i].count; j++)
             wide[j] = (double)block[tensors[i].offset / sizeof(float) + j];
-        moec_eval_set(eval, tensors[i].name, wide, tensors[i].count);
+        moec_interpreter_set(eval, tensors[i].name, wide, tensors[i].count);
         free(wide);
     }
 }
 
-static void set_tokens(const Trial *trial, MoecEval *eval, int part) {
+static void set_tokens(const Trial *trial, MoecInterpreter *eval, int part) {
     size_t context = (size_t)trial->spec->context, count = (size_t)trial->spec->batch * context;
     const int32_t *windows = trial->windows + (size_t)part * window_tokens(trial->spec);
     double *tokens = memory_new(sizeof *tokens * count), *targets = memory_new(sizeof *targets * count);
@@ -98,8 +98,8 @@ static void set_tokens(const Trial *trial, MoecEval *eval, int part) {
         tokens[i] = windows[place];
         targets[i] = windows[place + 1];
     }
-    moec_eval_set(eval, "tokens", tokens, count);
-    moec_eval_set(eval, "targets", targets, count);
+    moec_interpreter_set(eval, "tokens", tokens, count);
+    moec_interpreter_set(eval, "targets", targets, count);
     free(tokens);
     free(targets);
 }
@@ -116,14 +116,14 @@ static int is_example(const MoecTensor *input) {
     return input->input == MOEC_INPUT_REAL || input->input == MOEC_INPUT_CLASS;
 }
 
-static void set_examples(MoecEval *eval, const MoecGraphEntry *graph, int part) {
+static void set_examples(MoecInterpreter *eval, const MoecGraphEntry *graph, int part) {
     for (int i = 0; i < graph->input_count; i++) {
         const MoecTensor *input = &graph->inputs[i];
         size_t count = tensor_count(input);
         if (!is_example(input)) continue;
         double *values = memory_new(sizeof *values * count);
         for (size_t j = 0; j < count; j++) values[j] = input_value(input, part, j);
-        moec_eval_set(eval, input->name, values, count);
+        moec_interpreter_set(eval, input->name, values, count);
         free(values);
     }
 }
@@ -142,19 +142,19 @@ static void set_call(const Trial *trial, Call *call, int part) {
 }
 
 /* A run over all micro-batches, of which the last one of a step moves states; seed 0: without noise. */
-static MoecEval *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed) {
-    MoecEval *eval = moec_eval_new(trial->compiler, meaning->program);
+static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64_t seed) {
+    MoecInterpreter *eval = moec_interpreter_new(trial->compiler, meaning->program);
     double scale = 1.0 / meaning->parts;
     set_all(eval, trial->model->parameters, trial->model->parameter_count, trial->model->weights);
     set_all(eval, trial->model->states, trial->model->state_count, trial->model->layer_states);
-    moec_eval_set(eval, "loss_scale", &scale, 1);
-    moec_eval_noise(eval, seed ? noise : 0, seed);
+    moec_interpreter_set(eval, "loss_scale", &scale, 1);
+    moec_interpreter_noise(eval, seed ? noise : 0, seed);
     for (int part = 0; part < meaning->parts; part++) {
         if (trial->spec->images)
             set_examples(eval, trial->model->table->graphs, part);
         else
             set_tokens(trial, eval, part);
-        const char *problem = moec_eval_run(eval, (uint64_t)part, part == PARTS - 1);
+        const char *problem = moec_interpreter_run(eval, (uint64_t)part, part == PARTS - 1);
         if (problem) fail(trial, "%s", problem);
     }
     return eval;
@@ -169,8 +169,8 @@ static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
 }
 
 static void forget(Meaning *meaning) {
-    moec_eval_free(meaning->exact);
-    for (int i = 0; i < NOISES; i++) moec_eval_free(meaning->noisy[i]);
+    moec_interpreter_free(meaning->exact);
+    for (int i = 0; i < NOISES; i++) moec_interpreter_free(meaning->noisy[i]);
 }
 
 /* ---- comparison ---- */
@@ -181,9 +181,9 @@ typedef struct Result {
     size_t total, start, count;
 } Result;
 
-static double *values_of(MoecEval *eval, const Result *result) {
+static double *values_of(MoecInterpreter *eval, const Result *result) {
     double *values = memory_new(sizeof *values * (result->total + 1));
-    if (moec_eval_get(eval, result->name, values, result->total)) return values;
+    if (moec_interpreter_get(eval, result->name, values, result->total)) return values;
     free(values);
     return NULL;
 }
@@ -363,22 +363,22 @@ static double scalar_value(const char *name, long step) {
     return strcmp(name, "steps") == 0 ? 100 : 1;
 }
 
-static void update_element(MoecEval *eval, const MoecUpdate *update, const PublicTensor *parameter, long step,
+static void update_element(MoecInterpreter *eval, const MoecUpdate *update, const PublicTensor *parameter, long step,
                            double gradient, Element *element) {
     const float *own = update->own + parameter->tensor->group * update->scalar_count;
     for (int i = 0; i < update->scalar_count; i++) {
         double value = scalar_value(update->scalar_names[i], step) * (double)own[i];
-        moec_eval_set(eval, update->scalar_names[i], &value, 1);
+        moec_interpreter_set(eval, update->scalar_names[i], &value, 1);
     }
-    moec_eval_set(eval, "grad", &gradient, 1);
-    moec_eval_set(eval, "weight", &element->weight, 1);
-    for (int i = 0; i < update->state_count; i++) moec_eval_set(eval, update->state_names[i], &element->state[i], 1);
-    moec_eval_run(eval, 0, true);
-    moec_eval_get(eval, "weight", &element->weight, 1);
-    for (int i = 0; i < update->state_count; i++) moec_eval_get(eval, update->state_names[i], &element->state[i], 1);
+    moec_interpreter_set(eval, "grad", &gradient, 1);
+    moec_interpreter_set(eval, "weight", &element->weight, 1);
+    for (int i = 0; i < update->state_count; i++) moec_interpreter_set(eval, update->state_names[i], &element->state[i], 1);
+    moec_interpreter_run(eval, 0, true);
+    moec_interpreter_get(eval, "weight", &element->weight, 1);
+    for (int i = 0; i < update->state_count; i++) moec_interpreter_get(eval, update->state_names[i], &element->state[i], 1);
 }
 
-static int compare_update(Trial *trial, MoecEval *eval, const PublicTensor *parameter, const float *before, long steps) {
+static int compare_update(Trial *trial, MoecInterpreter *eval, const PublicTensor *parameter, const float *before, long steps) {
     const Model *model = trial->model;
     const MoecUpdate *update = model->table->update;
     size_t first = parameter->offset / sizeof(float);
@@ -412,14 +412,14 @@ static int check_update(Trial *trial) {
         model->device->kind->update(model->engine, &given);
     }
     model_get(model, false);
-    MoecEval *eval = moec_eval_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
+    MoecInterpreter *eval = moec_interpreter_new(trial->compiler, moec_compile(trial->compiler, MOEC_UPDATE, 0, 0, 0));
     int good = 1;
     for (int i = 0; i < model->parameter_count && good; i++)
         good = compare_update(trial, eval, &model->parameters[i], before, steps);
     memcpy(model->weights, before, model->table->weight_bytes);
     model_put(model);
     free(before);
-    moec_eval_free(eval);
+    moec_interpreter_free(eval);
     return good;
 }
 

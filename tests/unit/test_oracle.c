@@ -206,20 +206,20 @@ static void missing(const Row *row, const char *how, const char *name) {
 
 /* ---- the meaning, in double precision ---- */
 
-static void set_images(MoecEval *eval, const Row *row) {
+static void set_images(MoecInterpreter *eval, const Row *row) {
     static const char *const names[] = {"image", "noise", "time", "label"};
     for (int i = 0; i < 4; i++) {
         long count = i < 2 ? find(row, "velocity")->count : row->batch;
         double *values = memory_new(sizeof *values * (size_t)count);
         for (long j = 0; j < count; j++) values[j] = input_value(names[i], j);
-        if (!moec_eval_set(eval, names[i], values, (size_t)count))
+        if (!moec_interpreter_set(eval, names[i], values, (size_t)count))
             missing(row, "meaning", names[i]);
         free(values);
     }
 }
 
-static void set_inputs(MoecEval *eval, const Row *row, const int32_t *windows) {
-    moec_eval_set(eval, "loss_scale", &(double){1}, 1);
+static void set_inputs(MoecInterpreter *eval, const Row *row, const int32_t *windows) {
+    moec_interpreter_set(eval, "loss_scale", &(double){1}, 1);
     if (reads_images(row)) {
         set_images(eval, row);
         return;
@@ -233,16 +233,16 @@ static void set_inputs(MoecEval *eval, const Row *row, const int32_t *windows) {
             tokens[b * context + s] = windows[b * (context + 1) + s];
             targets[b * context + s] = windows[b * (context + 1) + s + 1];
         }
-    moec_eval_set(eval, "tokens", tokens, count);
-    moec_eval_set(eval, "targets", targets, count);
+    moec_interpreter_set(eval, "tokens", tokens, count);
+    moec_interpreter_set(eval, "targets", targets, count);
     free(tokens);
     free(targets);
 }
 
-static MoecEval *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch,
+static MoecInterpreter *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch,
                             long tokens) {
     MoecProgram *program = moec_compile(compiler, graph, batch, row->context, tokens);
-    MoecEval *eval = program ? moec_eval_new(compiler, program) : NULL;
+    MoecInterpreter *eval = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!eval) {
         wrong++;
         printf("%s: %s\n", row->model, moec_reports(compiler));
@@ -251,16 +251,16 @@ static MoecEval *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph gr
     for (int i = 0; i < row->count; i++) {
         if (!starts(row->all[i].name, "gradient:")) continue;
         double *values = weights_of(&row->all[i]);
-        if (!moec_eval_set(eval, row->all[i].name + 9, values, (size_t)row->all[i].count))
+        if (!moec_interpreter_set(eval, row->all[i].name + 9, values, (size_t)row->all[i].count))
             missing(row, "meaning", row->all[i].name + 9);
         free(values);
     }
     return eval;
 }
 
-static void take(const Row *row, MoecEval *eval, const Expected *one, double limit) {
+static void take(const Row *row, MoecInterpreter *eval, const Expected *one, double limit) {
     double *values = memory_new(sizeof *values * (size_t)one->count);
-    if (moec_eval_get(eval, one->name, values, (size_t)one->count))
+    if (moec_interpreter_get(eval, one->name, values, (size_t)one->count))
         compare(row, "meaning", one, values, limit);
     else
         missing(row, "meaning", one->name);
@@ -269,35 +269,35 @@ static void take(const Row *row, MoecEval *eval, const Expected *one, double lim
 
 static void meaning_decodes(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
     const Expected *one = find(row, "decode");
-    MoecEval *eval = one ? meaning_of(compiler, row, MOEC_DECODE, 1, 1) : NULL;
+    MoecInterpreter *eval = one ? meaning_of(compiler, row, MOEC_DECODE, 1, 1) : NULL;
     if (!eval) return;
     size_t words = (size_t)(one->count / row->context);
     double *logits = memory_new(sizeof *logits * (size_t)one->count);
     for (long s = 0; s < row->context; s++) {
-        moec_eval_set(eval, "tokens", &(double){windows[s]}, 1);
-        moec_eval_set(eval, "position", &(double){(double)s}, 1);
-        moec_eval_run(eval, 0, false);
-        if (!moec_eval_get(eval, "logits", logits + (size_t)s * words, words))
+        moec_interpreter_set(eval, "tokens", &(double){windows[s]}, 1);
+        moec_interpreter_set(eval, "position", &(double){(double)s}, 1);
+        moec_interpreter_run(eval, 0, false);
+        if (!moec_interpreter_get(eval, "logits", logits + (size_t)s * words, words))
             missing(row, "meaning", "logits");
     }
     compare(row, "meaning", one, logits, meaning_limits.logits);
     free(logits);
-    moec_eval_free(eval);
+    moec_interpreter_free(eval);
 }
 
 static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t *windows) {
-    MoecEval *eval = meaning_of(compiler, row, MOEC_FORWARD, row->batch, 0);
+    MoecInterpreter *eval = meaning_of(compiler, row, MOEC_FORWARD, row->batch, 0);
     if (eval) {
         set_inputs(eval, row, windows);
-        moec_eval_run(eval, 0, false);
+        moec_interpreter_run(eval, 0, false);
         take(row, eval, find(row, reads_images(row) ? "velocity" : "logits"),
              meaning_limits.logits);
-        moec_eval_free(eval);
+        moec_interpreter_free(eval);
     }
     eval = meaning_of(compiler, row, MOEC_TRAIN, row->batch, 0);
     if (eval) {
         set_inputs(eval, row, windows);
-        moec_eval_run(eval, 0, false);
+        moec_interpreter_run(eval, 0, false);
         for (int i = 0; i < row->count; i++) {
             const Expected *one = &row->all[i];
             bool scalar = one->rank == 0 && !starts(one->name, "step");
@@ -306,7 +306,7 @@ static void check_meaning(MoecCompiler *compiler, const Row *row, const int32_t 
             if ((scalar && !total) || starts(one->name, "gradient:"))
                 take(row, eval, one, meaning_limits.gradient);
         }
-        moec_eval_free(eval);
+        moec_interpreter_free(eval);
     }
     meaning_decodes(compiler, row, windows);
 }

@@ -203,22 +203,22 @@ static Program *build_program(Arena *arena, const Options *options) {
 }
 
 /* Values from the name and the place: equal in both programs. */
-static void fill(Eval *eval, const Tensor *tensor) {
+static void fill(Interpreter *eval, const Tensor *tensor) {
     unsigned seed = 17;
     for (const char *c = tensor->name; *c; c++) seed = seed * 31 + (unsigned char)*c;
     for (long i = 0; i < tensor_elements(tensor); i++) {
         seed = seed * 1664525u + 1013904223u;
-        eval_real(eval, tensor)[i] = (double)(seed >> 8) / (1 << 24) * 1.6 - 0.8;
+        interpreter_real(eval, tensor)[i] = (double)(seed >> 8) / (1 << 24) * 1.6 - 0.8;
     }
 }
 
-static Eval *run(Program *program) {
-    Eval *eval = eval_new(program);
+static Interpreter *run(Program *program) {
+    Interpreter *eval = interpreter_new(program);
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT) fill(eval, tensor);
     }
-    const char *message = eval_run(eval, 1, true);
+    const char *message = interpreter_run(eval, 1, true);
     if (message) fail_msg("%s", message);
     return eval;
 }
@@ -231,13 +231,13 @@ static Tensor *find(const Program *program, const char *name) {
     return NULL;
 }
 
-static void compare(Program *dense, Eval *expected, Program *routed, Eval *found) {
+static void compare(Program *dense, Interpreter *expected, Program *routed, Interpreter *found) {
     int gradients = 0;
     for (int i = 0; i < dense->tensors.count; i++) {
         const Tensor *tensor = dense->tensors.items[i];
         if (tensor->role != ROLE_OUTPUT && tensor->role != ROLE_GRADIENT) continue;
-        const double *a = eval_real(expected, tensor),
-                     *b = eval_real(found, find(routed, tensor->name));
+        const double *a = interpreter_real(expected, tensor),
+                     *b = interpreter_real(found, find(routed, tensor->name));
         double error = 0, norm = 0;
         for (long j = 0; j < tensor_elements(tensor); j++) {
             error += (a[j] - b[j]) * (a[j] - b[j]);
@@ -258,10 +258,10 @@ static void check(const Options *options, int relations) {
     char *message = verify(arena, routed);
     if (message) fail_msg("%s", message);
     assert_int_equal(routed->relations.count, relations);
-    Eval *expected = run(dense), *found = run(routed);
+    Interpreter *expected = run(dense), *found = run(routed);
     compare(dense, expected, routed, found);
-    eval_free(expected);
-    eval_free(found);
+    interpreter_free(expected);
+    interpreter_free(found);
     arena_free(arena);
 }
 

@@ -83,16 +83,16 @@ static Tensor *named(const Program *program, const char *name) {
 }
 
 static void run(Program *program, double values[18]) {
-    Eval *eval = eval_new(program);
+    Interpreter *eval = interpreter_new(program);
     for (int i = 0; i < 3; i++) {
-        eval_real(eval, named(program, "x"))[i] = 1.5 - i;
-        eval_int(eval, named(program, "at"))[i] =
+        interpreter_real(eval, named(program, "x"))[i] = 1.5 - i;
+        interpreter_int(eval, named(program, "at"))[i] =
             2 * i + (i == 2); /* the last one names no place */
     }
-    assert_null(eval_run(eval, 1, true));
-    for (int i = 0; i < 15; i++) values[i] = eval_real(eval, named(program, "out"))[i];
-    for (int i = 0; i < 3; i++) values[15 + i] = eval_real(eval, named(program, "sum"))[i];
-    eval_free(eval);
+    assert_null(interpreter_run(eval, 1, true));
+    for (int i = 0; i < 15; i++) values[i] = interpreter_real(eval, named(program, "out"))[i];
+    for (int i = 0; i < 3; i++) values[15 + i] = interpreter_real(eval, named(program, "sum"))[i];
+    interpreter_free(eval);
 }
 
 static void check(Between between, int left) {

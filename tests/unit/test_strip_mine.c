@@ -56,29 +56,29 @@ static double next(uint64_t *seed) {
     return (double)(*seed >> 40) / 16777216.0;
 }
 
-static void fill(const Program *program, Eval *eval) {
+static void fill(const Program *program, Interpreter *eval) {
     uint64_t seed = 5;
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         bool given = tensor->role == ROLE_PARAMETER || tensor->role == ROLE_INPUT;
         for (long j = 0; given && j < tensor_elements(tensor); j++) {
             if (tensor->type == TYPE_INT)
-                eval_int(eval, tensor)[j] = (long)(next(&seed) * (double)tensor->vocabulary);
+                interpreter_int(eval, tensor)[j] = (long)(next(&seed) * (double)tensor->vocabulary);
             else
-                eval_real(eval, tensor)[j] = next(&seed) - (tensor->rank ? 0.5 : 0);
+                interpreter_real(eval, tensor)[j] = next(&seed) - (tensor->rank ? 0.5 : 0);
         }
     }
 }
 
-static void run(const Program *program, Eval *eval) {
+static void run(const Program *program, Interpreter *eval) {
     fill(program, eval);
-    const char *message = eval_run(eval, 3, true);
+    const char *message = interpreter_run(eval, 3, true);
     if (message) fail_msg("%s", message);
 }
 
 /* Every output and gradient; a chunked program has the tensors of the whole one, then its own. */
 static void compare(const Program *whole, Program *parts, const char *what) {
-    Eval *one = eval_new((Program *)(uintptr_t)whole), *other = eval_new(parts);
+    Interpreter *one = interpreter_new((Program *)(uintptr_t)whole), *other = interpreter_new(parts);
     run(whole, one);
     run(parts, other);
     assert_true(whole->tensors.count <= parts->tensors.count);
@@ -86,7 +86,7 @@ static void compare(const Program *whole, Program *parts, const char *what) {
     for (int i = 0; i < whole->tensors.count; i++) {
         const Tensor *tensor = whole->tensors.items[i];
         if (tensor->role != ROLE_OUTPUT && tensor->role != ROLE_GRADIENT) continue;
-        const double *a = eval_real(one, tensor), *b = eval_real(other, parts->tensors.items[i]);
+        const double *a = interpreter_real(one, tensor), *b = interpreter_real(other, parts->tensors.items[i]);
         double largest = 0;
         for (long j = 0; j < tensor_elements(tensor); j++) largest = fmax(largest, fabs(a[j]));
         for (long j = 0; j < tensor_elements(tensor); j++)
@@ -95,8 +95,8 @@ static void compare(const Program *whole, Program *parts, const char *what) {
         compared++;
     }
     assert_true(compared > 0);
-    eval_free(one);
-    eval_free(other);
+    interpreter_free(one);
+    interpreter_free(other);
 }
 
 static size_t bytes_of(Program *program) {

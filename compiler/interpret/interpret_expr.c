@@ -1,5 +1,5 @@
-/* eval_expr: the values of expressions, a strip of elements at a time. */
-#include "interpret/eval.h"
+/* interpreter_expr: the values of expressions, a strip of elements at a time. */
+#include "interpret/interpreter.h"
 
 #include <assert.h>
 #include <math.h>
@@ -27,68 +27,70 @@ static double normal(uint64_t seed, uint64_t place, uint64_t position) {
 
 /* ---- preparing ---- */
 
-static int slot_of(const Eval *eval, const Index *index) {
-    for (int slot = eval->slot_count - 1; slot >= 0; slot--)
-        if (eval->slots[slot] == index) return slot;
+static int slot_of(const Interpreter *interpreter, const Index *index) {
+    for (int slot = interpreter->slot_count - 1; slot >= 0; slot--)
+        if (interpreter->slots[slot] == index) return slot;
     assert(!"an index that verify let through is not bound");
     return 0;
 }
 
-void eval_prepare_address(Eval *eval, Address *address, const Expr *read) {
+void interpreter_prepare_address(Interpreter *interpreter, Address *address, const Expr *read) {
     const Tensor *tensor = read->tensor;
     *address = (Address){.rounds = tensor->type == TYPE_BF16,
-                         .real = eval->real[tensor->id],
-                         .ints = eval->ints[tensor->id]};
+                         .real = interpreter->real[tensor->id],
+                         .ints = interpreter->ints[tensor->id]};
     long stride = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         const Expr *sub = read->args[i];
         if (sub->kind == EXPR_NUMBER) {
             address->base += stride * (long)sub->number;
         } else if (sub->kind == EXPR_INDEX) {
-            address->slot[address->plain_count] = slot_of(eval, sub->index);
+            address->slot[address->plain_count] = slot_of(interpreter, sub->index);
             address->stride[address->plain_count++] = stride;
         } else {
             EvalSub *computed = &address->computed[address->computed_count++];
-            *computed = (EvalSub){eval_prepare_whole(eval, sub), stride, tensor->axes[i]->size};
+            *computed = (EvalSub){interpreter_prepare_whole(interpreter, sub), stride,
+                                  tensor->axes[i]->size};
         }
         stride *= tensor->axes[i]->size;
     }
 }
 
-EvalNode *eval_prepare(Eval *eval, const Expr *expr) {
-    if (expr_is_remainder(expr)) return eval_prepare_whole(eval, expr);
-    EvalNode *node = arena_alloc(eval->arena, sizeof *node);
+EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr) {
+    if (expr_is_remainder(expr)) return interpreter_prepare_whole(interpreter, expr);
+    EvalNode *node = arena_alloc(interpreter->arena, sizeof *node);
     node->kind = expr->kind;
     node->op = expr->op;
     if (expr->kind == EXPR_NUMBER)
         for (int i = 0; i < STRIP; i++) node->out[i] = expr->number;
-    if (expr->kind == EXPR_INDEX) node->slot = slot_of(eval, expr->index);
-    if (expr->kind == EXPR_READ) eval_prepare_address(eval, &node->address, expr);
+    if (expr->kind == EXPR_INDEX) node->slot = slot_of(interpreter, expr->index);
+    if (expr->kind == EXPR_READ) interpreter_prepare_address(interpreter, &node->address, expr);
     if (expr->kind != EXPR_APPLY) return node;
     node->count = expr->count;
-    for (int i = 0; i < expr->count; i++) node->args[i] = eval_prepare(eval, expr->args[i]);
+    for (int i = 0; i < expr->count; i++)
+        node->args[i] = interpreter_prepare(interpreter, expr->args[i]);
     return node;
 }
 
 /* ---- running ---- */
 
 /* The part of the offset that needs no computing, and its step along the strip. */
-static long plain_offset(const Eval *eval, const Address *address, long *step) {
+static long plain_offset(const Interpreter *interpreter, const Address *address, long *step) {
     long offset = address->base;
     *step = 0;
     for (int i = 0; i < address->plain_count; i++) {
-        offset += address->stride[i] * eval->at[address->slot[i]];
-        if (address->slot[i] == eval->running) *step += address->stride[i];
+        offset += address->stride[i] * interpreter->at[address->slot[i]];
+        if (address->slot[i] == interpreter->running) *step += address->stride[i];
     }
     return offset;
 }
 
-void eval_offsets(Eval *eval, Address *address, int count, long *offsets) {
-    long step, first = plain_offset(eval, address, &step);
+void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets) {
+    long step, first = plain_offset(interpreter, address, &step);
     for (int j = 0; j < count; j++) offsets[j] = first + step * j;
     for (int i = 0; i < address->computed_count; i++) {
         const EvalSub *sub = &address->computed[i];
-        const int64_t *value = eval_whole_strip(eval, sub->value, count);
+        const int64_t *value = interpreter_whole_strip(interpreter, sub->value, count);
         for (int j = 0; j < count; j++) {
             bool inside = value[j] >= 0 && value[j] < sub->size;
             if (offsets[j] >= 0) offsets[j] = inside ? offsets[j] + sub->stride * value[j] : -1;
@@ -96,11 +98,11 @@ void eval_offsets(Eval *eval, Address *address, int count, long *offsets) {
     }
 }
 
-static void read_strip(Eval *eval, EvalNode *node, int count) {
+static void read_strip(Interpreter *interpreter, EvalNode *node, int count) {
     Address *address = &node->address;
     double *out = node->out;
     if (!address->computed_count) {
-        long step, first = plain_offset(eval, address, &step);
+        long step, first = plain_offset(interpreter, address, &step);
         if (address->real)
             for (int j = 0; j < count; j++) out[j] = address->real[first + step * j];
         else
@@ -108,7 +110,7 @@ static void read_strip(Eval *eval, EvalNode *node, int count) {
         return;
     }
     long offsets[STRIP];
-    eval_offsets(eval, address, count, offsets);
+    interpreter_offsets(interpreter, address, count, offsets);
     for (int j = 0; j < count; j++) {
         if (offsets[j] < 0)
             out[j] = 0;
@@ -117,7 +119,8 @@ static void read_strip(Eval *eval, EvalNode *node, int count) {
     }
 }
 
-static void apply_strip(const Eval *eval, EvalNode *node, const double *const args[3], int count) {
+static void apply_strip(const Interpreter *interpreter, EvalNode *node, const double *const args[3],
+                        int count) {
     double *out = node->out;
     if (!op_is_random(node->op)) {
         op_values(node->op, args, out, count);
@@ -125,29 +128,32 @@ static void apply_strip(const Eval *eval, EvalNode *node, const double *const ar
     }
     for (int j = 0; j < count; j++) {
         uint64_t place = (uint64_t)args[0][j], position = (uint64_t)args[1][j];
-        out[j] = node->op == OP_NORMAL ? normal(eval->seed, place, position)
-                                       : uniform(eval->seed, place, position);
+        out[j] = node->op == OP_NORMAL ? normal(interpreter->seed, place, position)
+                                       : uniform(interpreter->seed, place, position);
     }
 }
 
-const double *eval_strip(Eval *eval, EvalNode *node, int count) {
+const double *interpreter_strip(Interpreter *interpreter, EvalNode *node, int count) {
     if (node->whole) {
-        eval_whole_strip(eval, node, count);
+        interpreter_whole_strip(interpreter, node, count);
         for (int j = 0; j < count; j++) node->out[j] = (double)node->whole_out[j];
         return node->out;
     }
     if (node->kind == EXPR_INDEX) {
-        long step = node->slot == eval->running;
-        for (int j = 0; j < count; j++) node->out[j] = (double)(eval->at[node->slot] + step * j);
+        long step = node->slot == interpreter->running;
+        for (int j = 0; j < count; j++)
+            node->out[j] = (double)(interpreter->at[node->slot] + step * j);
     }
-    if (node->kind == EXPR_READ) read_strip(eval, node, count);
-    if (node->scale != 0) eval_round_all_at(node->out, node->out, (size_t)count, node->scale);
+    if (node->kind == EXPR_READ) read_strip(interpreter, node, count);
+    if (node->scale != 0)
+        interpreter_round_all_at(node->out, node->out, (size_t)count, node->scale);
     if (node->kind == EXPR_APPLY) {
         const double *args[3] = {NULL, NULL, NULL};
-        for (int i = 0; i < node->count; i++) args[i] = eval_strip(eval, node->args[i], count);
-        apply_strip(eval, node, args, count);
-        if (eval->noise != 0 && op_table[node->op].rounding == OP_ROUNDS)
-            eval_disturb(eval, node->out, count);
+        for (int i = 0; i < node->count; i++)
+            args[i] = interpreter_strip(interpreter, node->args[i], count);
+        apply_strip(interpreter, node, args, count);
+        if (interpreter->noise != 0 && op_table[node->op].rounding == OP_ROUNDS)
+            interpreter_disturb(interpreter, node->out, count);
     }
     return node->out;
 }

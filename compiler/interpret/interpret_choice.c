@@ -1,9 +1,9 @@
-/* eval_choice: top: the largest of each row, and how clearly they were chosen.
+/* interpreter_choice: top: the largest of each row, and how clearly they were chosen.
  *
  * Evaluations that differ by rounding are compared with the same choices: one follows the other.
  * Whether a choice could have fallen differently is told by the margins of both.
  */
-#include "interpret/eval.h"
+#include "interpret/interpreter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,10 +57,10 @@ static double margin_of(const Choice *choice, const double *p, const bool *chose
     return least - most;
 }
 
-static void choose(Eval *eval, const Choice *choice, const double *p, const View *mask,
-                   long offset) {
-    Choices *own = &eval->choices;
-    const Choices *other = eval->followed;
+static void choose(Interpreter *interpreter, const Choice *choice, const double *p,
+                   const View *mask, long offset) {
+    Choices *own = &interpreter->choices;
+    const Choices *other = interpreter->followed;
     size_t first = own->chosen_count, n = (size_t)choice->n;
     own->chosen = grow(own->chosen, first + n, &own->chosen_capacity, sizeof *own->chosen);
     own->margins =
@@ -75,15 +75,15 @@ static void choose(Eval *eval, const Choice *choice, const double *p, const View
     for (long i = 0; i < choice->n; i++) put(mask, offset + i * choice->mask_stride, chosen[i]);
 }
 
-void eval_top(Eval *eval, const Statement *statement) {
-    View p = eval_view(eval, statement->inputs.items[0]),
-         mask = eval_view(eval, statement->outputs.items[0]);
+void interpreter_top(Interpreter *interpreter, const Statement *statement) {
+    View p = interpreter_view(interpreter, statement->inputs.items[0]),
+         mask = interpreter_view(interpreter, statement->outputs.items[0]);
     int along = statement->top.dimension;
     Choice choice = {p.size[along], statement->top.k, p.stride[along], mask.stride[along]};
     long others = 1;
     for (int i = 0; i < p.rank; i++)
         if (i != along) others *= p.size[i];
-    for (long other = 0; other < others && !eval->message; other++) {
+    for (long other = 0; other < others && !interpreter->message; other++) {
         long rest = other, from = 0, to = 0;
         for (int i = p.rank - 1; i >= 0; i--) {
             if (i == along) continue;
@@ -91,15 +91,15 @@ void eval_top(Eval *eval, const Statement *statement) {
             to += rest % p.size[i] * mask.stride[i];
             rest /= p.size[i];
         }
-        choose(eval, &choice, p.real + from, &mask, to);
+        choose(interpreter, &choice, p.real + from, &mask, to);
     }
 }
 
-void eval_follow(Eval *eval, const Eval *other) {
-    eval->followed = &other->choices;
+void interpreter_follow(Interpreter *interpreter, const Interpreter *other) {
+    interpreter->followed = &other->choices;
 }
 
-const double *eval_margins(const Eval *eval, size_t *count) {
-    *count = eval->choices.margin_count;
-    return eval->choices.margins;
+const double *interpreter_margins(const Interpreter *interpreter, size_t *count) {
+    *count = interpreter->choices.margin_count;
+    return interpreter->choices.margins;
 }

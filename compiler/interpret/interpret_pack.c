@@ -1,5 +1,5 @@
-/* eval_pack: what packing the true entries of a mask means. See CALL_PACK in ir.h. */
-#include "interpret/eval.h"
+/* interpreter_pack: what packing the true entries of a mask means. See CALL_PACK in ir.h. */
+#include "interpret/interpreter.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ typedef struct Row {
 } Row;
 
 typedef struct Pack {
-    Eval *eval;
+    Interpreter *interpreter;
     const Statement *statement;
     View mask;
     Row *rows;
@@ -18,13 +18,13 @@ typedef struct Pack {
 } Pack;
 
 static View output(Pack *pack, int place) {
-    return eval_view(pack->eval, pack->statement->outputs.items[place]);
+    return interpreter_view(pack->interpreter, pack->statement->outputs.items[place]);
 }
 
 /* The part of the group that a further input gives to a row, by the coordinates that its subscripts
  * share with the mask. */
 static long group_part(Pack *pack, const Expr *input, const Row *row) {
-    View view = eval_view(pack->eval, input);
+    View view = interpreter_view(pack->interpreter, input);
     long offset = 0;
     for (int i = 0; i < view.rank; i++)
         for (int j = 0; j < pack->mask.rank; j++)
@@ -113,9 +113,9 @@ static void write_list(Pack *pack) {
     free(next);
 }
 
-void eval_pack(Eval *eval, const Statement *statement) {
-    Pack pack = {.eval = eval, .statement = statement};
-    pack.mask = eval_view(eval, statement->inputs.items[0]);
+void interpreter_pack(Interpreter *interpreter, const Statement *statement) {
+    Pack pack = {.interpreter = interpreter, .statement = statement};
+    pack.mask = interpreter_view(interpreter, statement->inputs.items[0]);
     long entries = 1;
     for (int i = 0; i < pack.mask.rank; i++) entries *= pack.mask.size[i];
     collect_rows(&pack, entries);
@@ -124,9 +124,9 @@ void eval_pack(Eval *eval, const Statement *statement) {
         write_rows(&pack);
         write_list(&pack);
     } else {
-        eval->message =
-            arena_format(eval->arena, "a mask has %ld true entries where %ld rows were foreseen",
-                         pack.count, rows);
+        interpreter->message = arena_format(
+            interpreter->arena, "a mask has %ld true entries where %ld rows were foreseen",
+            pack.count, rows);
     }
     free(pack.rows);
 }

@@ -1,5 +1,5 @@
-/* eval_calls: what attention and the choice of the largest mean. */
-#include "interpret/eval.h"
+/* interpreter_calls: what attention and the choice of the largest mean. */
+#include "interpret/interpreter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,19 +7,19 @@
 /* ---- operands ---- */
 
 /* A subscript made of turns and numbers. */
-static long fixed_place(const Eval *eval, const Expr *sub) {
+static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return (long)sub->number;
     if (sub->kind == EXPR_INDEX) {
-        for (int slot = 0; slot < eval->slot_count; slot++)
-            if (eval->slots[slot] == sub->index) return eval->at[slot];
+        for (int slot = 0; slot < interpreter->slot_count; slot++)
+            if (interpreter->slots[slot] == sub->index) return interpreter->at[slot];
         return 0;
     }
     double values[3] = {0, 0, 0};
-    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_place(eval, sub->args[i]);
+    for (int i = 0; i < sub->count; i++) values[i] = (double)fixed_place(interpreter, sub->args[i]);
     return (long)op_value(sub->op, values[0], values[1], values[2]);
 }
 
-View eval_view(Eval *eval, const Expr *operand) {
+View interpreter_view(Interpreter *interpreter, const Expr *operand) {
     const Tensor *tensor = operand->tensor;
     View view = {0};
     long strides[MAX_RANK], stride = 1, base = 0;
@@ -35,24 +35,24 @@ View eval_view(Eval *eval, const Expr *operand) {
             view.stride[view.rank++] = strides[i];
             continue;
         }
-        long place = fixed_place(eval, sub);
+        long place = fixed_place(interpreter, sub);
         if (place < 0 || place >= tensor->axes[i]->size)
-            eval->message =
-                arena_format(eval->arena, "place %ld of %s is outside", place, tensor->name);
+            interpreter->message =
+                arena_format(interpreter->arena, "place %ld of %s is outside", place, tensor->name);
         else
             base += place * strides[i];
     }
-    view.real = eval->real[tensor->id] ? eval->real[tensor->id] + base : NULL;
-    view.ints = eval->ints[tensor->id] ? eval->ints[tensor->id] + base : NULL;
+    view.real = interpreter->real[tensor->id] ? interpreter->real[tensor->id] + base : NULL;
+    view.ints = interpreter->ints[tensor->id] ? interpreter->ints[tensor->id] + base : NULL;
     return view;
 }
 
-static View input_view(Eval *eval, const Statement *statement, int place) {
-    return eval_view(eval, statement->inputs.items[place]);
+static View input_view(Interpreter *interpreter, const Statement *statement, int place) {
+    return interpreter_view(interpreter, statement->inputs.items[place]);
 }
 
-static View output_view(Eval *eval, const Statement *statement, int place) {
-    return eval_view(eval, statement->outputs.items[place]);
+static View output_view(Interpreter *interpreter, const Statement *statement, int place) {
+    return interpreter_view(interpreter, statement->outputs.items[place]);
 }
 
 /* Moves a view to the sequence-and-heads part of element `number` of the first `count` dimensions.
@@ -76,7 +76,7 @@ typedef struct Operand {
 } Operand;
 
 typedef struct Attention {
-    Eval *eval;
+    Interpreter *interpreter;
     const AttendOptions *options;
     long leads, queries, keys, heads, key_heads, value_heads, key_width, value_width, position;
     Operand q, k, v, o, lse, adjoint, dq, dk, dv;
@@ -97,21 +97,23 @@ static Operand operand_of(View view, int lead) {
 }
 
 /* An operand of the products: a rounded copy of its tensor where they round. */
-static View factor_view(Eval *eval, const Statement *statement, int place, Attention *attention) {
-    View view = input_view(eval, statement, place);
-    if (attention->scale == 0 || eval->message) return view;
+static View factor_view(Interpreter *interpreter, const Statement *statement, int place,
+                        Attention *attention) {
+    View view = input_view(interpreter, statement, place);
+    if (attention->scale == 0 || interpreter->message) return view;
     const Tensor *tensor = ((const Expr *)statement->inputs.items[place])->tensor;
     size_t elements = (size_t)tensor_elements(tensor);
     double *copy = malloc((elements + 1) * sizeof *copy);
     if (!copy) abort();
-    eval_round_all_at(copy, eval->real[tensor->id], elements, eval_round_scale(eval, tensor->id));
+    interpreter_round_all_at(copy, interpreter->real[tensor->id], elements,
+                             interpreter_round_scale(interpreter, tensor->id));
     attention->copies[attention->copy_count++] = copy;
-    view.real = copy + (view.real - eval->real[tensor->id]);
+    view.real = copy + (view.real - interpreter->real[tensor->id]);
     return view;
 }
 
 static double factor(const Attention *attention, double value) {
-    return attention->scale != 0 ? eval_round_at(value, attention->scale) : value;
+    return attention->scale != 0 ? interpreter_round_at(value, attention->scale) : value;
 }
 
 static void release(Attention *attention) {
@@ -120,13 +122,14 @@ static void release(Attention *attention) {
 }
 
 /* A device rounds where it has many queries, not at a step of decoding. */
-static Attention attention_of(Eval *eval, const Statement *statement) {
-    Attention attention = {.eval = eval, .options = &statement->attention, .leads = 1};
-    if (eval->way && !statement->exact && !statement->attention.position)
-        attention.scale = eval_round_scale(eval, -1);
-    View q = factor_view(eval, statement, 0, &attention),
-         k = factor_view(eval, statement, 1, &attention),
-         v = factor_view(eval, statement, 2, &attention);
+static Attention attention_of(Interpreter *interpreter, const Statement *statement) {
+    Attention attention = {
+        .interpreter = interpreter, .options = &statement->attention, .leads = 1};
+    if (interpreter->way && !statement->exact && !statement->attention.position)
+        attention.scale = interpreter_round_scale(interpreter, -1);
+    View q = factor_view(interpreter, statement, 0, &attention),
+         k = factor_view(interpreter, statement, 1, &attention),
+         v = factor_view(interpreter, statement, 2, &attention);
     int lead = q.rank - 3;
     for (int i = 0; i < lead; i++) attention.leads *= q.size[i];
     attention.queries = q.size[lead];
@@ -139,9 +142,9 @@ static Attention attention_of(Eval *eval, const Statement *statement) {
     attention.q = operand_of(q, lead);
     attention.k = operand_of(k, lead);
     attention.v = operand_of(v, lead);
-    if (statement->attention.sink) attention.sink = input_view(eval, statement, 3);
+    if (statement->attention.sink) attention.sink = input_view(interpreter, statement, 3);
     if (statement->attention.documents) {
-        View view = input_view(eval, statement, attend_document(&statement->attention));
+        View view = input_view(interpreter, statement, attend_document(&statement->attention));
         attention.document = (Operand){.view = view, .part = view.real, .place = view.stride[lead]};
     }
     attention.score = malloc((size_t)attention.keys * sizeof *attention.score);
@@ -182,7 +185,7 @@ static long value_head(const Attention *attention, long h) {
 
 /* A value on the way, with noise when there is some. */
 static double rounded(const Attention *attention, double value) {
-    if (attention->eval->noise != 0) eval_disturb(attention->eval, &value, 1);
+    if (attention->interpreter->noise != 0) interpreter_disturb(attention->interpreter, &value, 1);
     return value;
 }
 
@@ -252,15 +255,15 @@ static void attend_row(Attention *attention, long s, long h) {
     attention->lse.part[s * attention->lse.place + h * attention->lse.head] = lse;
 }
 
-static void attend(Eval *eval, const Statement *statement) {
-    Attention attention = attention_of(eval, statement);
+static void attend(Interpreter *interpreter, const Statement *statement) {
+    Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3;
-    attention.o = operand_of(output_view(eval, statement, 0), lead);
-    attention.lse = operand_of(output_view(eval, statement, 1), lead);
+    attention.o = operand_of(output_view(interpreter, statement, 0), lead);
+    attention.lse = operand_of(output_view(interpreter, statement, 1), lead);
     if (statement->attention.position)
         attention.position =
-            *input_view(eval, statement, attend_operands(&statement->attention)).ints;
-    for (long part = 0; part < attention.leads && !eval->message; part++) {
+            *input_view(interpreter, statement, attend_operands(&statement->attention)).ints;
+    for (long part = 0; part < attention.leads && !interpreter->message; part++) {
         Operand *operands[] = {&attention.q, &attention.k,   &attention.v,
                                &attention.o, &attention.lse, &attention.document};
         for (int i = 0; i < 6; i++) move_to_lead(&attention, operands[i], part);
@@ -328,25 +331,25 @@ static void clear_view(const View *view, int dimension, double *part) {
         clear_view(view, dimension + 1, part + i * view->stride[dimension]);
 }
 
-static void attend_grad(Eval *eval, const Statement *statement) {
-    Attention attention = attention_of(eval, statement);
+static void attend_grad(Interpreter *interpreter, const Statement *statement) {
+    Attention attention = attention_of(interpreter, statement);
     int lead = attention.q.view.rank - 3, sink = statement->attention.sink;
     int own = attend_operands(&statement->attention);
     Operand *operands[] = {&attention.o,  &attention.lse,     &attention.adjoint, &attention.dq,
                            &attention.dk, &attention.dv,      &attention.q,       &attention.k,
                            &attention.v,  &attention.document};
     for (int i = 0; i < 2; i++)
-        *operands[i] = operand_of(input_view(eval, statement, own + i), lead);
-    attention.adjoint = operand_of(factor_view(eval, statement, own + 2, &attention), lead);
+        *operands[i] = operand_of(input_view(interpreter, statement, own + i), lead);
+    attention.adjoint = operand_of(factor_view(interpreter, statement, own + 2, &attention), lead);
     for (int i = 0; i < 3 + sink; i++) {
-        View view = output_view(eval, statement, i);
+        View view = output_view(interpreter, statement, i);
         clear_view(&view, 0, view.real);
         if (i < 3)
             *operands[3 + i] = operand_of(view, lead);
         else
             attention.dsink = view;
     }
-    for (long part = 0; part < attention.leads && !eval->message; part++) {
+    for (long part = 0; part < attention.leads && !interpreter->message; part++) {
         for (int i = 0; i < 10; i++) move_to_lead(&attention, operands[i], part);
         for (long s = 0; s < attention.queries; s++)
             for (long h = 0; h < attention.heads; h++) attend_grad_row(&attention, s, h);
@@ -354,22 +357,22 @@ static void attend_grad(Eval *eval, const Statement *statement) {
     release(&attention);
 }
 
-void eval_call(Eval *eval, const Statement *statement) {
+void interpreter_call(Interpreter *interpreter, const Statement *statement) {
     switch (statement->call) {
     case CALL_ATTEND:
-        attend(eval, statement);
+        attend(interpreter, statement);
         break;
     case CALL_ATTEND_GRAD:
-        attend_grad(eval, statement);
+        attend_grad(interpreter, statement);
         break;
     case CALL_TOP:
-        eval_top(eval, statement);
+        interpreter_top(interpreter, statement);
         break;
     case CALL_PACK:
-        eval_pack(eval, statement);
+        interpreter_pack(interpreter, statement);
         break;
     case CALL_SCAN: /* its body is run like that of a repeat */
         break;
     }
-    if (eval->noise != 0) eval_disturb_results(eval, statement);
+    if (interpreter->noise != 0) interpreter_disturb_results(interpreter, statement);
 }

@@ -1,8 +1,8 @@
-/* eval: what the files of the interpreter share. eval.c runs statements, eval_expr.c expressions,
- * eval_whole.c whole numbers, eval_calls.c calls, eval_choice.c
- * choices, eval_round.c what rounding costs. */
-#ifndef EVAL_H
-#define EVAL_H
+/* interpreter: what the files of the interpreter share. interpreter.c runs statements,
+ * interpret_expr.c expressions, interpret_whole.c whole numbers, interpret_calls.c calls,
+ * interpret_choice.c choices, interpret_round.c what rounding costs. */
+#ifndef INTERPRETER_H
+#define INTERPRETER_H
 
 #include "passes.h"
 
@@ -20,7 +20,7 @@ typedef struct Choices {
     size_t chosen_count, margin_count, chosen_capacity, margin_capacity;
 } Choices;
 
-struct Eval {
+struct Interpreter {
     Arena *arena;
     Program *program;
     double **real; /* by tensor; NULL for integers */
@@ -61,7 +61,7 @@ typedef struct Address {
 
 struct EvalNode {
     ExprKind kind;
-    double scale; /* a factor of a product that rounds: see eval_round.c; 0: any other */
+    double scale; /* a factor of a product that rounds: see interpret_round.c; 0: any other */
     OpCode op;
     int slot; /* of an index */
     int count;
@@ -86,15 +86,15 @@ struct Step {
     EvalNode *value;
 };
 
-EvalNode *eval_prepare(Eval *eval, const Expr *expr);
-/* Of a whole number, for eval_whole_strip. */
-EvalNode *eval_prepare_whole(Eval *eval, const Expr *expr);
-void eval_prepare_address(Eval *eval, Address *address, const Expr *read);
+EvalNode *interpreter_prepare(Interpreter *interpreter, const Expr *expr);
+/* Of a whole number, for interpreter_whole_strip. */
+EvalNode *interpreter_prepare_whole(Interpreter *interpreter, const Expr *expr);
+void interpreter_prepare_address(Interpreter *interpreter, Address *address, const Expr *read);
 /* The values of a prepared expression at at[running] .. at[running] + count - 1. */
-const double *eval_strip(Eval *eval, EvalNode *node, int count);
-const int64_t *eval_whole_strip(Eval *eval, EvalNode *node, int count);
+const double *interpreter_strip(Interpreter *interpreter, EvalNode *node, int count);
+const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node, int count);
 /* The offsets of a prepared element there; -1 when a subscript is outside. */
-void eval_offsets(Eval *eval, Address *address, int count, long *offsets);
+void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets);
 
 /* An operand of a call: the dimensions that iterate, at the present turns. */
 typedef struct View {
@@ -105,20 +105,20 @@ typedef struct View {
     long size[MAX_RANK], stride[MAX_RANK];
 } View;
 
-View eval_view(Eval *eval, const Expr *operand);
-void eval_top(Eval *eval, const Statement *statement);
-void eval_call(Eval *eval, const Statement *statement);
-void eval_pack(Eval *eval, const Statement *statement);
+View interpreter_view(Interpreter *interpreter, const Expr *operand);
+void interpreter_top(Interpreter *interpreter, const Statement *statement);
+void interpreter_call(Interpreter *interpreter, const Statement *statement);
+void interpreter_pack(Interpreter *interpreter, const Statement *statement);
 
 /* Noise on values, and on what a call gave. */
-void eval_disturb(Eval *eval, double *values, int count);
-void eval_disturb_results(Eval *eval, const Statement *call);
+void interpreter_disturb(Interpreter *interpreter, double *values, int count);
+void interpreter_disturb_results(Interpreter *interpreter, const Statement *call);
 /* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
-double eval_round(double value);
-void eval_round_all(double *to, const double *from, size_t count);
-/* The same at a scale: see eval_round.c. */
-double eval_round_at(double value, double scale);
-void eval_round_all_at(double *to, const double *from, size_t count, double scale);
-double eval_round_scale(const Eval *eval, int place);
+double interpreter_round(double value);
+void interpreter_round_all(double *to, const double *from, size_t count);
+/* The same at a scale: see interpret_round.c. */
+double interpreter_round_at(double value, double scale);
+void interpreter_round_all_at(double *to, const double *from, size_t count, double scale);
+double interpreter_round_scale(const Interpreter *interpreter, int place);
 
 #endif

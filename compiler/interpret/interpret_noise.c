@@ -1,4 +1,4 @@
-/* eval_noise: the same program with every value a little off.
+/* interpreter_noise: the same program with every value a little off.
  *
  * Whoever computes with rounded numbers changes each value that he makes by a share of at most half
  * a unit in the last place. How far that moves a result is a property of the program and its data:
@@ -6,7 +6,7 @@
  * rounding, and the range of floats, may then be held against it. Whole numbers stay as they are:
  * they have no rounding, and subscripts are made of them.
  */
-#include "interpret/eval.h"
+#include "interpret/interpreter.h"
 
 #include <float.h>
 #include <math.h>
@@ -14,10 +14,10 @@
 
 /* A number in -1 .. 1, the same for the same value, as rounding is: what a program computes many
  * times and sums is off by the same amount each time. */
-static double noise_of(const Eval *eval, double value) {
+static double noise_of(const Interpreter *interpreter, double value) {
     uint64_t z;
     memcpy(&z, &value, sizeof z);
-    z = (z ^ eval->noise_seed) * 0x9E3779B97F4A7C15u;
+    z = (z ^ interpreter->noise_seed) * 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
@@ -29,32 +29,33 @@ static double in_range(double value) {
     return fabs(value) > (double)FLT_MAX ? copysign(INFINITY, value) : value;
 }
 
-void eval_disturb(Eval *eval, double *values, int count) {
+void interpreter_disturb(Interpreter *interpreter, double *values, int count) {
     for (int i = 0; i < count; i++) {
-        if (values[i] != floor(values[i])) values[i] *= 1 + eval->noise * noise_of(eval, values[i]);
+        if (values[i] != floor(values[i]))
+            values[i] *= 1 + interpreter->noise * noise_of(interpreter, values[i]);
         values[i] = in_range(values[i]);
     }
 }
 
-static void disturb_view(Eval *eval, const View *view, int dimension, double *part) {
+static void disturb_view(Interpreter *interpreter, const View *view, int dimension, double *part) {
     if (dimension == view->rank) {
-        eval_disturb(eval, part, 1);
+        interpreter_disturb(interpreter, part, 1);
         return;
     }
     for (long i = 0; i < view->size[dimension]; i++)
-        disturb_view(eval, view, dimension + 1, part + i * view->stride[dimension]);
+        disturb_view(interpreter, view, dimension + 1, part + i * view->stride[dimension]);
 }
 
-void eval_disturb_results(Eval *eval, const Statement *call) {
+void interpreter_disturb_results(Interpreter *interpreter, const Statement *call) {
     for (int i = 0; i < call->outputs.count; i++) {
-        View view = eval_view(eval, call->outputs.items[i]);
-        if (view.real) disturb_view(eval, &view, 0, view.real);
+        View view = interpreter_view(interpreter, call->outputs.items[i]);
+        if (view.real) disturb_view(interpreter, &view, 0, view.real);
     }
 }
 
-/* eval_noise: from now on values are off by up to `share` of themselves, others with each seed; 0:
- * exact again. */
-void eval_noise(Eval *eval, double share, uint64_t seed) {
-    eval->noise = share;
-    eval->noise_seed = seed * 0x2545F4914F6CDD1Du;
+/* interpreter_noise: from now on values are off by up to `share` of themselves, others with each
+ * seed; 0: exact again. */
+void interpreter_noise(Interpreter *interpreter, double share, uint64_t seed) {
+    interpreter->noise = share;
+    interpreter->noise_seed = seed * 0x2545F4914F6CDD1Du;
 }

@@ -1,6 +1,5 @@
-/* meaning: eval behind the public header. Tensors are found by their public names; a tensor stacked
- * over a repeat is given and returned turn by turn.
- */
+/* interpret: the interpreter behind the public header. Tensors are found by their public names; a
+ * tensor stacked over a repeat is given and returned turn by turn. */
 #include "moec.h"
 
 #include "passes.h"
@@ -9,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct MoecEval {
-    Eval *eval;
+struct MoecInterpreter {
+    Interpreter *interpreter;
     Program *program;
 };
 
@@ -20,19 +19,19 @@ typedef struct Slice {
     size_t start, count;
 } Slice;
 
-MoecEval *moec_eval_new(MoecCompiler *compiler, MoecProgram *program) {
+MoecInterpreter *moec_interpreter_new(MoecCompiler *compiler, MoecProgram *program) {
     (void)compiler;
-    MoecEval *eval = calloc(1, sizeof *eval);
-    if (!eval) return NULL;
-    eval->program = program;
-    eval->eval = eval_new(program);
-    return eval;
+    MoecInterpreter *interpreter = calloc(1, sizeof *interpreter);
+    if (!interpreter) return NULL;
+    interpreter->program = program;
+    interpreter->interpreter = interpreter_new(program);
+    return interpreter;
 }
 
-void moec_eval_free(MoecEval *eval) {
-    if (!eval) return;
-    eval_free(eval->eval);
-    free(eval);
+void moec_interpreter_free(MoecInterpreter *interpreter) {
+    if (!interpreter) return;
+    interpreter_free(interpreter->interpreter);
+    free(interpreter);
 }
 
 /* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for turn i. */
@@ -97,8 +96,8 @@ static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
     return found;
 }
 
-static bool find_slice(const MoecEval *eval, const char *name, Slice *slice) {
-    const List *tensors = &eval->program->tensors;
+static bool find_slice(const MoecInterpreter *interpreter, const char *name, Slice *slice) {
+    const List *tensors = &interpreter->program->tensors;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         size_t prefix = strlen(kinds[i].prefix);
         if (strncmp(name, kinds[i].prefix, prefix) != 0) continue;
@@ -113,46 +112,51 @@ static bool find_slice(const MoecEval *eval, const char *name, Slice *slice) {
     return false;
 }
 
-bool moec_eval_set(MoecEval *eval, const char *name, const double *values, size_t count) {
+bool moec_interpreter_set(MoecInterpreter *interpreter, const char *name, const double *values,
+                          size_t count) {
     Slice slice;
-    if (!find_slice(eval, name, &slice) || slice.count != count) return false;
+    if (!find_slice(interpreter, name, &slice) || slice.count != count) return false;
     if (slice.tensor->type == TYPE_INT) {
-        long *to = eval_int(eval->eval, slice.tensor);
+        long *to = interpreter_int(interpreter->interpreter, slice.tensor);
         for (size_t i = 0; i < count; i++) to[slice.start + i] = (long)values[i];
     } else
-        memcpy(eval_real(eval->eval, slice.tensor) + slice.start, values, count * sizeof *values);
+        memcpy(interpreter_real(interpreter->interpreter, slice.tensor) + slice.start, values,
+               count * sizeof *values);
     return true;
 }
 
-bool moec_eval_get(MoecEval *eval, const char *name, double *values, size_t count) {
+bool moec_interpreter_get(MoecInterpreter *interpreter, const char *name, double *values,
+                          size_t count) {
     Slice slice;
-    if (!find_slice(eval, name, &slice) || slice.count != count) return false;
+    if (!find_slice(interpreter, name, &slice) || slice.count != count) return false;
     if (slice.tensor->type == TYPE_INT) {
-        const long *from = eval_int(eval->eval, slice.tensor);
+        const long *from = interpreter_int(interpreter->interpreter, slice.tensor);
         for (size_t i = 0; i < count; i++) values[i] = (double)from[slice.start + i];
     } else
-        memcpy(values, eval_real(eval->eval, slice.tensor) + slice.start, count * sizeof *values);
+        memcpy(values, interpreter_real(interpreter->interpreter, slice.tensor) + slice.start,
+               count * sizeof *values);
     return true;
 }
 
-const char *moec_eval_run(MoecEval *eval, uint64_t seed, bool last_micro_batch) {
-    return eval_run(eval->eval, seed, last_micro_batch);
+const char *moec_interpreter_run(MoecInterpreter *interpreter, uint64_t seed,
+                                 bool last_micro_batch) {
+    return interpreter_run(interpreter->interpreter, seed, last_micro_batch);
 }
 
-void moec_eval_noise(MoecEval *eval, double share, uint64_t seed) {
-    eval_noise(eval->eval, share, seed);
+void moec_interpreter_noise(MoecInterpreter *interpreter, double share, uint64_t seed) {
+    interpreter_noise(interpreter->interpreter, share, seed);
 }
 
-void moec_eval_rounded(MoecEval *eval, int way) {
-    eval_rounded(eval->eval, way);
+void moec_interpreter_rounded(MoecInterpreter *interpreter, int way) {
+    interpreter_rounded(interpreter->interpreter, way);
 }
 
-void moec_eval_follow(MoecEval *eval, const MoecEval *other) {
-    eval_follow(eval->eval, other->eval);
+void moec_interpreter_follow(MoecInterpreter *interpreter, const MoecInterpreter *other) {
+    interpreter_follow(interpreter->interpreter, other->interpreter);
 }
 
-const double *moec_eval_margins(const MoecEval *eval, size_t *count) {
-    return eval_margins(eval->eval, count);
+const double *moec_interpreter_margins(const MoecInterpreter *interpreter, size_t *count) {
+    return interpreter_margins(interpreter->interpreter, count);
 }
 
 static void find_best(Statement *statement, void *data) {

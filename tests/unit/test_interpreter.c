@@ -50,25 +50,25 @@ static Expr *apply(Program *program, OpCode op, Expr *a, Expr *b) {
     return expr_apply(program, op, a, b, NULL);
 }
 
-static Eval *ready(Program *program) {
+static Interpreter *ready(Program *program) {
     char *message = verify(program->arena, program);
     if (message) fail_msg("%s", message);
-    return eval_new(program);
+    return interpreter_new(program);
 }
 
-static void run(Eval *eval) {
-    const char *message = eval_run(eval, 7, true);
+static void run(Interpreter *eval) {
+    const char *message = interpreter_run(eval, 7, true);
     if (message) fail_msg("%s", message);
 }
 
-static void end(Program *program, Eval *eval) {
-    eval_free(eval);
+static void end(Program *program, Interpreter *eval) {
+    interpreter_free(eval);
     arena_free(program->arena);
 }
 
 /* Values that repeat nowhere and stay between -1 and 1. */
-static void fill(Eval *eval, const Tensor *tensor, double phase) {
-    double *values = eval_real(eval, tensor);
+static void fill(Interpreter *eval, const Tensor *tensor, double phase) {
+    double *values = interpreter_real(eval, tensor);
     for (long i = 0; i < tensor_elements(tensor); i++)
         values[i] = sin(phase + 1.7 * (double)i + 0.3 * (double)(i * i % 7));
 }
@@ -96,11 +96,11 @@ static void test_contraction_and_largest(void **state) {
                    &id, 1, product, nowhere);
     statement_loop(program, &program->body, at(program, z, &is), false, REDUCE_MAX,
                    (Index *[]){id, jf}, 2, product, nowhere);
-    Eval *eval = ready(program);
+    Interpreter *eval = ready(program);
     fill(eval, x, 0.1);
     fill(eval, w, 0.2);
     run(eval);
-    const double *a = eval_real(eval, x), *b = eval_real(eval, w);
+    const double *a = interpreter_real(eval, x), *b = interpreter_real(eval, w);
     for (long i = 0; i < 3; i++) {
         double largest = -INFINITY;
         for (long j = 0; j < 5; j++) {
@@ -109,9 +109,9 @@ static void test_contraction_and_largest(void **state) {
                 sum += a[i * 70 + k] * b[k * 5 + j];
                 largest = fmax(largest, a[i * 70 + k] * b[k * 5 + j]);
             }
-            near(eval_real(eval, y)[j * 3 + i], sum, 1e-12);
+            near(interpreter_real(eval, y)[j * 3 + i], sum, 1e-12);
         }
-        assert_true(eval_real(eval, z)[i] == largest);
+        assert_true(interpreter_real(eval, z)[i] == largest);
     }
     end(program, eval);
 }
@@ -136,15 +136,15 @@ static void test_gather_shift_and_scatter(void **state) {
         statement_loop(program, &program->body, expr_read(program, counts, &token), true,
                        REDUCE_NONE, &is, 1, at(program, shifted, &is), nowhere);
     assert_true(statement_is_scatter(scatter));
-    Eval *eval = ready(program);
-    memcpy(eval_int(eval, tokens), (long[]){2, 0, 2, 1}, 4 * sizeof(long));
-    memcpy(eval_real(eval, table), (double[]){10, 20, 30}, 3 * sizeof(double));
+    Interpreter *eval = ready(program);
+    memcpy(interpreter_int(eval, tokens), (long[]){2, 0, 2, 1}, 4 * sizeof(long));
+    memcpy(interpreter_real(eval, table), (double[]){10, 20, 30}, 3 * sizeof(double));
     run(eval);
-    assert_memory_equal(eval_real(eval, found), ((double[]){30, 10, 30, 20}), 4 * sizeof(double));
-    assert_memory_equal(eval_real(eval, shifted), ((double[]){0, 30, 10, 30}), 4 * sizeof(double));
-    assert_memory_equal(eval_real(eval, counts), ((double[]){30, 30, 10}), 3 * sizeof(double));
-    eval_int(eval, tokens)[3] = 3;
-    assert_string_equal(eval_run(eval, 7, true), "tokens[3] is 3: values are 0 to 2");
+    assert_memory_equal(interpreter_real(eval, found), ((double[]){30, 10, 30, 20}), 4 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, shifted), ((double[]){0, 30, 10, 30}), 4 * sizeof(double));
+    assert_memory_equal(interpreter_real(eval, counts), ((double[]){30, 30, 10}), 3 * sizeof(double));
+    interpreter_int(eval, tokens)[3] = 3;
+    assert_string_equal(interpreter_run(eval, 7, true), "tokens[3] is 3: values are 0 to 2");
     end(program, eval);
 }
 
@@ -171,14 +171,14 @@ static void test_repeat_and_once(void **state) {
         statement_loop(program, &program->body, expr_read(program, kept, NULL), true, REDUCE_NONE,
                        NULL, 0, expr_read(program, carried, &last), nowhere);
     update->once = true;
-    Eval *eval = ready(program);
-    assert_null(eval_run(eval, 0, false));
-    assert_true(*eval_real(eval, kept) == 0);
+    Interpreter *eval = ready(program);
+    assert_null(interpreter_run(eval, 0, false));
+    assert_true(*interpreter_real(eval, kept) == 0);
     run(eval);
     run(eval);
-    assert_memory_equal(eval_real(eval, carried), ((double[]){1, 10, 101, 1012}),
+    assert_memory_equal(interpreter_real(eval, carried), ((double[]){1, 10, 101, 1012}),
                         4 * sizeof(double));
-    assert_true(*eval_real(eval, kept) == 2024);
+    assert_true(*interpreter_real(eval, kept) == 2024);
     end(program, eval);
 }
 
@@ -194,11 +194,11 @@ static void test_random_numbers(void **state) {
          apply(program, OP_UNIFORM, expr_number(program, 1), position));
     loop(program, &program->body, at(program, bell, &in),
          apply(program, OP_NORMAL, expr_number(program, 2), position));
-    Eval *eval = ready(program);
+    Interpreter *eval = ready(program);
     run(eval);
-    double sum = 0, mean = 0, square = 0, first = *eval_real(eval, flat);
+    double sum = 0, mean = 0, square = 0, first = *interpreter_real(eval, flat);
     for (long i = 0; i < 20000; i++) {
-        double u = eval_real(eval, flat)[i], z = eval_real(eval, bell)[i];
+        double u = interpreter_real(eval, flat)[i], z = interpreter_real(eval, bell)[i];
         assert_true(u >= 0 && u < 1);
         sum += u / 20000;
         mean += z / 20000;
@@ -208,9 +208,9 @@ static void test_random_numbers(void **state) {
     near(mean, 0, 0.02);
     near(square, 1, 0.02);
     run(eval);
-    assert_true(*eval_real(eval, flat) == first);
-    assert_null(eval_run(eval, 8, true));
-    assert_true(*eval_real(eval, flat) != first);
+    assert_true(*interpreter_real(eval, flat) == first);
+    assert_null(interpreter_run(eval, 8, true));
+    assert_true(*interpreter_real(eval, flat) != first);
     end(program, eval);
 }
 
@@ -218,7 +218,7 @@ static void test_random_numbers(void **state) {
 
 typedef struct Attend {
     Program *program;
-    Eval *eval;
+    Interpreter *eval;
     Tensor *q, *k, *v, *sink, *o, *lse, *adjoint, *dq, *dk, *dv, *dsink, *position, *document;
 } Attend;
 
@@ -247,7 +247,7 @@ static void start_attend(Attend *attend) {
     fill(attend->eval, attend->sink, 0.4);
     fill(attend->eval, attend->adjoint, 0.5);
     for (long i = 0; i < BATCH * PLACES; i++) /* 1 1 2 2 2 and, not in order, 3 1 3 1 3 */
-        eval_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
+        interpreter_real(attend->eval, attend->document)[i] = i < PLACES ? 1 + (i > 1) : i % 2 ? 3 : 1;
 }
 
 /* Uneven heads and widths; attention over `queries` places, and its adjoint unless it decodes. */
@@ -313,15 +313,15 @@ static Attend attend_new(const AttendOptions *options, long queries) {
 /* sum of adjoint * o: the function whose derivatives the adjoints are. */
 static double total(const Attend *attend) {
     run(attend->eval);
-    const double *o = eval_real(attend->eval, attend->o),
-                 *adjoint = eval_real(attend->eval, attend->adjoint);
+    const double *o = interpreter_real(attend->eval, attend->o),
+                 *adjoint = interpreter_real(attend->eval, attend->adjoint);
     double sum = 0;
     for (long i = 0; i < tensor_elements(attend->o); i++) sum += o[i] * adjoint[i];
     return sum;
 }
 
 static void expect_derivative(const Attend *attend, const Tensor *tensor, const Tensor *adjoint) {
-    double *values = eval_real(attend->eval, tensor), step = 1e-5;
+    double *values = interpreter_real(attend->eval, tensor), step = 1e-5;
     for (long i = 0; i < tensor_elements(tensor); i++) {
         double value = values[i];
         values[i] = value + step;
@@ -330,7 +330,7 @@ static void expect_derivative(const Attend *attend, const Tensor *tensor, const 
         double below = total(attend);
         values[i] = value;
         total(attend);
-        near(eval_real(attend->eval, adjoint)[i], (above - below) / (2 * step), 1e-7);
+        near(interpreter_real(attend->eval, adjoint)[i], (above - below) / (2 * step), 1e-7);
     }
 }
 
@@ -351,8 +351,8 @@ static void test_attend_against_its_formula(void **state) {
     (void)state;
     Attend attend = attend_new(&variants[0], PLACES);
     run(attend.eval);
-    const double *q = eval_real(attend.eval, attend.q), *k = eval_real(attend.eval, attend.k);
-    const double *v = eval_real(attend.eval, attend.v);
+    const double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
+    const double *v = interpreter_real(attend.eval, attend.v);
     for (long row = 0; row < BATCH * PLACES * HEADS; row++) {
         long b = row / PLACES / HEADS, s = row / HEADS % PLACES, h = row % HEADS;
         double weight[PLACES], sum = 0;
@@ -363,13 +363,13 @@ static void test_attend_against_its_formula(void **state) {
                          k[((b * PLACES + t) * KEY_HEADS + h / 3) * KEY_WIDTH + e];
             sum += weight[t] = exp(0.6 * score);
         }
-        near(eval_real(attend.eval, attend.lse)[row], log(sum), 1e-12);
+        near(interpreter_real(attend.eval, attend.lse)[row], log(sum), 1e-12);
         for (long c = 0; c < VALUE_WIDTH; c++) {
             double wanted = 0;
             for (long t = 0; t <= s; t++)
                 wanted += weight[t] / sum *
                           v[((b * PLACES + t) * VALUE_HEADS + h * 4 / 6) * VALUE_WIDTH + c];
-            near(eval_real(attend.eval, attend.o)[row * VALUE_WIDTH + c], wanted, 1e-12);
+            near(interpreter_real(attend.eval, attend.o)[row * VALUE_WIDTH + c], wanted, 1e-12);
         }
     }
     end(attend.program, attend.eval);
@@ -381,8 +381,8 @@ static void test_documents_against_their_formula(void **state) {
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 0.6, .documents = true};
     Attend attend = attend_new(&options, PLACES);
     run(attend.eval);
-    const double *q = eval_real(attend.eval, attend.q), *k = eval_real(attend.eval, attend.k);
-    const double *document = eval_real(attend.eval, attend.document);
+    const double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
+    const double *document = interpreter_real(attend.eval, attend.document);
     for (long row = 0; row < BATCH * PLACES * HEADS; row++) {
         long b = row / PLACES / HEADS, s = row / HEADS % PLACES, h = row % HEADS;
         double sum = 0;
@@ -393,7 +393,7 @@ static void test_documents_against_their_formula(void **state) {
                          k[((b * PLACES + t) * KEY_HEADS + h / 3) * KEY_WIDTH + e];
             if (document[b * PLACES + t] == document[b * PLACES + s]) sum += exp(0.6 * score);
         }
-        near(eval_real(attend.eval, attend.lse)[row], log(sum), 1e-12);
+        near(interpreter_real(attend.eval, attend.lse)[row], log(sum), 1e-12);
     }
     end(attend.program, attend.eval);
 }
@@ -421,16 +421,16 @@ static void test_decoding_agrees(void **state) {
         Attend one = attend_new(&options, 1);
         run(whole.eval);
         for (long s = 0; s < PLACES; s++) {
-            *eval_int(one.eval, one.position) = s;
+            *interpreter_int(one.eval, one.position) = s;
             for (long b = 0; b < BATCH; b++)
-                memcpy(eval_real(one.eval, one.q) + b * HEADS * KEY_WIDTH,
-                       eval_real(whole.eval, whole.q) + (b * PLACES + s) * HEADS * KEY_WIDTH,
+                memcpy(interpreter_real(one.eval, one.q) + b * HEADS * KEY_WIDTH,
+                       interpreter_real(whole.eval, whole.q) + (b * PLACES + s) * HEADS * KEY_WIDTH,
                        HEADS * KEY_WIDTH * sizeof(double));
             run(one.eval);
             for (long b = 0; b < BATCH; b++)
                 for (long j = 0; j < HEADS * VALUE_WIDTH; j++)
-                    near(eval_real(one.eval, one.o)[b * HEADS * VALUE_WIDTH + j],
-                         eval_real(whole.eval, whole.o)[(b * PLACES + s) * HEADS * VALUE_WIDTH + j],
+                    near(interpreter_real(one.eval, one.o)[b * HEADS * VALUE_WIDTH + j],
+                         interpreter_real(whole.eval, whole.o)[(b * PLACES + s) * HEADS * VALUE_WIDTH + j],
                          1e-14);
         }
         end(whole.program, whole.eval);
@@ -443,17 +443,17 @@ static void test_best_values(void **state) {
     (void)state;
     AttendOptions options = {.mask = MASK_CAUSAL, .scale = 1, .position = true, .best = 1};
     Attend attend = attend_new(&options, 1);
-    *eval_int(attend.eval, attend.position) = 1;
-    double *q = eval_real(attend.eval, attend.q), *k = eval_real(attend.eval, attend.k);
+    *interpreter_int(attend.eval, attend.position) = 1;
+    double *q = interpreter_real(attend.eval, attend.q), *k = interpreter_real(attend.eval, attend.k);
     memset(q, 0, (size_t)tensor_elements(attend.q) * sizeof *q);
     memset(k, 0, (size_t)tensor_elements(attend.k) * sizeof *k);
     run(attend.eval);
-    near(eval_real(attend.eval, attend.o)[0], 0.5 * eval_real(attend.eval, attend.v)[0], 1e-14);
+    near(interpreter_real(attend.eval, attend.o)[0], 0.5 * interpreter_real(attend.eval, attend.v)[0], 1e-14);
     q[0] = 1;
     k[KEY_HEADS * KEY_WIDTH] = log(3);
     run(attend.eval);
-    near(eval_real(attend.eval, attend.o)[0],
-         0.75 * eval_real(attend.eval, attend.v)[VALUE_HEADS * VALUE_WIDTH], 1e-14);
+    near(interpreter_real(attend.eval, attend.o)[0],
+         0.75 * interpreter_real(attend.eval, attend.v)[VALUE_HEADS * VALUE_WIDTH], 1e-14);
     end(attend.program, attend.eval);
 }
 
@@ -472,11 +472,11 @@ static void test_top_breaks_ties_by_place(void **state) {
     call->top.dimension = 1;
     list_push(program->arena, &call->inputs, at(program, p, index));
     list_push(program->arena, &call->outputs, at(program, mask, index));
-    Eval *eval = ready(program);
-    memcpy(eval_real(eval, p), (double[]){1, 5, 3, 5, 3, 5, 3, 5, NAN, 1, -2, 4, -1, 2, -9, 3},
+    Interpreter *eval = ready(program);
+    memcpy(interpreter_real(eval, p), (double[]){1, 5, 3, 5, 3, 5, 3, 5, NAN, 1, -2, 4, -1, 2, -9, 3},
            16 * sizeof(double));
     run(eval);
-    assert_memory_equal(eval_real(eval, mask),
+    assert_memory_equal(interpreter_real(eval, mask),
                         ((double[]){0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 1}),
                         16 * sizeof(double));
     end(program, eval);
@@ -494,17 +494,17 @@ static void test_choices_are_followed(void **state) {
     call->top.k = 2;
     list_push(program->arena, &call->inputs, at(program, p, index));
     list_push(program->arena, &call->outputs, at(program, mask, index));
-    Eval *first = ready(program), *second = ready(program);
-    memcpy(eval_real(first, p), (double[]){1, 5, 3, 2}, 4 * sizeof(double));
-    memcpy(eval_real(second, p), (double[]){1, 5, 3, 7}, 4 * sizeof(double));
+    Interpreter *first = ready(program), *second = ready(program);
+    memcpy(interpreter_real(first, p), (double[]){1, 5, 3, 2}, 4 * sizeof(double));
+    memcpy(interpreter_real(second, p), (double[]){1, 5, 3, 7}, 4 * sizeof(double));
     run(first);
-    eval_follow(second, first);
+    interpreter_follow(second, first);
     run(second);
-    assert_memory_equal(eval_real(second, mask), ((double[]){0, 1, 1, 0}), 4 * sizeof(double));
+    assert_memory_equal(interpreter_real(second, mask), ((double[]){0, 1, 1, 0}), 4 * sizeof(double));
     size_t count;
-    assert_true(eval_margins(first, &count)[0] == 1 && count == 1);
-    assert_true(eval_margins(second, &count)[0] == -4 && count == 1);
-    eval_free(second);
+    assert_true(interpreter_margins(first, &count)[0] == 1 && count == 1);
+    assert_true(interpreter_margins(second, &count)[0] == -4 && count == 1);
+    interpreter_free(second);
     end(program, first);
 }
 
@@ -524,15 +524,15 @@ static void test_products_round(void **state) {
                    REDUCE_SUM, index + 1, 1, product, nowhere);
     double results[3][N * N];
     for (int way = 0; way < 3; way++) {
-        Eval *eval = ready(program);
+        Interpreter *eval = ready(program);
         for (int e = 0; e < N * N; e++) {
-            eval_real(eval, x)[e] = 1 + e / 256.0; /* e / 128 is exact in bf16 */
-            eval_real(eval, w)[e] = e / N == e % N;
+            interpreter_real(eval, x)[e] = 1 + e / 256.0; /* e / 128 is exact in bf16 */
+            interpreter_real(eval, w)[e] = e / N == e % N;
         }
-        if (way) eval_rounded(eval, way);
+        if (way) interpreter_rounded(eval, way);
         run(eval);
-        memcpy(results[way], eval_real(eval, y), sizeof results[way]);
-        eval_free(eval);
+        memcpy(results[way], interpreter_real(eval, y), sizeof results[way]);
+        interpreter_free(eval);
     }
     int same = 0;
     for (int e = 0; e < N * N; e++) {
@@ -546,10 +546,10 @@ static void test_products_round(void **state) {
     arena_free(program->arena);
 }
 
-static void expect_ints(Eval *eval, const Tensor *tensor, const long *wanted) {
+static void expect_ints(Interpreter *eval, const Tensor *tensor, const long *wanted) {
     for (long i = 0; i < tensor_elements(tensor); i++)
-        if (eval_int(eval, tensor)[i] != wanted[i])
-            fail_msg("%s[%ld] is %ld instead of %ld", tensor->name, i, eval_int(eval, tensor)[i],
+        if (interpreter_int(eval, tensor)[i] != wanted[i])
+            fail_msg("%s[%ld] is %ld instead of %ld", tensor->name, i, interpreter_int(eval, tensor)[i],
                      wanted[i]);
 }
 
@@ -582,9 +582,9 @@ static void pack_case(bool grouped) {
     add_operands(program, &call->outputs,
                  (Tensor *[]){cs, cn, group, row_of, other, start, list, NULL},
                  (Index *const *[]){&ir, &ir, &ig, both, &ir, &io, &ir});
-    Eval *eval = ready(program);
-    memcpy(eval_real(eval, mask), (double[]){1, 0, 1, 1, 0, 0, 0, 0, 1}, 9 * sizeof(double));
-    memcpy(eval_int(eval, kind), (long[]){1, 0, 1}, 3 * sizeof(long));
+    Interpreter *eval = ready(program);
+    memcpy(interpreter_real(eval, mask), (double[]){1, 0, 1, 1, 0, 0, 0, 0, 1}, 9 * sizeof(double));
+    memcpy(interpreter_int(eval, kind), (long[]){1, 0, 1}, 3 * sizeof(long));
     run(eval);
     if (grouped) {
         expect_ints(eval, cs, (long[]){1, 0, 0, 2});
@@ -602,8 +602,8 @@ static void pack_case(bool grouped) {
         expect_ints(eval, list, (long[]){0, 2, 1, 3});
     }
     expect_ints(eval, start, (long[]){0, 2, 3, 4});
-    eval_real(eval, mask)[0] = 0;
-    assert_string_equal(eval_run(eval, 7, true),
+    interpreter_real(eval, mask)[0] = 0;
+    assert_string_equal(interpreter_run(eval, 7, true),
                         "a mask has 3 true entries where 4 rows were foreseen");
     end(program, eval);
 }

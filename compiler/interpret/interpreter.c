@@ -1,0 +1,284 @@
+/* interpreter: what a program means. Every statement is run in double precision, in the order of
+ * the text, every element by itself.
+ *
+ * Slow beside compiled code, and obvious: no statement is rearranged, nothing is fused, every
+ * tensor has memory of its own. Temporaries and outputs are zero at the start of a run; gradients,
+ * states and caches keep what they hold. */
+#include "interpret/interpreter.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- preparing ---- */
+
+static void order_loops(Step *step, const Statement *statement) {
+    bool reduces = statement->reduction != REDUCE_NONE;
+    for (int outer = 1; outer >= 0; outer--) {
+        for (int i = 0; i < statement->loop_count; i++) {
+            bool is_outer = !reduces || expr_uses_index(statement->target, statement->loops[i]);
+            if (is_outer == outer) step->loops[step->loop_count++] = statement->loops[i];
+        }
+        if (outer) step->outer_count = step->loop_count;
+    }
+}
+
+static void prepare_loop(Interpreter *interpreter, Step *step, const Statement *statement) {
+    order_loops(step, statement);
+    step->first_slot = interpreter->slot_count;
+    for (int i = 0; i < step->loop_count; i++)
+        interpreter->slots[interpreter->slot_count++] = step->loops[i];
+    interpreter_prepare_address(interpreter, &step->target, statement->target);
+    step->value = interpreter_prepare(interpreter, statement->value);
+    interpreter->slot_count = step->first_slot;
+}
+
+static Step *prepare_block(Interpreter *interpreter, const Block *block) {
+    Step *first = NULL, **link = &first;
+    for (int i = 0; i < block->statements.count; i++) {
+        const Statement *statement = block->statements.items[i];
+        Step *step = arena_alloc(interpreter->arena, sizeof *step);
+        step->statement = statement;
+        *link = step;
+        link = &step->next;
+        if (statement->kind == STATEMENT_LOOP) prepare_loop(interpreter, step, statement);
+        if (statement->kind != STATEMENT_REPEAT && !statement_is_scan(statement)) continue;
+        step->first_slot = interpreter->slot_count;
+        interpreter->slots[interpreter->slot_count++] = statement->index;
+        step->body = prepare_block(interpreter, &statement->body);
+        interpreter->slot_count--;
+    }
+    return first;
+}
+
+/* ---- loops ---- */
+
+/* Moves loops first .. last-1 on by one; false when they are back at their beginning. */
+static bool advance(Interpreter *interpreter, const Step *step, int first, int last) {
+    for (int i = last - 1; i >= first; i--) {
+        long *at = &interpreter->at[step->first_slot + i];
+        if (++*at < step->loops[i]->axis->size) return true;
+        *at = 0;
+    }
+    return false;
+}
+
+static void store(Interpreter *interpreter, Step *step, const double *values, int count) {
+    long offsets[STRIP];
+    Address *target = &step->target;
+    bool adds = step->statement->accumulate;
+    interpreter_offsets(interpreter, target, count, offsets);
+    for (int j = 0; j < count; j++) {
+        if (offsets[j] < 0) continue;
+        if (target->ints) {
+            target->ints[offsets[j]] = (adds ? target->ints[offsets[j]] : 0) + (long)values[j];
+            continue;
+        }
+        double *at = &target->real[offsets[j]];
+        *at = adds ? *at + values[j] : values[j];
+        if (adds && interpreter->noise != 0) interpreter_disturb(interpreter, at, 1);
+        if (target->rounds) *at = interpreter_round(*at);
+    }
+}
+
+static int strip_length(long size, long start) {
+    return size - start < STRIP ? (int)(size - start) : STRIP;
+}
+
+static void run_pointwise(Interpreter *interpreter, Step *step) {
+    int last = step->loop_count - 1;
+    long size = last < 0 ? 1 : step->loops[last]->axis->size;
+    do {
+        interpreter->running = last < 0 ? -1 : step->first_slot + last;
+        for (long start = 0; start < size; start += STRIP) {
+            if (last >= 0) interpreter->at[interpreter->running] = start;
+            int count = strip_length(size, start);
+            store(interpreter, step, interpreter_strip(interpreter, step->value, count), count);
+        }
+    } while (advance(interpreter, step, 0, last));
+}
+
+static double reduce(Interpreter *interpreter, Reduction reduction, double result,
+                     const double *values, int count) {
+    for (int j = 0; j < count; j++) {
+        if (reduction == REDUCE_SUM) {
+            result += values[j];
+            if (interpreter->noise != 0) interpreter_disturb(interpreter, &result, 1);
+        }
+        if (reduction == REDUCE_MAX && !(values[j] <= result)) result = values[j];
+        if (reduction == REDUCE_MIN && !(values[j] >= result)) result = values[j];
+        if (isnan(result)) return result;
+    }
+    return result;
+}
+
+/* The reduction of the value over the inner loops, the outer ones standing still. */
+static double run_inner(Interpreter *interpreter, Step *step) {
+    Reduction reduction = step->statement->reduction;
+    double result = reduction == REDUCE_SUM ? 0 : reduction == REDUCE_MAX ? -INFINITY : INFINITY;
+    int last = step->loop_count - 1;
+    bool none = last < step->outer_count;
+    long size = none ? 1 : step->loops[last]->axis->size;
+    interpreter->running = none ? -1 : step->first_slot + last;
+    do {
+        for (long start = 0; start < size; start += STRIP) {
+            if (!none) interpreter->at[interpreter->running] = start;
+            int count = strip_length(size, start);
+            result = reduce(interpreter, reduction, result,
+                            interpreter_strip(interpreter, step->value, count), count);
+        }
+    } while (advance(interpreter, step, step->outer_count, last));
+    interpreter->running = -1;
+    return result;
+}
+
+static void run_loop(Interpreter *interpreter, Step *step) {
+    for (int i = 0; i < step->loop_count; i++) {
+        interpreter->at[step->first_slot + i] = 0;
+        if (step->loops[i]->axis->size < 1) return;
+    }
+    if (step->statement->reduction == REDUCE_NONE) {
+        run_pointwise(interpreter, step);
+        return;
+    }
+    do {
+        double result = run_inner(interpreter, step);
+        store(interpreter, step, &result, 1);
+    } while (advance(interpreter, step, 0, step->outer_count));
+}
+
+/* ---- programs ---- */
+
+static void run_steps(Interpreter *interpreter, Step *step);
+
+static void run_repeat(Interpreter *interpreter, Step *step) {
+    const Statement *statement = step->statement;
+    long turns = statement->index->axis->size;
+    interpreter->slots[interpreter->slot_count++] = statement->index;
+    for (long turn = 0; turn < turns && !interpreter->message; turn++) {
+        interpreter->at[step->first_slot] = statement->reverse ? turns - 1 - turn : turn;
+        run_steps(interpreter, step->body);
+    }
+    interpreter->slot_count--;
+}
+
+static void run_call(Interpreter *interpreter, const Statement *statement) {
+    interpreter_call(interpreter, statement);
+    for (int i = 0; i < statement->outputs.count; i++) {
+        const Tensor *tensor = ((Expr *)statement->outputs.items[i])->tensor;
+        double *values = interpreter->real[tensor->id];
+        if (tensor->type == TYPE_BF16)
+            interpreter_round_all(values, values, (size_t)tensor_elements(tensor));
+    }
+}
+
+static void run_steps(Interpreter *interpreter, Step *step) {
+    for (; step && !interpreter->message; step = step->next) {
+        if (step->statement->once && !interpreter->last_micro_batch) continue;
+        if (step->statement->kind == STATEMENT_LOOP) run_loop(interpreter, step);
+        if (step->body)
+            run_repeat(interpreter, step);
+        else if (step->statement->kind == STATEMENT_CALL)
+            run_call(interpreter, step->statement);
+    }
+}
+
+/* The place of element `number` as text, "3,17". */
+static const char *place_text(Interpreter *interpreter, const Tensor *tensor, long number) {
+    Text text = {.arena = interpreter->arena};
+    long stride = tensor_elements(tensor);
+    for (int i = 0; i < tensor->rank; i++) {
+        stride /= tensor->axes[i]->size;
+        text_add(&text, i ? ",%ld" : "%ld", number / stride % tensor->axes[i]->size);
+    }
+    return text.text ? text.text : "";
+}
+
+static void check_inputs(Interpreter *interpreter) {
+    const List *tensors = &interpreter->program->tensors;
+    for (int i = 0; i < tensors->count && !interpreter->message; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->role != ROLE_INPUT || tensor->type != TYPE_INT || tensor->vocabulary < 1)
+            continue;
+        long elements = tensor_elements(tensor);
+        for (long j = 0; j < elements && !interpreter->message; j++) {
+            long value = interpreter->ints[i][j];
+            if (value < 0 || value >= tensor->vocabulary)
+                interpreter->message = arena_format(
+                    interpreter->arena, "%s[%s] is %ld: values are 0 to %ld", tensor->name,
+                    place_text(interpreter, tensor, j), value, tensor->vocabulary - 1);
+        }
+    }
+}
+
+static void round_parameters(Interpreter *interpreter) {
+    const List *tensors = &interpreter->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->role == ROLE_ROUNDED)
+            interpreter_round_all(interpreter->real[i], interpreter->real[tensor->of->id],
+                                  (size_t)tensor_elements(tensor));
+    }
+}
+
+static void clear_temporaries(Interpreter *interpreter) {
+    const List *tensors = &interpreter->program->tensors;
+    for (int i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i];
+        if (tensor->role != ROLE_TEMP && tensor->role != ROLE_OUTPUT) continue;
+        size_t elements = (size_t)tensor_elements(tensor);
+        if (interpreter->real[i])
+            memset(interpreter->real[i], 0, elements * sizeof *interpreter->real[i]);
+        if (interpreter->ints[i])
+            memset(interpreter->ints[i], 0, elements * sizeof *interpreter->ints[i]);
+    }
+}
+
+Interpreter *interpreter_new(Program *program) {
+    Arena *arena = arena_new();
+    Interpreter *interpreter = arena_alloc(arena, sizeof *interpreter);
+    interpreter->arena = arena;
+    interpreter->program = program;
+    interpreter->running = -1;
+    size_t count = (size_t)program->tensors.count;
+    interpreter->real = arena_alloc(arena, count * sizeof *interpreter->real);
+    interpreter->ints = arena_alloc(arena, count * sizeof *interpreter->ints);
+    for (size_t i = 0; i < count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        size_t elements = (size_t)tensor_elements(tensor);
+        if (tensor->type != TYPE_INT)
+            interpreter->real[i] = arena_alloc(arena, elements * sizeof **interpreter->real);
+        else
+            interpreter->ints[i] = arena_alloc(arena, elements * sizeof **interpreter->ints);
+    }
+    interpreter->steps = prepare_block(interpreter, &program->body);
+    return interpreter;
+}
+
+double *interpreter_real(Interpreter *interpreter, const Tensor *tensor) {
+    return interpreter->real[tensor->id];
+}
+
+long *interpreter_int(Interpreter *interpreter, const Tensor *tensor) {
+    return interpreter->ints[tensor->id];
+}
+
+const char *interpreter_run(Interpreter *interpreter, uint64_t seed, bool last_micro_batch) {
+    interpreter->seed = seed;
+    interpreter->last_micro_batch = last_micro_batch;
+    interpreter->message = NULL;
+    check_inputs(interpreter);
+    if (interpreter->message) return interpreter->message;
+    clear_temporaries(interpreter);
+    round_parameters(interpreter);
+    interpreter->choices.chosen_count = interpreter->choices.margin_count = 0;
+    run_steps(interpreter, interpreter->steps);
+    return interpreter->message;
+}
+
+void interpreter_free(Interpreter *interpreter) {
+    if (!interpreter) return;
+    free(interpreter->choices.chosen);
+    free(interpreter->choices.margins);
+    arena_free(interpreter->arena);
+}
