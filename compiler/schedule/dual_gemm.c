@@ -1,8 +1,8 @@
 /* dual_gemm: two products over packed rows that add up in one place are one.
  *
- *     y[r,d] = sum[f] a[r,f] * up[n[r],d,f]       one product of which the sum goes on in a second
- *     ...                                  -->    pair of operands: y is written once and never
- * read y[r,d] += sum[f] b[r,f] * down[n[r],d,f]
+ *     y[r,d] = sum[f] a[r,f] * up[n[r],d,f]           one product of which the sum goes on in a
+ *     ...                                      -->    second pair of operands: y is written once
+ *     y[r,d] += sum[f] b[r,f] * down[n[r],d,f]        and never read
  *
  * Where both have tiles of operands that are stored as bf16, and what stands between has to do with
  * neither.

@@ -9,8 +9,9 @@
 /* The value of what stands between the braces: products and sums of numbers and the name of the
  * turn, from left to right.
  *
- *     value: product (('+' | '-') product)*      product: factor ('*' factor)*      factor: number
- * | name
+ *     value:   product (('+' | '-') product)*
+ *     product: factor ('*' factor)*
+ *     factor:  number | name
  */
 static long turn_value(const char *text, const char *end, long turn) {
     long sum = 0, product = 1;

@@ -1,8 +1,9 @@
 /* public: the tensors of a table as files know them. A tensor stacked over the turns of a repeat is
  * one tensor a turn:
  *
- *     "block.{2*i+1}.ffn.up", axes "block,dim,hidden", shape [4, d, f]   -->   "block.1.ffn.up" ...
- * "block.7.ffn.up", "dim,hidden"
+ *     "block.{2*i+1}.ffn.up", "block,dim,hidden", [4, d, f]
+ *   -->
+ *     "block.1.ffn.up" ... "block.7.ffn.up", "dim,hidden", [d, f]
  */
 #ifndef PUBLIC_H
 #define PUBLIC_H

@@ -4,9 +4,9 @@
  *     int error = model_open(&model, "weights.bin");
  *     if (error) { fprintf(stderr, "%s\n", model_error(error)); return 1; }
  *     const float *logits;
- *     error = model_step(model, token, &logits);   // logits[model_vocabulary(model)] of what
- * follows model_reset(model);                          // forget what was read: the next one is the
- * first model_free(model);
+ *     error = model_step(model, token, &logits);   // logits[model_vocabulary(model)] of the next
+ *     model_reset(model);                          // forget what was read: a new text begins
+ *     model_free(model);
  *
  * Nothing exits or prints. A model is used by one thread at a time; several models may be open.
  */

@@ -5,6 +5,14 @@
 git ls-files 'compiler/*.[chly]' 'compiler/*.def' 'runtime/*.[ch]' 'runtime/*.cu' 'runtime/*.cuh' 2>/dev/null >"$work/files"
 [ -s "$work/files" ] || find compiler runtime -name '*.[chly]' -o -name '*.cu' -o -name '*.cuh' >"$work/files"
 grep -vE '\.def$|kernels/(matmul|operands)\.h$' "$work/files" >"$work/ours"
+# A diagram is indented by five columns in its comment, in columns of its own; prose goes on in the first column. What a
+# formatter has joined begins in the first column without having been parted from the diagram by an empty line.
+# shellcheck disable=SC2046 # names without spaces
+awk '
+    FNR == 1 || /\/\*|\*\// { diagram = 0 }
+    diagram && /^ \* [^ \/]/ { print FILENAME ":" FNR ": a line of a diagram was joined with another one"; wrong = 1 }
+    { diagram = /^ \*     / && / [ ]+-->? | [^ ]+ [^=]*= .*  +[^ ]/ }
+    END { exit wrong }' $(cat "$work/ours") || wrong "a diagram keeps its lines"
 # shellcheck disable=SC2046 # names without spaces
 awk '
     FNR == 1 { begin = 0 }

@@ -3,10 +3,11 @@
  * The outer loops of a nest that no statement sums over become one: its turns go to threads, to
  * columns or to blocks.
  *
- *     threads   y[b,s,d] = x[b,s,d] * t[b,s]     a thread for each turn, alone with what is inside
- *     columns   g[d] += sum[b,s] x[b,s,d]        32 neighbours side by side, as in memory; the
- * other threads of a block share the sum of each blocks    y[b,s,d] = x[b,s,d] / sum ...    a block
- * for each turn; its threads share the loops inside, rows lie in their common memory
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   a thread for each turn, alone with what is inside
+ *     columns   g[d] += sum[b,s] x[b,s,d]      32 neighbours side by side, as in memory; the other
+ *                                              threads of a block share the sum of each
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...  a block for each turn; its threads share the loops
+ *                                              inside, rows lie in their common memory
  *
  * A sum is kept by each thread for its turns, then the threads' sums are added in a fixed order. A
  * small kernel runs in one block.

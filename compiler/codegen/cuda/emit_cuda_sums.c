@@ -1,9 +1,10 @@
 /* emit_cuda_sums: nests of a device whose loops all put together what they compute: sums over
  * everything, in two launches, and scatters, row by row of the target.
  *
- *     e[tokens[b,s],d] += x[b,s,d]       a block for each token; where it is the first that names
- * its row of e, it looks through those behind it for that row and adds what belongs to them, in
- * their order; where e has fewer rows than there are tokens, a block for each row does so
+ *     e[tokens[b,s],d] += x[b,s,d]    a block for each token; where it is the first that names its
+ *                                     row of e, it looks through those behind it for that row and
+ *                                     adds what belongs to them, in their order; where e has fewer
+ *                                     rows than there are tokens, a block for each row does so
  */
 #include "codegen/emit.h"
 #include "schedule/nest.h"

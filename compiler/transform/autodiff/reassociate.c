@@ -3,9 +3,12 @@
  * Needs:   elaborate, before gradient.
  * Leaves:  the same numbers, but for rounding.
  *
- *     y[n,s,d] = sum[f] h[n,s,f] * down[n,f,d]          u[n,s,f] = w[s,n] * h[n,s,f]
- *     z[s,d] = sum[n] chosen[s,n] * w[s,n] * y[n,s,d]   -->  y[n,s,d] = sum[f] u[n,s,f] *
- * down[n,f,d] z[s,d] = sum[n] chosen[s,n] * y[n,s,d]
+ *     y[n,s,d] = sum[f] h[n,s,f] * down[n,f,d]
+ *     z[s,d] = sum[n] chosen[s,n] * w[s,n] * y[n,s,d]
+ *   -->
+ *     u[n,s,f] = w[s,n] * h[n,s,f]
+ *     y[n,s,d] = sum[f] u[n,s,f] * down[n,f,d]
+ *     z[s,d] = sum[n] chosen[s,n] * y[n,s,d]
  *
  * The derivative of w asks for y in the first form, for h in the second: h is there anyway, because
  * the derivative of `down` asks for it, so that y need not be kept from one pass to the other,

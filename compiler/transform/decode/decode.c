@@ -6,9 +6,10 @@
  * `position`; caches hold what attention and x[s-1] read, and nothing else. What sums or chooses
  * along the sequence is reported.
  *
- *     x[b,s,d] = embedding[tokens[b,s],d]         x[b,s,d] = embedding[tokens[b,s],d]          (s:
- * new places) k[b,s,h,e] = ...                            k[b,s,h,e] = ... o = attend(q, k, v) -->
- * cache_k[b,position + s,h,e] = k[b,s,h,e] o = attend(q, cache_k, cache_v, position)
+ *     x[b,s,d] = embedding[tokens[b,s],d]        x[b,s,d] = embedding[tokens[b,s],d]
+ *     k[b,s,h,e] = ...                           k[b,s,h,e] = ...               (s: new places)
+ *     o = attend(q, k, v)                 -->    cache_k[b,position + s,h,e] = k[b,s,h,e]
+ *                                                o = attend(q, cache_k, cache_v, position)
  */
 #include "transform/decode/decode.h"
 

@@ -4,9 +4,12 @@
  * computed. When the layer said `cache t` of tensors that it follows from place by place, these
  * have the caches instead, and it is computed again for all places:
  *
- *     k[b,s,h,e] = sum[r] t[b,s,r] * up[r,h,e]           cache_t[b,position + s,r] = t[b,s,r]
- *     o = attend(q, k, v)                        -->     k_past[b,t,h,e] = sum[r] cache_t[b,t,r] *
- * up[r,h,e] o = attend(q, k_past, v_past, position)
+ *     k[b,s,h,e] = sum[r] t[b,s,r] * up[r,h,e]
+ *     o = attend(q, k, v)
+ *   -->
+ *     cache_t[b,position + s,r] = t[b,s,r]
+ *     k_past[b,t,h,e] = sum[r] cache_t[b,t,r] * up[r,h,e]
+ *     o = attend(q, k_past, v_past, position)
  */
 #include "transform/decode/decode.h"
 

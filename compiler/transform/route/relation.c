@@ -5,10 +5,11 @@
  * everywhere, because the packs of one mask share their keys; therefore a packed value may be
  * written under one pack and read under another.
  *
- *     chosen[b,s,n] = top...           n[r], s[r], ... = pack(chosen)           coordinates of rows
- *     picked[r,m] = top...       -->   c[q], m[q] = pack(picked[r,m], n[r])     rows of rows,
- * grouped by (n, m) n_q[q] = n[c[q]]                         an outer coordinate, made when it is
- * wanted
+ *     chosen[b,s,n] = top...        n[r], s[r], ... = pack(chosen)        coordinates of rows
+ *     picked[r,m] = top...    -->   c[q], m[q] = pack(picked[r,m], n[r])  rows of rows, grouped by
+ *                                                                         (n, m)
+ *                                   n_q[q] = n[c[q]]                      an outer coordinate, made
+ *                                                                         when it is wanted
  */
 #include "transform/route/route.h"
 

@@ -1,8 +1,12 @@
 /* rows: rewrites statements under a mask so that they run over packed rows.
  *
- *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]          h[r,f] = sum[d] x[b[r],s[r],d] *
- * up[n[r],d,f] y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d] -->  y[b,s,d] = 0;  y[b[r],s[r],d] +=
- * e[r,d] dw[n,d] += sum[b,s] dp[b,s,n] * x[b,s,d]          dw[n[r],d] += dp[r] * x[b[r],s[r],d]
+ *     h[b,s,n,f] = sum[d] x[b,s,d] * up[n,d,f]
+ *     y[b,s,d] = sum[n] chosen[b,s,n] * e[b,s,n,d]
+ *     dw[n,d] += sum[b,s] dp[b,s,n] * x[b,s,d]
+ *   -->
+ *     h[r,f] = sum[d] x[b[r],s[r],d] * up[n[r],d,f]
+ *     y[b,s,d] = 0;  y[b[r],s[r],d] += e[r,d]
+ *     dw[n[r],d] += dp[r] * x[b[r],s[r],d]
  */
 #include "transform/route/route.h"
 
