@@ -108,6 +108,7 @@ MOEC_DEVICE float moec_log(float x) { return logf(x); }
 MOEC_DEVICE float moec_pow(float a, float b) { return powf(a, b); }
 MOEC_DEVICE float moec_sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 MOEC_DEVICE float moec_tanh(float x) { return tanhf(x); }
+MOEC_DEVICE float moec_atan(float x) { return atanf(x); }
 MOEC_DEVICE float moec_erf(float x) { return erff(x); }
 MOEC_DEVICE float moec_softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 MOEC_DEVICE float moec_sin(float x) { return sinf(x); }

@@ -250,6 +250,20 @@ MOEC_INLINE float moec_erf(float x) {
     return size > 0.927734375f ? __builtin_copysignf(far, x) : near;
 }
 
+/* Of x, of (x - 1) / (x + 1) beyond tan(pi/8), of -1 / x beyond tan(3 pi/8). */
+MOEC_INLINE float moec_atan(float x) {
+    const float size = __builtin_fabsf(x);
+    const float from = size > 2.41421356f ? 1.57079633f : size > 0.414213562f ? 0.785398163f : 0.0f;
+    const float above = size > 2.41421356f ? -1.0f : size > 0.414213562f ? size - 1.0f : size;
+    const float below = size > 2.41421356f ? size : size > 0.414213562f ? size + 1.0f : 1.0f;
+    const float t = above / below, s = t * t;
+    float p = 8.05374449538e-2f;
+    p = p * s - 1.38776856032e-1f;
+    p = p * s + 1.99777106478e-1f;
+    p = p * s - 3.33329491539e-1f;
+    return __builtin_copysignf(from + (p * s * t + t), x);
+}
+
 /* log(1 + e^x), the logarithm of 1 + t corrected by what the sum 1 + t lost. */
 MOEC_INLINE float moec_softplus(float x) {
     const float t = moec_exp(-__builtin_fabsf(x)), u = 1.0f + t;

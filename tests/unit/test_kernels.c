@@ -77,6 +77,9 @@ static float f_sin(float x) {
 static float f_cos(float x) {
     return moec_cos(x);
 }
+static float f_atan(float x) {
+    return moec_atan(x);
+}
 static float f_rsqrt(float x) {
     return moec_rsqrt(x);
 }
@@ -109,6 +112,7 @@ static void scalars_are_exact(void **state) {
         {"softplus", f_softplus, d_softplus, -40, 40},
         {"sin", f_sin, sin, -6000, 6000},
         {"cos", f_cos, cos, -6000, 6000},
+        {"atan", f_atan, atan, -60, 60},
         {"rsqrt", f_rsqrt, d_rsqrt, 1e-3f, 100},
     };
     for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
