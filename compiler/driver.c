@@ -567,6 +567,10 @@ void moec_observe(MoecCompiler *compiler) {
     compiler->observes = true;
 }
 
+void moec_probe(MoecCompiler *compiler) {
+    if (compiler->unit) compiler->unit->probing = true;
+}
+
 const char *moec_transfer(MoecCompiler *compiler, bool json) {
     if (moec_failed(compiler) || !compiler->tuning) return NULL;
     return (json ? tuning_json : tuning_text)(compiler->arena, compiler->tuning);

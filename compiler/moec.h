@@ -55,6 +55,8 @@ const char *moec_transfer(MoecCompiler *compiler, bool json);
  * of
  * the weight that made it; those inside a repeat with the iteration as first axis. */
 void moec_observe(MoecCompiler *compiler);
+/* From now on MOEC_MEASURE has the probes of each layer among its outputs, and "probing" holds. */
+void moec_probe(MoecCompiler *compiler);
 const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */
@@ -108,6 +110,7 @@ typedef struct MoecTensorInfo {
     double a, b;
     int input; /* inputs */
     long vocabulary;
+    int probe; /* outputs */
 } MoecTensorInfo;
 const MoecTensorInfo *moec_tensors(MoecCompiler *compiler, const MoecProgram *program,
                                    MoecTensorList list, int *count);

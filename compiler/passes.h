@@ -21,7 +21,8 @@ typedef struct Unit {
     List overrides;       /* Node * NODE_ENTRY, from --set */
     /* The axes of the outermost layer take the sizes that they have there; NULL: their own. */
     const struct Program *shape;
-    List own; /* const char *: options of the optimizer that some parameter has for itself */
+    bool probing; /* GRAPH_MEASURE gives the probes of each layer */
+    List own;     /* const char *: options of the optimizer that some parameter has for itself */
 } Unit;
 
 /* resolve: reads a file and what it uses (beside it, on `search` (colon separated, may be NULL), in

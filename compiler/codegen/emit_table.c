@@ -7,6 +7,7 @@
 /* In the order of InputKind and InitKind, and of the enumerations of abi.h. */
 static const char *const input_kinds[] = {"TOKEN", "NEXT", "REAL", "CLASS", "SCALAR"};
 static const char *const init_kinds[] = {"CONSTANT", "NORMAL", "UNIFORM"};
+static const char *const probes[] = {"NONE", "MEAN", "LARGEST"};
 
 static const char *block_of(const Tensor *tensor) {
     switch (tensor->role) {
@@ -47,6 +48,7 @@ static void add_tensor(Arena *arena, Text *text, const Tensor *tensor, size_t of
     if (tensor->role == ROLE_INPUT)
         text_add(text, ", .input = MOEC_INPUT_%s, .vocabulary = %ld", input_kinds[info.input],
                  info.vocabulary);
+    if (info.probe) text_add(text, ", .probe = MOEC_PROBE_%s", probes[info.probe]);
     text_add(text, "},\n");
 }
 

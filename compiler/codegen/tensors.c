@@ -34,6 +34,7 @@ MoecTensorInfo tensor_info(Arena *arena, const Tensor *tensor, size_t offset) {
         .b = tensor->init.b,
         .input = (int)tensor->input,
         .vocabulary = tensor->vocabulary,
+        .probe = (int)tensor->probe,
     };
 }
 

@@ -222,6 +222,8 @@ static void outputs(Elaborator *e) {
             expr_apply(program, OP_MUL, metric->sum, expr_number(program, 1 / metric->count), NULL);
         output_scalar(e, metric->name, mean, metric->span);
     }
+    for (int i = 0; i < e->probed.count; i++)
+        list_push(e->arena, &program->outputs, e->probed.items[i]);
 }
 
 /* What no memory holds is refused before anything counts its bytes. A repeat, a gradient and a

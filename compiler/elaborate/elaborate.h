@@ -169,6 +169,7 @@ typedef struct Elaborator {
     Index *scanned; /* the place of the scan whose body is being read, or NULL */
     Index *batch;
     List metrics; /* Metric *, of the whole program */
+    List probed;  /* Tensor *: probes of single layers */
     List once;    /* Statement *: updates of states, run last */
     List stored;  /* Stored * */
     List named;   /* Binding *: outputs asked for */
@@ -333,6 +334,8 @@ bool evaluate_init(Elaborator *e, const Stored *stored, double fan_in, double fa
 /* A value of no dimensions as one number: the mean over everything its layer is mapped over. NULL
  * after a report. */
 Expr *scalar(Elaborator *e, Value *value, const char *what, Span span);
+void loss_statement(Elaborator *e, const Node *node);
+void metric_statement(Elaborator *e, const Node *node); /* aux and probe */
 
 /* ---- unused.c ---- */
 /* Warns of names in the layers of the user's files that nothing reads. */

@@ -189,13 +189,16 @@ static Value *unary(Elaborator *e, const Node *node) {
     return apply_op(e, OP_NEG, a, NULL, NULL, node->span);
 }
 
-/* `training`, `decoding`: which graph this is, or NULL. An optimizer's step is part of training. */
+/* `training`, `decoding`, `probing`: which graph this is, or NULL. An optimizer's step is part of
+ * training. */
 static Value *condition(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
         return flag(e, graph == GRAPH_TRAIN || graph == GRAPH_UPDATE, node->span);
     }
+    if (!strcmp(node->name, "probing"))
+        return flag(e, e->unit->probing && graph == GRAPH_MEASURE, node->span);
     if (strcmp(node->name, "decoding")) return NULL;
     e->program->by_decoding = true;
     return flag(e, graph == GRAPH_DECODE, node->span);

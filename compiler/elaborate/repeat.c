@@ -74,7 +74,7 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     program->sequence = saved.program->sequence;
     e->program = program;
     e->block = &program->body;
-    e->metrics = e->once = e->stored = e->named = e->axes = (List){0};
+    e->metrics = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
     turn(e, node, i, "turn");
     Text text = {.arena = e->arena};

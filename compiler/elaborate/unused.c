@@ -136,7 +136,8 @@ void watch_read(const Value *value) {
 
 /* `if training` hides a use from the graph at hand. */
 static bool is_used_elsewhere(const Watch *watch) {
-    return (reads(watch->layer, "training", 8) || reads(watch->layer, "decoding", 8)) &&
+    return (reads(watch->layer, "training", 8) || reads(watch->layer, "decoding", 8) ||
+            reads(watch->layer, "probing", 8)) &&
            reads(watch->layer, watch->name, strcspn(watch->name, "."));
 }
 

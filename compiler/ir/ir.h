@@ -99,6 +99,9 @@ typedef struct OwnNumber {
     double value;
 } OwnNumber;
 
+/* Outputs that are probes of one layer, and how values of several batches become one. */
+typedef enum Probe { PROBE_NONE, PROBE_MEAN, PROBE_LARGEST } Probe;
+
 typedef struct Tensor {
     int id;           /* its place in program->tensors */
     const char *name; /* unique in the program, an identifier: what generated code calls it */
@@ -121,6 +124,7 @@ typedef struct Tensor {
     int turns;   /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen; /* parameters: not trained */
     List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
+    Probe probe; /* outputs */
     bool cached; /* `cache t` was said of it: decode keeps it and computes again what follows */
     bool part;   /* of an equation: no name in the source stands for it */
     Span span;   /* where it is defined */

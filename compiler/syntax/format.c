@@ -335,7 +335,7 @@ static void simple(Format *format, const Node *node) {
         definition(line, "aux ", node, NULL, node->kids[0]);
         break;
     case NODE_PROBE:
-        definition(line, "probe ", node, NULL, node->kids[0]);
+        definition(line, "probe ", node, node->kids[0], node->kids[1]);
         break;
     case NODE_OUTPUT:
         definition(line, "output ", node, NULL, NULL);

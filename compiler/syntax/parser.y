@@ -235,8 +235,8 @@ statement:
         { $$ = with(parser, make(parser, NODE_LOSS, @$), $3); }
     | AUX name '=' expr
         { $$ = with(parser, titled(parser, NODE_AUX, @$, $2), $4); }
-    | PROBE name '=' expr
-        { $$ = with(parser, titled(parser, NODE_PROBE, @$, $2), $4); }
+    | PROBE name optional_subs '=' expr
+        { $$ = with(parser, with(parser, titled(parser, NODE_PROBE, @$, $2), $3), $5); }
     | OUTPUT name
         { $$ = titled(parser, NODE_OUTPUT, @$, $2); }
     | CACHE name                                        { $$ = titled(parser, NODE_CACHE, @$, $2); }

@@ -43,7 +43,7 @@ typedef enum NodeKind {
     NODE_UPDATE,   /* update NAME[subs] = expr name; kids: SUBS or NULL, expr */
     NODE_LOSS,     /* loss = expr              kids: expr */
     NODE_AUX,      /* aux NAME = expr          name; kids: expr */
-    NODE_PROBE,    /* probe NAME = expr        name; kids: expr */
+    NODE_PROBE,    /* probe NAME[subs] = expr  name; kids: SUBS or NULL, expr */
     NODE_OUTPUT,   /* output NAME              name */
     NODE_CACHE,    /* cache NAME               name */
     NODE_REPEAT,   /* repeat NAME[i < expr] { }   name; kids: NAME (i), expr, BLOCK */

@@ -24,7 +24,7 @@
 #include <stdint.h>
 #endif
 
-enum { MOEC_ABI = 10, MOEC_MAX_RANK = 10 };
+enum { MOEC_ABI = 11, MOEC_MAX_RANK = 10 };
 
 /* Where a tensor lives. Offsets are in bytes from the start of the block and multiples of 64. */
 typedef enum MoecBlock {
@@ -49,6 +49,10 @@ typedef enum MoecInput {
 /* What real numbers are kept as. */
 typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
 
+/* An output that is a probe of one layer: values of several calls are told as their mean, or as the
+ * largest. */
+typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } MoecProbe;
+
 typedef struct MoecTensor {
     /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the
      * turn i and each turn is a tensor of its own in files */
@@ -70,6 +74,7 @@ typedef struct MoecTensor {
     int frozen; /* parameters: not trained, the optimizer leaves it alone */
     /* parameters: those of one group are updated with the same numbers, see MoecUpdate.own */
     int group;
+    MoecProbe probe; /* outputs */
 } MoecTensor;
 
 /* One dense product of fixed shape: c[i,j][m,n] (+)= sum_k a[i,j][m,k] * b[i,j][k,n]. Strides in

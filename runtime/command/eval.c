@@ -20,12 +20,20 @@ static double bits_per_byte(const Data *data, double bits) {
     return bits * (double)data->count / (double)data->text_bytes;
 }
 
-static void tell(const Data *data, const Evaluation *found, double seconds, bool json, long step) {
+/* What is told of an evaluation. */
+typedef struct Telling {
+    bool json;
+    long step;      /* of the weights */
+    Probes *probes; /* or NULL */
+} Telling;
+
+static void tell(const Data *data, const Evaluation *found, double seconds,
+                 const Telling *telling) {
     bool apart = data->record > 0; /* the loss of examples has no bits */
     uint64_t count = apart ? data->count / data->record : found->tokens;
     const char *what = apart ? "examples" : "tokens";
     double bits = found->nats / log(2);
-    if (json) {
+    if (telling->json) {
         json_t *object = json_pack("{s:o}", "loss", json_number(found->nats));
         if (!apart)
             json_object_set_new(object, data->bytes ? "bits_per_byte" : "bits_per_token",
@@ -35,7 +43,8 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
         if (!apart) json_object_set_new(object, "perplexity", json_number(exp(found->nats)));
         json_object_set_new(object, what, json_integer((json_int_t)count));
         json_object_set_new(object, "seconds", json_real(seconds));
-        json_object_set_new(object, "step", json_integer((json_int_t)step));
+        json_object_set_new(object, "step", json_integer((json_int_t)telling->step));
+        if (telling->probes) json_object_set_new(object, "probes", probes_json(telling->probes));
         json_dumpf(object, stdout, JSON_INDENT(2));
         puts("");
         json_decref(object);
@@ -49,11 +58,12 @@ static void tell(const Data *data, const Evaluation *found, double seconds, bool
         snprintf(unit, sizeof unit, "  %.4f %s", bits, data->bytes ? "bits/byte" : "bits/token");
     printf("loss %.4f%s", found->nats, unit);
     if (!apart) printf(", perplexity %.5g", exp(found->nats));
-    printf("  on %" PRIu64 " %s, weights of step %ld\n", count, what, step);
+    printf("  on %" PRIu64 " %s, weights of step %ld\n", count, what, telling->step);
+    if (telling->probes) probes_print(telling->probes);
 }
 
-static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bool json,
-                    long step) {
+static bool measure(Call *call, const char *path, const Tokenizer *tokenizer,
+                    const Telling *telling) {
     Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
     uint64_t context = (uint64_t)call_context(call);
@@ -65,9 +75,9 @@ static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bo
         data->count > context ||
         error_message("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                       path, data->count, context + 1);
-    good =
-        good && measure_loss(call, data, 0, stride, (data->count - !data->record) / stride, &found);
-    if (good) tell(data, &found, seconds_now() - began, json, step);
+    good = good && measure_loss(call, data, 0, stride, (data->count - !data->record) / stride,
+                                telling->probes, &found);
+    if (good) tell(data, &found, seconds_now() - began, telling);
     good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
     data_close(data);
     return good;
@@ -76,17 +86,21 @@ static bool measure(Call *call, const char *path, const Tokenizer *tokenizer, bo
 /* What a command line asks for. */
 typedef struct Options {
     const char *operand, *path, *choices, *device;
-    bool json;
+    bool json, probes;
     TextList sets;
 } Options;
 
 static bool measure_data(const Options *options, Safetensors *file, MoecCompiler *compiler,
                          Device *device, const Tokenizer *tokenizer) {
     const GraphShape shape = {.graph = MOEC_MEASURE};
+    if (options->probes) moec_probe(compiler);
     Model *model = model_open_on(device, compiler, &shape, 1, true);
     bool good = model && model_read(model, file, false);
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
-    good = call && measure(call, options->path, tokenizer, options->json, checkpoint_step(file));
+    Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
+    if (call && options->probes) telling.probes = probes_open(call);
+    good = call && measure(call, options->path, tokenizer, &telling);
+    probes_close(telling.probes);
     call_close(call);
     model_close(model);
     return good;
@@ -154,8 +168,10 @@ int command_eval(int argc, char **argv) {
         {OPTION_TEXT, "--choices", "FILE", &options.choices,
          "questions, an object a line: {\"context\": \"Water is\", \"choices\": [\" wet\", "
          "\" dry\"], \"answer\": 0}"},
+        {OPTION_FLAG, "--probes", NULL, &options.probes,
+         "what each layer measures of itself: sinks, gates, largest activations, loads"},
         {OPTION_FLAG, "--json", NULL, &options.json,
-         "loss, bits_per_byte, tokens, step as JSON; or accuracy, questions, step"},
+         "loss, bits_per_byte, tokens, step, probes as JSON; or accuracy, questions, step"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
         {OPTION_LIST, "--set", "KEY=VALUE", &options.sets,
          "an option of the model, such as train.batch or train.context"},
@@ -165,5 +181,7 @@ int command_eval(int argc, char **argv) {
     if (code >= 0) return code;
     if (!options.path == !options.choices)
         return arguments_wrong(command, NULL, "moec eval needs --data or --choices");
+    if (options.probes && options.choices)
+        return arguments_wrong(command, NULL, "--probes are of --data");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }

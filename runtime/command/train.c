@@ -333,14 +333,33 @@ static bool save(Training *training, const char *name, bool optimizer) {
     return good;
 }
 
+/* What the model logs of itself, of the held-out windows: "val_first_token". */
+static void log_measured(json_t *line, json_t *measured) {
+    const char *name;
+    json_t *value;
+    json_object_foreach(measured, name, value) {
+        char *held = memory_format("val_%s", name);
+        json_object_set(line, held, value);
+        free(held);
+    }
+    json_decref(measured);
+}
+
 /* Measures the held-out windows, logs what comes out and keeps the weights when they are the best
  * so far. */
 static bool validate(Training *training) {
     if (!training->held_windows) return true;
     Evaluation found;
-    if (!measure_loss(training->measure, training->other ? training->other : training->data,
-                      training->held_start, training->held_stride, training->held_windows, &found))
+    Probes *probes = probes_open(training->measure);
+    bool good = measure_loss(training->measure, training->other ? training->other : training->data,
+                             training->held_start, training->held_stride, training->held_windows,
+                             probes, &found);
+    json_t *measured = probes_json(probes);
+    probes_close(probes);
+    if (!good) {
+        json_decref(measured);
         return false;
+    }
     training->bits = found.nats / (training->data->record ? 1 : log(2)); /* examples: the loss */
     json_t *line = json_pack("{s:I, s:o}", "step", (json_int_t)training->place.step, "val_loss",
                              json_number(found.nats));
@@ -348,6 +367,7 @@ static bool validate(Training *training) {
         json_object_set_new(line,
                             training->data->bytes ? "val_bits_per_byte" : "val_bits_per_token",
                             json_number(training->bits));
+    log_measured(line, measured);
     if (!record_write(&training->record, line)) return false;
     if (!isfinite(found.nats))
         note_message("step %ld: the loss of the held-out data is not a finite number",

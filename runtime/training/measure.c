@@ -24,7 +24,7 @@ static double sum_of(const float *values, long count) {
 }
 
 bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
-                  Evaluation *result) {
+                  Probes *probes, Evaluation *result) {
     long batch = call->graph->batch > 0 ? call->graph->batch : 1, context = call_context(call);
     int told = call_output(call, "nats"), loss = call_output(call, "loss");
     int32_t *tokens = memory_new(sizeof *tokens * (size_t)(batch * (context + 1)));
@@ -42,6 +42,8 @@ bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride,
         call_set_windows(call, tokens);
         good = call_run(call, 0, false) && call_get_numbers(call) &&
                (told < 0 || call_get(call, told));
+        /* What is filled up would count some windows twice. */
+        if (good && probes && (windows == batch || !calls)) good = probes_add(probes, call);
         if (!good) break;
         if (loss >= 0) losses += (double)call->outputs[loss][0];
         calls++;

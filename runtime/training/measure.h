@@ -4,6 +4,7 @@
 
 #include "model/call.h"
 #include "data/data.h"
+#include "training/probes.h"
 
 typedef struct Evaluation {
     double loss; /* of the model as written, mean over the calls */
@@ -12,9 +13,10 @@ typedef struct Evaluation {
 } Evaluation;
 
 /* `count` windows of context + 1 tokens, the i-th at start + i * stride. call: of the graph
- * that measures. False after a message. */
+ * that measures. probes: of that call, or NULL; they are taken of full batches. False after a
+ * message. */
 bool measure_loss(Call *call, const Data *data, uint64_t start, uint64_t stride, uint64_t count,
-                  Evaluation *result);
+                  Probes *probes, Evaluation *result);
 /* The sequence length of the token input. */
 long call_context(const Call *call);
 

@@ -2,7 +2,8 @@
  *
  * Needs:   an elaborated GRAPH_MEASURE program, which is a forward one so far.
  * Leaves:  instead of outputs of many numbers one number a token, so that nothing as large as the
- *          logits has to be whole. A model whose logits are not one row a token keeps its outputs.
+ *          logits has to be whole. A model whose logits are not one row a token keeps its outputs,
+ *          and every model its probes.
  *
  *     output logits[b,s,v]    -->    most[b,s] = max[v] logits[b,s,v]
  *                                    total[b,s] = sum[v] exp(logits[b,s,v] - most[b,s])
@@ -88,7 +89,7 @@ void measure(Program *program) {
     list_push(program->arena, &program->outputs, nats);
     for (int i = 0; i < outputs.count; i++) {
         Tensor *output = outputs.items[i];
-        if (output->rank == 0) {
+        if (output->rank == 0 || output->probe != PROBE_NONE) {
             list_push(program->arena, &program->outputs, output);
         } else {
             output->role = ROLE_TEMP;

@@ -1,0 +1,134 @@
+/* metric: the loss, terms that are added to it, and what is only measured.
+ *
+ * An aux term and a probe add up over the layers that have one. Where the graph is for probing (see
+ * moec_probe), each probe is an output of its layer besides, stacked over the iterations of a
+ * repeat:
+ *
+ *     probe share = e   in block.{i}.attention   -->   output "block.{i}.attention.share"[i]
+ */
+#include "elaborate/elaborate.h"
+
+#include <string.h>
+
+static Value *in_equation(Elaborator *e, const Node *node) {
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *value = evaluate(e, node);
+    e->equation = outer;
+    return value;
+}
+
+Expr *scalar(Elaborator *e, Value *value, const char *what, Span span) {
+    Expr *expr = value_expr(e, value);
+    if (!expr) return NULL;
+    Index *used[MAX_LOOPS];
+    int count = free_indices(e, expr, used);
+    if (count) {
+        report_error(e->reports, span, "%s must be one number, but it depends on index '%s'", what,
+                     used[0]->name);
+        report_help(e->reports, "reduce it: mean[%s] ... or sum[%s] ...", used[0]->name,
+                    used[0]->name);
+        return NULL;
+    }
+    count = ambient_used(e, expr, used);
+    if (!count) return expr;
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    Value *mean = reduce(e, "mean", used, count, value_tensor(e, expr, NULL, 0, span), span);
+    e->equation = outer;
+    return value_expr(e, mean);
+}
+
+void loss_statement(Elaborator *e, const Node *node) {
+    if (e->loss) {
+        report_error(e->reports, node->span, "the loss is given twice");
+        report_note(e->reports, e->loss->span, "first here");
+        return;
+    }
+    Value *value = in_equation(e, node->kids[0]);
+    if (value->kind == KIND_ERROR) return;
+    Expr *expr = scalar(e, value, "the loss", node->span);
+    if (expr) e->loss = value_tensor(e, expr, NULL, 0, node->span);
+}
+
+/* What a line of the log holds of its own, and what the loss and its sum with the terms are called.
+ */
+static bool is_logged_anyway(const char *name) {
+    static const char *const names[] = {"loss", "total",     "step",    "lr",
+                                        "nats", "grad_norm", "seconds", "val_loss"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static const Region *repeat_around(const Elaborator *e) {
+    const Region *region = e->region;
+    while (region && !region->index) region = region->outer;
+    return region;
+}
+
+/* The value as an output of this layer. The largest value of all is told as that, all else as a
+ * mean. */
+static void probe_output(Elaborator *e, const Node *node, Expr *expr, Index *const *dims,
+                         int rank) {
+    const Region *region = repeat_around(e);
+    const Node *right = node->kids[1];
+    Index *all[MAX_RANK + 1];
+    Axis *axes[MAX_RANK + 1];
+    int count = 0;
+    if (region) all[count++] = region->index;
+    for (int i = 0; i < rank; i++) all[count++] = dims[i];
+    if (!fits_rank(e, node->name, count, node->name_span)) return;
+    for (int i = 0; i < count; i++) axes[i] = all[i]->axis;
+    Tensor *tensor = tensor_new(e->program, temporary_name(e, node->name), ROLE_OUTPUT, TYPE_REAL,
+                                count, axes, node->name_span);
+    bool largest = right->kind == NODE_REDUCE && !strcmp(right->name, "max");
+    tensor->path = arena_format(e->arena, "%s.%s", e->frame->path, node->name);
+    tensor->probe = largest ? PROBE_LARGEST : PROBE_MEAN;
+    statement_loop(e->program, e->block, expr_read_indices(e->program, tensor, all), false,
+                   REDUCE_NONE, NULL, 0, expr, node->span);
+    list_push(e->arena, &e->probed, tensor);
+}
+
+static bool is_probing(const Elaborator *e) {
+    return e->unit->probing && e->program->graph == GRAPH_MEASURE;
+}
+
+/* probe NAME[axes] = expr: read as an equation, whose name nobody else sees. */
+static void probe_of_axes(Elaborator *e, const Node *node) {
+    Binding *outside = scope_find(e->scope, node->name);
+    Value *kept = outside ? outside->value : NULL;
+    Scope *scope = scope_push(e);
+    equation(e, node);
+    Value *value = scope_find(scope, node->name)->value;
+    if (outside) outside->value = kept;
+    scope_pop(e);
+    if (value->kind != KIND_TENSOR || !is_probing(e)) return;
+    Index *used[MAX_LOOPS];
+    int count = ambient_used(e, value->expr, used);
+    Equation own = {0}, *outer = e->equation;
+    e->equation = &own;
+    if (count) value = reduce(e, "mean", used, count, value, node->span);
+    e->equation = outer;
+    if (value->kind == KIND_TENSOR) probe_output(e, node, value->expr, value->dims, value->rank);
+}
+
+void metric_statement(Elaborator *e, const Node *node) {
+    bool aux = node->kind == NODE_AUX;
+    if (is_logged_anyway(node->name)) {
+        report_error(e->reports, node->name_span, "'%s' is a number of every log already",
+                     node->name);
+        report_help(e->reports, "another name keeps both: 'my_%s'", node->name);
+        return;
+    }
+    if (!aux && node->kids[0]) {
+        probe_of_axes(e, node);
+        return;
+    }
+    Value *value = in_equation(e, node->kids[aux ? 0 : 1]);
+    if (value->kind == KIND_ERROR) return;
+    Expr *expr = scalar(e, value, aux ? "an aux term" : "a probe", node->span);
+    if (!expr) return;
+    if (!aux && *e->frame->path && is_probing(e)) probe_output(e, node, expr, NULL, 0);
+    add_metric(e, node->name, aux, expr, node->name_span);
+}
