@@ -5,6 +5,7 @@
 #include "command/spec.h"
 #include "base/message.h"
 #include "model/examples.h"
+#include "training/decoded.h"
 #include "training/measure.h"
 #include "training/texts.h"
 #include "base/seconds.h"
@@ -62,21 +63,25 @@ static void tell(const Data *data, const Evaluation *found, double seconds,
     if (telling->probes) probes_print(telling->probes);
 }
 
-static bool measure(Call *call, const char *path, const Tokenizer *tokenizer,
+/* decoder: NULL, or what generates instead; `call` is its step. */
+static bool measure(Call *call, Decoder *decoder, const char *path, const Tokenizer *tokenizer,
                     const Telling *telling) {
     Data *data = texts_open(path, tokenizer, call);
     if (!data) return false;
-    uint64_t context = (uint64_t)call_context(call);
+    uint64_t context = (uint64_t)(decoder ? decoder->length : call_context(call));
     /* Windows of tokens share one token, examples nothing. */
     uint64_t stride = data->record ? data->record : context;
+    uint64_t windows = (data->count - !data->record) / stride;
     Evaluation found;
     double began = seconds_now();
     bool good =
         data->count > context ||
         error_message("give more data", "%s holds %" PRIu64 " tokens, a window takes %" PRIu64,
                       path, data->count, context + 1);
-    good = good && measure_loss(call, data, 0, stride, (data->count - !data->record) / stride,
-                                telling->probes, &found);
+    if (good && decoder)
+        good = measure_decoded(decoder, data, windows, &found);
+    else if (good)
+        good = measure_loss(call, data, 0, stride, windows, telling->probes, &found);
     if (good) tell(data, &found, seconds_now() - began, telling);
     good = good && (isfinite(found.nats) || model_tell_nonsense(call->model, "the loss is"));
     data_close(data);
@@ -86,7 +91,7 @@ static bool measure(Call *call, const char *path, const Tokenizer *tokenizer,
 /* What a command line asks for. */
 typedef struct Options {
     const char *operand, *path, *choices, *device;
-    bool json, probes;
+    bool json, probes, decoding;
     TextList sets;
 } Options;
 
@@ -99,9 +104,24 @@ static bool measure_data(const Options *options, Safetensors *file, MoecCompiler
     Call *call = good ? call_open(model, model_graph(model, MOEC_GRAPH_MEASURE), NULL) : NULL;
     Telling telling = {.json = options->json, .step = call ? checkpoint_step(file) : 0};
     if (call && options->probes) telling.probes = probes_open(call);
-    good = call && measure(call, options->path, tokenizer, &telling);
+    good = call && measure(call, NULL, options->path, tokenizer, &telling);
     probes_close(telling.probes);
     call_close(call);
+    model_close(model);
+    return good;
+}
+
+static bool measure_decoding(const Options *options, Safetensors *file, MoecCompiler *compiler,
+                             Device *device, const Tokenizer *tokenizer) {
+    const long rows = (long)moec_option_number(compiler, "train.batch", 1);
+    const long context = (long)moec_option_number(compiler, "train.context", 256);
+    Model *model =
+        spec_generates(compiler) ? decoder_model(device, compiler, &rows, 1, context) : NULL;
+    bool good = model && model_read(model, file, false);
+    Decoder *decoder = good ? decoder_over(model, 0, context) : NULL;
+    const Telling telling = {.json = options->json, .step = decoder ? checkpoint_step(file) : 0};
+    good = decoder && measure(decoder->step, decoder, options->path, tokenizer, &telling);
+    decoder_close(decoder);
     model_close(model);
     return good;
 }
@@ -150,8 +170,9 @@ static bool evaluate(const Options *options) {
     Tokenizer *tokenizer = NULL;
     bool good = device && checkpoint_tokenizer(file, &tokenizer);
     if (good)
-        good = options->choices ? measure_choices(options, file, compiler, device, tokenizer)
-                                : measure_data(options, file, compiler, device, tokenizer);
+        good = (options->choices    ? measure_choices
+                : options->decoding ? measure_decoding
+                                    : measure_data)(options, file, compiler, device, tokenizer);
     moec_close(compiler);
     tokenizer_close(tokenizer);
     device_close(device);
@@ -170,6 +191,8 @@ int command_eval(int argc, char **argv) {
          "\" dry\"], \"answer\": 0}"},
         {OPTION_FLAG, "--probes", NULL, &options.probes,
          "what each layer measures of itself: sinks, gates, largest activations, loads"},
+        {OPTION_FLAG, "--decoding", NULL, &options.decoding,
+         "token after token as in generating, with what that leaves out (attention.best)"},
         {OPTION_FLAG, "--json", NULL, &options.json,
          "loss, bits_per_byte, tokens, step, probes as JSON; or accuracy, questions, step"},
         {OPTION_TEXT, "--device", "NAME", &options.device, "cpu (default), cuda or cuda:N"},
@@ -181,7 +204,7 @@ int command_eval(int argc, char **argv) {
     if (code >= 0) return code;
     if (!options.path == !options.choices)
         return arguments_wrong(command, NULL, "moec eval needs --data or --choices");
-    if (options.probes && options.choices)
-        return arguments_wrong(command, NULL, "--probes are of --data");
+    if (options.probes + options.decoding + !!options.choices > 1)
+        return arguments_wrong(command, NULL, "--probes, --decoding and --choices are apart");
     return evaluate(&options) ? 0 : EXIT_INPUT;
 }
