@@ -65,7 +65,7 @@ def sigma():
         "sigma_small": model(1, 4, 96, augment=72), "standard_small": model(4, 4, 96),
         "sigma_small_wide": model(1, 4, 160, augment=96, dim=64),
         "mha_small": model(8, 8), "mha_small_v16": model(8, 4), "mha_small_k16": model(4, 8), "gqa16_small": model(4, 4),
-        "gqa16_small_v4": model(4, 2), "gqa16_small_k4": model(2, 4), "gqa4_small": model(2, 2),
+        "gqa16_small_v4": model(4, 1), "gqa16_small_k4": model(1, 4), "gqa4_small": model(2, 2),
         "gqa4_small_v1": model(2, 1), "gqa4_small_k1": model(1, 2),
         "gqa16_small_q64": model(4, 4, augment=64), "gqa16_small_q88": model(4, 4, augment=88),
     }
@@ -74,13 +74,13 @@ def sigma():
         rows[name + "_small_best"] = model(heads, heads, best=10)
         rows[name + "_small_q"] = model(heads, heads, augment=augment)
     for name, more in (("f", 1), ("2f", 2), ("3f", 3), ("5f", 5)):
-        rows["gqa16_small_" + name] = model(4, 4, 88 + 48 * more)
+        rows["gqa16_small_" + name] = model(4, 4, 88 + 64 * more)
         if more < 5:
-            rows[f"gqa16_small_{name}_q"] = model(4, 4, 88 + 48 * more, augment=48)
-    rows["gqa16_small_q_k4"] = model(2, 4, augment=48)
+            rows[f"gqa16_small_{name}_q"] = model(4, 4, 88 + 64 * more, augment=48)
+    rows["gqa16_small_q_k4"] = model(1, 4, augment=48)
     rows["gqa16_small_q_half"] = model(4, 4, augment=48, half=True)
-    rows["gqa16_small_k4_half"] = model(2, 4, half=True)
-    rows["gqa16_small_q_k4_half"] = model(2, 4, augment=48, half=True)
+    rows["gqa16_small_k4_half"] = model(1, 4, half=True)
+    rows["gqa16_small_q_k4_half"] = model(1, 4, augment=48, half=True)
     rows["gqa16_small_half_kept"] = model(4, 4, half=True, turn_kept=True)
     rows["gqa16_small_half_mlp"] = model(4, 4, half=True, widen_hidden=16)
     rows["gqa16_small_half_heads"] = model(4, 4, half=True, widen_per_head=True)
@@ -97,10 +97,12 @@ def structmoe():
     return {
         "baseline_small": model(13),
         "structmoe_small": model(8, expert=lore()),
-        "structmoe_small_paper": model(8, expert=lore(16, 4)),
+        "structmoe_small_paper": model(8, expert=lore(16, 6)),
         "structmoe_small_free": model(8, expert=lore(1, 48, routed=False)),
+        "baseline_small_ten": model(10),
         "structmoe_small_seven": model(7, expert=lore(8, 4)),
-        "structmoe_small_apart": model(8, expert=lore(8, 10, apart=True)),
+        "structmoe_small_seven_free": model(7, expert=lore(1, 32, routed=False)),
+        "structmoe_small_apart": model(7, expert=lore(8, 10, apart=True)),
         "structmoe_small_top2": model(8, 2, expert=lore(top=2)),
         "structmoe_small_fine": model(16, 4, 48, lore(4, 4)),
         "structmoe_small_gated": model(8, hidden=128, expert=lore(gated=True, act="silu")),
