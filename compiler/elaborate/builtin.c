@@ -550,6 +550,15 @@ static Value *size(Elaborator *e, const Node *node) {
     return value_number(e, product, node->span);
 }
 
+static Value *length(Elaborator *e, const Node *node) {
+    const Node *args = node->kids[1];
+    Value *list = args->count == 1 ? evaluate(e, args->kids[0]) : NULL;
+    if (list && list->kind == KIND_ERROR) return list;
+    if (list && list->kind == KIND_LIST) return value_number(e, list->list.count, node->span);
+    report_error(e->reports, args->span, "length(...) takes a list");
+    return value_error(e, node->span);
+}
+
 /* Whose elements are numbered: those on the left, or those of the argument. */
 static Value *drawn_for(Elaborator *e, const Node *node) {
     if (node->kids[1]->count) {
@@ -594,7 +603,7 @@ static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
 }
 
 bool is_function(const char *name, int arguments) {
-    static const char *const own[] = {"size", "softmax", "top", "attend"};
+    static const char *const own[] = {"size", "length", "softmax", "top", "attend"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strcmp(name, own[i])) return true;
     if (!strcmp(name, "uniform") || !strcmp(name, "normal")) return arguments <= 1;
@@ -603,6 +612,7 @@ bool is_function(const char *name, int arguments) {
 
 Value *builtin_call(Elaborator *e, const Node *node, const char *name, const Node *subs) {
     if (!strcmp(name, "size")) return size(e, node);
+    if (!strcmp(name, "length")) return length(e, node);
     bool tensor = !strcmp(name, "softmax") || !strcmp(name, "top") || !strcmp(name, "attend");
     if (tensor && !e->equation) {
         report_error(e->reports, node->span, "'%s' stands only in an equation", name);

@@ -78,7 +78,7 @@ Value *read_value(Elaborator *e, Value *value, Span span) {
         }
         Value *copy = value_new(e, value->kind, span);
         *copy = *value;
-        copy->span = span;
+        if (value->kind != KIND_LAYER) copy->span = span; /* which stays where it was chosen */
         return copy;
     }
     if (!e->equation) return value;
@@ -294,8 +294,29 @@ static Value *made(Elaborator *e, const Node *node) {
     return word;
 }
 
+/* list[2]: its third element. */
+static Value *element(Elaborator *e, const Value *list, const Node *subs) {
+    Value *place = subs->count == 1 ? evaluate(e, subs->kids[0]) : NULL;
+    if (place && place->kind == KIND_ERROR) return place;
+    if (!place || place->kind != KIND_NUMBER || place->number != floor(place->number)) {
+        report_error(e->reports, subs->span, "an element of a list is chosen by a whole number");
+        return value_error(e, subs->span);
+    }
+    if (place->number >= 0 && place->number < list->list.count)
+        return list->list.items[(int)place->number];
+    report_error(e->reports, subs->span, "element %.9g of a list of %d", place->number,
+                 list->list.count);
+    report_help(e->reports, "the first is 0; %% goes round: list[i %% length(list)]");
+    return value_error(e, subs->span);
+}
+
 static Value *indexed(Elaborator *e, const Node *node) {
     const Node *base = node->kids[0];
+    Binding *list = base->kind == NODE_NAME ? scope_find(e->scope, base->name) : NULL;
+    if (list && list->value->kind == KIND_LIST) {
+        watch_read(list->value);
+        return element(e, list->value, node->kids[1]);
+    }
     if (!e->equation) {
         report_error(e->reports, node->span, "subscripts stand only in equations");
         return value_error(e, node->span);
