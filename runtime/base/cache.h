@@ -45,6 +45,8 @@ typedef struct Workplace {
     char *folder;
     int lock; /* held as long as someone works there */
 } Workplace;
+/* Makes one below `parent`; sweep: old ones there are removed first. False with errno set.
+ * cache_leave removes it with all that it holds. */
 bool cache_workplace(Workplace *place, const char *parent, bool sweep);
 void cache_leave(Workplace *place);
 

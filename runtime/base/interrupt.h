@@ -3,6 +3,7 @@
 #ifndef INTERRUPT_H
 #define INTERRUPT_H
 
+/* From here on the two signals are noticed; call it once. */
 void interrupt_watch(void);
 /* The signal that came, or 0. */
 int interrupt_signal(void);

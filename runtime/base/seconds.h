@@ -2,6 +2,7 @@
 #ifndef SECONDS_H
 #define SECONDS_H
 
+/* Since some moment that stays the same while the machine runs. */
 double seconds_now(void);
 
 #endif

@@ -7,6 +7,7 @@ typedef struct Startup {
     char text[224];
 } Startup;
 
+/* The time of starting begins now. */
 void startup_begin(Startup *startup);
 /* What has passed since the last mark went into `phase`. */
 void startup_mark(Startup *startup, const char *phase);

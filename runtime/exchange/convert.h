@@ -25,6 +25,7 @@ typedef struct Conversion {
     bool inward; /* theirs become ours */
 } Conversion;
 
+/* One of `count` targets, none of which is described yet; to be freed. */
 Conversion *conversion_new(int count, bool inward);
 void conversion_free(Conversion *conversion);
 /* A target of that name and shape; the type of its numbers follows from its origins. */

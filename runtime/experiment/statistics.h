@@ -10,6 +10,7 @@ typedef struct Sample {
     double mean, spread;
 } Sample;
 
+/* Of `count` numbers, at least one. */
 Sample sample_of(const double *values, int count);
 /* Student's t: the chance of at most `t`, and the t that has this chance. */
 double student_chance(double t, double freedom);

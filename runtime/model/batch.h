@@ -37,6 +37,7 @@ typedef struct Batch {
     float *logits;   /* [vocabulary], changed by penalties */
 } Batch;
 
+/* Without rows; the decoder must outlive it. batch_free leaves the decoder and the rows alone. */
 Batch *batch_new(Decoder *decoder);
 void batch_free(Batch *batch);
 /* Begins with other rows, which must fit: prompt + limit is at most decoder->length + 1. False

@@ -25,6 +25,8 @@ typedef enum WeightsResult {
 typedef void WeightsPut(void *block, size_t offset, const void *from, size_t bytes);
 typedef void WeightsGet(const void *block, size_t offset, void *to, size_t bytes);
 
+/* weights, states: the blocks of the program (table->weight_bytes, table->state_bytes). After
+ * any result but WEIGHTS_FINE blocks hold nothing to use, and a file is what it was before. */
 WeightsResult weights_read(const char *path, const MoecTable *table, WeightsPut *put,
                            float *weights, float *states);
 WeightsResult weights_write(const char *path, const MoecTable *table, WeightsGet *get,

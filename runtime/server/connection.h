@@ -8,6 +8,7 @@
 typedef struct Connection Connection;
 typedef struct Connections Connections;
 
+/* None yet. Freed when all connections have been removed. */
 Connections *connections_new(void);
 void connections_free(Connections *connections);
 Connection *connection_add(Connections *connections, int socket);

@@ -21,7 +21,9 @@ typedef struct Metrics {
     Histogram seconds, first_token;
 } Metrics;
 
+/* One more event that took so long; from any thread. */
 void metrics_time(Histogram *histogram, double seconds);
+/* Adds them in the text format of Prometheus. */
 void metrics_text(Metrics *metrics, Text *out);
 
 #endif

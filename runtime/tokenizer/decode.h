@@ -32,6 +32,7 @@ typedef struct DecoderList {
     bool present; /* without a decoder strings are put together with spaces */
 } DecoderList;
 
+/* Releases what the items own, and the array. */
 void decoders_free(DecoderList *list);
 
 /* Strings of tokens, one after the other: ends[i] is where the i-th ends. */

@@ -35,6 +35,7 @@ typedef struct NormaliserList {
     int count;
 } NormaliserList;
 
+/* Releases what the items own, and the array. */
 void normalisers_free(NormaliserList *list);
 
 /* `text` in place; spare: scratch. continues: the text goes on from one that was encoded before, so

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+/* Each fills the part of that name. */
 bool read_normalisers(Tokenizer *tokenizer, const json_t *part);
 bool read_splitters(Tokenizer *tokenizer, const json_t *part);
 bool read_processors(Tokenizer *tokenizer, const json_t *part);

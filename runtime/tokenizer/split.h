@@ -17,6 +17,7 @@ typedef struct PieceList {
     size_t count, capacity;
 } PieceList;
 
+/* The bytes of a piece stay where they are: the list holds places. */
 void pieces_add(PieceList *list, Piece piece);
 void pieces_free(PieceList *list);
 
@@ -54,6 +55,7 @@ typedef struct SplitterList {
     int count;
 } SplitterList;
 
+/* Releases what the items own, and the array. */
 void splitters_free(SplitterList *list);
 
 /* Scratch of one thread. */

@@ -49,6 +49,7 @@ typedef struct Vocabulary {
     int owned_count;
 } Vocabulary;
 
+/* Releases what it owns, not itself. */
 void vocabulary_free(Vocabulary *vocabulary);
 
 /* Scratch of one thread. */
@@ -68,6 +69,7 @@ typedef struct ModelWork {
     TokenList reversed;
 } ModelWork;
 
+/* Releases what it owns, not itself. */
 void model_work_free(ModelWork *work);
 
 /* Appends the tokens of one piece; false after a message. */

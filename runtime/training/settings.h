@@ -13,6 +13,7 @@ typedef struct Settings {
     double rate, clip; /* clip 0: gradients are not clipped */
 } Settings;
 
+/* Those of `train` in the spec, each at its default where nothing was said. */
 Settings settings_of(MoecCompiler *compiler);
 
 #endif

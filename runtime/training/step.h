@@ -22,6 +22,8 @@ typedef struct StepResult {
     double loss, norm, rate; /* norm before clipping; learning rate of this step */
 } StepResult;
 
+/* Makes windows and outputs; train, data, order, settings and seed are set before. step_release
+ * frees those two alone. */
 void step_prepare(Stepper *stepper);
 void step_release(Stepper *stepper);
 /* Step number `step` (from 0), reading windows from `position` on. When loss or norm is not finite

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+/* How many kernels a text has. */
 int cuda_kernels(const char *text);
 
 /* The text with those of its kernels that are wanted. One that is left out stays as a template that

@@ -15,6 +15,7 @@ void matcher_free(Matcher *matcher);
 /* What \w means: in Oniguruma some superscript digits belong to it, in Rust's regex joiners do. */
 typedef enum WordClass { WORD_ONIGURUMA, WORD_RUST } WordClass;
 
+/* Matches these bytes and nothing else; they are copied. */
 Pattern *pattern_of_string(const char *bytes, size_t length);
 /* NULL after a message that names the file and what of the expression is not known. */
 Pattern *pattern_of_expression(const char *file, const char *bytes, size_t length, WordClass word);

@@ -16,11 +16,13 @@ typedef struct TokenList {
     size_t count, capacity;
 } TokenList;
 
+/* Room for so many bytes more; text_append does without being asked. Both take what is zero. */
 void text_reserve(Text *text, size_t more);
 void text_append(Text *text, const char *bytes, size_t length);
 void text_append_character(Text *text, int32_t character);
 void text_free(Text *text);
 
+/* The same of token numbers. */
 void tokens_add(TokenList *list, int32_t token);
 void tokens_append(TokenList *list, const int32_t *tokens, size_t count);
 void tokens_free(TokenList *list);
