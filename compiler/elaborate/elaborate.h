@@ -12,7 +12,7 @@
  *     value.c      values as text, compared; scopes
  *     subscript.c  tensors read at subscripts
  *     unused.c     names that nothing reads, options that have no effect
- *     call.c       functions called, layers applied
+ *     apply.c      functions called, layers applied
  *     builtin.c    softmax, top, attend and the other functions that are not pointwise
  */
 #ifndef ELABORATE_H
@@ -264,7 +264,7 @@ Axis *axis_subscripted(const Elaborator *e, const char *name);
 Value *subscript(Elaborator *e, Value *value, const Node *subs, Span span);
 bool learns_next(const Elaborator *e); /* it is to tell the token after each place */
 
-/* ---- call.c ---- */
+/* ---- apply.c ---- */
 Value *call_expression(Elaborator *e, const Node *node);
 
 /* ---- equation.c ---- */

@@ -7,7 +7,7 @@
 #include "command/commands.h"
 #include "data/data.h"
 #include "tokenizer/bpe_train.h"
-#include "tokenizer/bulk.h"
+#include "tokenizer/token_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

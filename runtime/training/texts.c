@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "base/memory.h"
 #include "model/examples.h"
-#include "tokenizer/bulk.h"
+#include "tokenizer/token_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -70,7 +70,7 @@ typedef struct Routing {
     bool key[MAX_RANK];
 } Routing;
 
-/* split.c */
+/* split_choice.c */
 bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */

@@ -1,4 +1,4 @@
-/* split: a choice inside the rows of another that is looked at from outside as well.
+/* split_choice: a choice inside the rows of another that is looked at from outside as well.
  *
  * A loss may ask what the inner choice says of every token, while what is chosen is wanted only
  * under the outer mask. Then the choice is made twice, of the same numbers and so alike: once for

@@ -1,4 +1,4 @@
-/* data: what the page shows, as JSON. */
+/* page_data: what the page shows, as JSON. */
 #include "report/report.h"
 
 #include "base/commit.h"

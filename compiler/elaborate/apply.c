@@ -1,4 +1,4 @@
-/* call: e(arguments; options) and e[n](arguments): a function of the language, or a layer applied.
+/* apply: e(arguments; options) and e[n](arguments): a function of the language, or a layer applied.
  *
  *     norm(x)   norm@attention_norm(x)   part[n](x)   g(t, x; axes = [h, c])
  */

@@ -1,11 +1,11 @@
-/* bulk: texts of any size to one file of tokens, with all processors. What is written stands aside
- * until it is complete; a run that was stopped can go on.
+/* token_file: texts of any size to one file of tokens, with all processors. What is written stands
+ * aside until it is complete; a run that was stopped can go on.
  *
  * A text is encoded in parts of about a megabyte. A part ends where the text around the cut gives
  * the same tokens when it is encoded whole: at the end of a line if one will do.
  */
-#ifndef TOKENIZER_BULK_H
-#define TOKENIZER_BULK_H
+#ifndef TOKEN_FILE_H
+#define TOKEN_FILE_H
 
 #include "tokenizer/tokenizer.h"
 

@@ -1,4 +1,4 @@
-/* driver: the calls of the CUDA driver that the runtime uses, on the simulated device. */
+/* cuda_driver: the calls of the CUDA driver that the runtime uses, on the simulated device. */
 #include "block.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-#include "tokenizer/bulk.h"
+#include "tokenizer/token_file.h"
 
 #include "base/message.h"
 #include "base/files.h"
