@@ -104,8 +104,8 @@ static long bits_of(const Emitter *emitter, const Expr *sub) {
 }
 
 long place_alignment(const Emitter *emitter, const Expr *access) {
-    enum { MOST = 16 };
-    long bytes = type_bytes(access->tensor->type), bits = MOST;
+    enum { MAX_ALIGNMENT = 16 };
+    long bytes = type_bytes(access->tensor->type), bits = MAX_ALIGNMENT;
     for (int i = access->count - 1; i >= 0; i--) {
         long here = bits_of(emitter, access->args[i]);
         bits |= (here & -here) * bytes;

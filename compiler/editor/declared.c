@@ -99,10 +99,11 @@ const char *comment_above(Arena *arena, const Node *node) {
 }
 
 const char *line_of_declaration(Arena *arena, const Node *node) {
-    enum { MOST = 160 };
+    enum { MAX_LENGTH = 160 };
     const char *text = node->span.source->text;
     int start = node->span.start, end = start;
-    while (end < node->span.end && end - start < MOST && text[end] != '\n' && text[end] != '{')
+    while (end < node->span.end && end - start < MAX_LENGTH && text[end] != '\n' &&
+           text[end] != '{')
         end++;
     while (end > start && text[end - 1] == ' ') end--;
     return arena_copy(arena, text + start, (size_t)(end - start));

@@ -112,12 +112,12 @@ typedef struct Bracket {
 } Bracket;
 
 /* The words and signs of a statement that were read last, the last one first. */
-enum { KEPT = 4, MOST_BRACKETS = 256 };
+enum { KEPT = 4, MAX_BRACKETS = 256 };
 typedef struct Scan {
     Unit *unit;
     const char *kept[KEPT];
     const char *first; /* of this line or entry */
-    Bracket brackets[MOST_BRACKETS];
+    Bracket brackets[MAX_BRACKETS];
     int count;
     const Node *item; /* the layer whose body comes next */
 } Scan;
@@ -189,7 +189,7 @@ static void open_bracket(Scan *scan, char character) {
         bracket.layer = scan->item;
     }
     if (character == '(' && is_word(kept[0])) bracket.made = kept[0];
-    if (scan->count < MOST_BRACKETS) scan->brackets[scan->count++] = bracket;
+    if (scan->count < MAX_BRACKETS) scan->brackets[scan->count++] = bracket;
     forget(scan);
     if (character != '{') keep(scan, character == '[' ? "[" : "(");
 }

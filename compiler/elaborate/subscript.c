@@ -35,7 +35,7 @@ static bool subscript_index(Elaborator *e, Value *result, const Node *sub, Axis 
 static const Expr *inexact_number(const Expr *expr) {
     const Expr *inner = expr_is_quotient(expr) ? expr->args[0] : expr, *found = NULL;
     if (!expr_is_whole(expr)) return NULL;
-    if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MOST) return expr;
+    if (expr->kind == EXPR_NUMBER && fabs(expr->number) > WHOLE_MAX) return expr;
     for (int i = 0; i < inner->count && !found; i++) found = inexact_number(inner->args[i]);
     return found;
 }

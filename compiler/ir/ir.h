@@ -406,7 +406,7 @@ Expr *sub_over(Program *program, Expr *sub, const Axis *axis);
 /* ---- whole.c ---- */
 
 /* The largest whole number that a real can be told apart from its neighbours by. */
-#define WHOLE_MOST 0x1.fffffffffffffp52
+#define WHOLE_MAX 0x1.fffffffffffffp52
 /* Its value is a whole number: what subscripts are. Computed in 64 bits where it is a subscript. */
 bool expr_is_whole(const Expr *expr);
 /* Nothing but whole numbers is in it either: constants, indices, tokens. */

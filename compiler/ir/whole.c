@@ -47,7 +47,7 @@ bool expr_counts(const Expr *expr) {
     if (expr_is_quotient(expr))
         return expr_counts(expr->args[0]->args[0]) && expr_counts(expr->args[0]->args[1]);
     if (!expr_is_whole(expr)) return false;
-    if (expr->kind == EXPR_NUMBER) return fabs(expr->number) <= WHOLE_MOST;
+    if (expr->kind == EXPR_NUMBER) return fabs(expr->number) <= WHOLE_MAX;
     if (expr->kind != EXPR_APPLY) return true;
     for (int i = 0; i < expr->count; i++)
         if (!expr_counts(expr->args[i])) return false;

@@ -506,10 +506,10 @@ static int moe_lex(MOE_STYPE *value, Span *span, Parser *parser)
 
 static int yyreport_syntax_error(const yypcontext_t *context, Parser *parser)
 {
-    enum { MOST = YYNTOKENS };
-    yysymbol_kind_t kinds[MOST];
-    const char *names[MOST];
-    int count = yypcontext_expected_tokens(context, kinds, MOST);
+    enum { MAX_TOKENS = YYNTOKENS };
+    yysymbol_kind_t kinds[MAX_TOKENS];
+    const char *names[MAX_TOKENS];
+    int count = yypcontext_expected_tokens(context, kinds, MAX_TOKENS);
     for (int i = 0; i < count; i++) names[i] = yysymbol_name(kinds[i]);
     report_expected(parser, names, count > 0 ? count : 0, yysymbol_name(yypcontext_token(context)));
     return 0;

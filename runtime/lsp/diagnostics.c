@@ -9,7 +9,7 @@
  * led there. */
 
 /* At most so many models are looked at; a file of more has their errors in its parts. */
-enum { MOST_MODELS = 64, SEVERITY_ERROR = 1, SEVERITY_WARNING = 2 };
+enum { MAX_MODELS = 64, SEVERITY_ERROR = 1, SEVERITY_WARNING = 2 };
 
 /* The offset of a line and a column in characters, both from 1. */
 static size_t offset_of(const Document *document, const json_t *report, const char *line_key,
@@ -135,7 +135,7 @@ void publish_diagnostics(Server *server, Document *document) {
     MoecCompiler *compiler = document_open(&server->documents, document, NULL);
     int count = 0;
     const char *const *models = moec_models(compiler, &count);
-    if (count > MOST_MODELS) count = MOST_MODELS;
+    if (count > MAX_MODELS) count = MAX_MODELS;
     for (int i = 0; i < count; i++) judge(&server->documents, document, models[i], list);
     if (count == 0) judge(&server->documents, document, NULL, list);
     moec_close(compiler);

@@ -182,10 +182,10 @@ static int link_objects(const Translation *work, int count, const char *ready, b
 
 /* Is there no room where the compiler writes, here or for what it keeps beside? */
 static bool is_full(const char *folder, char *const *logs, int count) {
-    enum { LEAST = 1 << 20 };
+    enum { MIN_ROOM = 1 << 20 };
     struct statvfs room;
     bool full = statvfs(folder, &room) == 0 && room.f_blocks > 0 &&
-                (double)room.f_bavail * (double)room.f_frsize < LEAST;
+                (double)room.f_bavail * (double)room.f_frsize < MIN_ROOM;
     for (int i = 0; i < count && !full; i++) {
         FILE *file = fopen(logs[i], "r");
         char line[512];

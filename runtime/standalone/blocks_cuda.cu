@@ -16,7 +16,7 @@ int moec_blas_product(void *self, int index, const void *a, const void *b, void 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAIN_SHARED = 48 << 10, MOST_GRAPHS = 8 };
+enum { PLAIN_SHARED = 48 << 10, MAX_GRAPHS = 8 };
 
 /* Nothing can be done when a device fails: what it was to compute is lost. */
 static void check(cudaError_t error, const char *what) {
@@ -107,7 +107,7 @@ static void **mirror_slots(const MoecTensor *tensors, int count) {
 }
 
 static Mirror *mirror_of(const MoecGraphEntry *graph) {
-    static Mirror mirrors[MOST_GRAPHS];
+    static Mirror mirrors[MAX_GRAPHS];
     Mirror *mirror = mirrors;
     while (mirror->graph && mirror->graph != graph) mirror++;
     if (mirror->graph) return mirror;

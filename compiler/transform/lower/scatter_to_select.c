@@ -63,7 +63,7 @@ static Statement *maker_of(Program *program, const Block *block, int at) {
     return NULL;
 }
 
-static bool absorb_one(Program *program, const Block *block, int at) {
+static bool select_one(Program *program, const Block *block, int at) {
     const Statement *adder = block->statements.items[at];
     if (!is_plain(adder) || !adder->accumulate || !statement_is_scatter(adder)) return false;
     int placed = placed_dimension(adder);
@@ -85,18 +85,18 @@ static bool absorb_one(Program *program, const Block *block, int at) {
     return true;
 }
 
-static void absorb_in(Program *program, Block *block) {
+static void select_in(Program *program, Block *block) {
     List *statements = &block->statements;
     int kept = 0;
     for (int i = 0; i < statements->count; i++) {
         Statement *statement = statements->items[i];
-        if (statement->kind == STATEMENT_REPEAT) absorb_in(program, &statement->body);
+        if (statement->kind == STATEMENT_REPEAT) select_in(program, &statement->body);
         statements->items[kept] = statement;
-        if (!absorb_one(program, block, kept)) kept++;
+        if (!select_one(program, block, kept)) kept++;
     }
     statements->count = kept;
 }
 
 void scatter_to_select(Program *program) {
-    absorb_in(program, &program->body);
+    select_in(program, &program->body);
 }

@@ -30,7 +30,7 @@ static bool reads_under(const Split *split, const Expr *expr) {
            read_at(expr, split->dims, split->routing->rank, split->tuple);
 }
 
-static Expr *read_twin(Program *program, Expr *read, void *data) {
+static Expr *read_copy(Program *program, Expr *read, void *data) {
     Split *split = data;
     if (!reads_under(split, read)) return NULL;
     split->found = true;
@@ -47,12 +47,12 @@ static void visit_readers(Split *split) {
         if (split->place->statement->kind != STATEMENT_LOOP ||
             !choose_tuple(routing, split->place, &tuple))
             continue;
-        rewrite_statement(routing->program, split->place->statement, false, read_twin, split);
+        rewrite_statement(routing->program, split->place->statement, false, read_copy, split);
     }
 }
 
 /* The same choice once more, right behind it. */
-static Tensor *add_twin(const Routing *routing, const Place *place) {
+static Tensor *add_copy(const Routing *routing, const Place *place) {
     Program *program = routing->program;
     Statement *top = place->statement;
     const Expr *output = top->outputs.items[0];
@@ -89,7 +89,7 @@ static bool split_off(const Routing *routing, const Place *place) {
     memcpy(split.dims, routing->packing[output->tensor->id].dims, sizeof split.dims);
     visit_readers(&split);
     if (!split.found) return false;
-    split.variant = add_twin(routing, place);
+    split.variant = add_copy(routing, place);
     visit_readers(&split);
     return true;
 }

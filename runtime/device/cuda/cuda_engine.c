@@ -293,7 +293,7 @@ static void add_products(const CudaEngine *engine, char *startup, size_t size) {
         snprintf(startup + length, size - (size_t)length, ", %d left to our own kernels", declined);
 }
 
-static void write_ledger(CudaEngine *engine, int kernels, double making, double loading) {
+static void write_startup_times(CudaEngine *engine, int kernels, double making, double loading) {
     char *startup = engine->base.startup;
     const size_t size = sizeof engine->base.startup;
     int length =
@@ -333,7 +333,7 @@ static bool load(CudaEngine *engine, const char *kernels, bool keep) {
                                  engine->functions, kernels, keep});
     double loaded = seconds_now();
     engine->base.seconds = loaded - start;
-    write_ledger(engine, cuda_kernels(text), made - start, loaded - made);
+    write_startup_times(engine, cuda_kernels(text), made - start, loaded - made);
     for (int i = 0; i < count; i++) {
         free(makings[i].image.bytes);
         free((void *)(uintptr_t)makings[i].text.text);
