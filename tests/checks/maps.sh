@@ -1,6 +1,7 @@
 #!/bin/sh
 # The map of each folder is short and names every file and folder in it, and no other; no folder has more than 30 files; the
-# compiler knows no architecture and includes nothing of the runtime but what is compiled for both.
+# compiler knows no architecture, includes nothing of the runtime but what is compiled for both, and does not search the text
+# that it writes.
 set -u
 cd "$(dirname "$0")/../.."
 status=0
@@ -30,5 +31,8 @@ if grep -rniwE 'gates?|lores?|experts?|swiglu' compiler --include='*.[chly]' --i
 fi
 if grep -rnE '#include "([./]*)runtime' compiler --include='*.[chly]'; then
     fault "the compiler includes a file of the runtime"
+fi
+if grep -rnE 'strstr|program->device' compiler/codegen compiler/schedule compiler/loop; then
+    fault "a decision is made by searching a text, or by the name of a target"
 fi
 exit $status
