@@ -34,6 +34,7 @@ typedef struct Work {
     const char *pass;   /* that is run */
     List forms;         /* KernelForm *, from loops on */
     bool lowered;
+    bool defined; /* what it means is asked for: what only makes it faster is left out */
     Graph graph;
     long batch, context, tokens;
 } Work;
@@ -54,6 +55,11 @@ static void pass_elaborate(Work *work) {
     parameter_facts(work->program);
     if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
     if (compiler->observes && work->graph == GRAPH_FORWARD) observe(work->program);
+}
+
+static void pass_chunk_scan(Work *work) {
+    if (work->defined) return;
+    chunk_scan(work->program, (long)moec_option_number(work->compiler, "train.places", 0));
 }
 
 static void pass_reassociate(Work *work) {
@@ -148,6 +154,7 @@ static const struct Pass {
     void (*run)(Work *work);
 } passes[] = {
     {"elaborate", MODELS | UPDATE, ANY, pass_elaborate},
+    {"chunk_scan", FORWARD | TRAIN | MEASURE, ANY, pass_chunk_scan},
     {"reassociate", TRAIN, ANY, pass_reassociate},
     {"gradient", TRAIN, ANY, pass_gradient},
     {"decode", DECODE, ANY, pass_decode},
@@ -285,15 +292,27 @@ const char *const *moec_passes(int *count) {
     return names;
 }
 
+static MoecProgram *compile(MoecCompiler *compiler, Work work) {
+    if (moec_failed(compiler)) return NULL;
+    work.compiler = compiler;
+    return run_passes(&work, NULL, last_of_all, ANY) ? work.program : NULL;
+}
+
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                           long tokens) {
-    if (moec_failed(compiler)) return NULL;
-    Work work = {.compiler = compiler,
-                 .graph = (Graph)graph,
-                 .batch = batch,
-                 .context = context,
-                 .tokens = tokens};
-    return run_passes(&work, NULL, last_of_all, ANY) ? work.program : NULL;
+    return compile(compiler, (Work){.graph = (Graph)graph,
+                                    .batch = batch,
+                                    .context = context,
+                                    .tokens = tokens});
+}
+
+MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
+                         long tokens) {
+    return compile(compiler, (Work){.graph = (Graph)graph,
+                                    .batch = batch,
+                                    .context = context,
+                                    .tokens = tokens,
+                                    .defined = true});
 }
 
 /* What only training can do stands in the way of decoding, and is no error here. */

@@ -119,6 +119,9 @@ List layouts_read(Unit *unit);
 void tune(const Tuning *tuning, Program *program);
 /* Activations become outputs. */
 void observe(Program *program);
+/* Recurrences that are linear in their state by products, so many places at a time; 0: chosen, 1:
+ * none. */
+void chunk_scan(Program *program, long places);
 /* Factors on what a product made go to what it is made of. */
 void reassociate(Program *program);
 /* Appends the backward pass; recompute: remat = layer. */

@@ -215,7 +215,8 @@ static Expr *fold_power(Program *program, Expr *a, Expr *b) {
 static Expr *fold(Program *program, OpCode op, Expr *const *args) {
     Expr *number = fold_numbers(program, op, args);
     if (number) return number;
-    Expr *a = args[0], *b = args[1];
+    Expr *a = args[0], *b = args[1], *whole = whole_fold(op, a, b);
+    if (whole) return whole;
     switch (op) {
     case OP_ADD:
     case OP_SUB:

@@ -313,6 +313,7 @@ struct Statement {
     Index *index;
     bool reverse;
     Block body;
+    const char *slow; /* CALL_SCAN: why it runs place by place; NULL: nobody has looked */
 };
 
 /* ---- programs ---- */
@@ -420,6 +421,8 @@ int64_t whole_of(double number);
 /* The value of an operation on whole numbers, its definition; of floor(a / b). */
 int64_t whole_value(OpCode op, int64_t a, int64_t b, int64_t c);
 int64_t whole_quotient(int64_t a, int64_t b);
+/* A simpler expression of whole numbers that are split and put together again, or NULL. */
+Expr *whole_fold(OpCode op, Expr *a, const Expr *b);
 
 /* Replaces index from[i] by to[i] everywhere, subscripts included. What falls outside an axis is 0;
  * so a target may become a number: nothing is stored there. */

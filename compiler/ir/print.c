@@ -148,7 +148,8 @@ static void add_statement(Text *text, const Statement *statement, int depth) {
     case STATEMENT_CALL:
         add_call(text, statement);
         if (statement->call != CALL_SCAN) break;
-        text_add(text, " {\n");
+        text_add(text, " {%s%s\n", statement->slow ? "  # place by place: " : "",
+                 statement->slow ? statement->slow : "");
         add_block(text, &statement->body, depth + 1);
         text_add(text, "%*s}", 2 * depth, "");
         break;

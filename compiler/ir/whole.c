@@ -117,3 +117,40 @@ int64_t whole_value(OpCode op, int64_t a, int64_t b, int64_t c) {
         return a; /* floor and stop */
     }
 }
+
+/* ---- splitting ---- */
+
+static bool is_op(const Expr *expr, OpCode op) {
+    return expr->kind == EXPR_APPLY && expr->op == op;
+}
+
+/* size * n + i with i below size: sets both. */
+static bool is_joined(const Expr *expr, double size, Expr **number, Expr **rest) {
+    if (!is_op(expr, OP_ADD) || !is_op(expr->args[0], OP_MUL)) return false;
+    const Expr *product = expr->args[0];
+    *number = product->args[0];
+    *rest = expr->args[1];
+    return expr_is_number(product->args[1], size) && expr_is_whole(*number) &&
+           (*rest)->kind == EXPR_INDEX && (double)(*rest)->index->axis->size <= size;
+}
+
+Expr *whole_fold(OpCode op, Expr *a, const Expr *b) {
+    Expr *number, *rest;
+    if (op == OP_FLOOR && is_op(a, OP_DIV) && a->args[1]->kind == EXPR_NUMBER)
+        return is_joined(a->args[0], a->args[1]->number, &number, &rest) ? number : NULL;
+    if (op == OP_MOD && b->kind == EXPR_NUMBER)
+        return is_joined(a, b->number, &number, &rest) ? rest : NULL;
+    if (op == OP_SUB && is_op(b, OP_SUB) && a->kind == EXPR_NUMBER &&
+        expr_is_number(b->args[0], a->number) && expr_is_whole(b->args[1]))
+        return b->args[1];
+    if (op != OP_ADD || !is_op(b, OP_MOD) || !is_op(a, OP_MUL) || !is_op(a->args[0], OP_FLOOR) ||
+        !is_op(a->args[0]->args[0], OP_DIV))
+        return NULL;
+    const Expr *quotient = a->args[0]->args[0];
+    bool same = expr_equal(quotient->args[1], a->args[1]) && expr_equal(b->args[1], a->args[1]) &&
+                expr_equal(quotient->args[0], b->args[0]);
+    return same && a->args[1]->kind == EXPR_NUMBER && expr_is_whole(a->args[1]) &&
+                   expr_is_whole(b->args[0])
+               ? b->args[0]
+               : NULL;
+}

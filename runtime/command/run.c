@@ -178,7 +178,7 @@ static bool get_values(MoecInterpreter *interpreter, const char *name, float *to
 static bool run_defined(const Options *options, MoecCompiler *compiler, Call *call,
                         const Batch *batch, Results *results) {
     MoecGraph graph = call->graph->kind == MOEC_GRAPH_TRAIN ? MOEC_TRAIN : MOEC_FORWARD;
-    MoecProgram *program = moec_compile(compiler, graph, batch->batch, batch->context, 0);
+    MoecProgram *program = moec_define(compiler, graph, batch->batch, batch->context, 0);
     MoecInterpreter *interpreter = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!interpreter)
         return reports_good(compiler) &&

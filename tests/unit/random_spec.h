@@ -148,6 +148,33 @@ static const char *const matrix_sides[] = {
     "tanh(0.5 * M[f,r] + A[s,f] * e[r]) + 0.1 * (sum[q] M[f,q])",
 };
 
+/* What a state L[p,r,f] fades by: numbers, factors from 1e-4 to 1, resets; by element, which chunks cannot. */
+static const char *const linear_fades[] = {
+    "",
+    "0.9 * ",
+    "sigmoid(A[s,0] + p) * ",
+    "where(B[s,1 % size(f)] > 0.3, 0.0001, 1) * ",
+    "(s % 3 > 0) * ",
+    "(s != 4) * exp(-softplus(B[s,0])) * ",
+    "sigmoid(A[s,f]) * ",
+    "sigmoid(key[s,p,r]) * ",
+};
+
+/* The same of its input: outer products, corrected by what the state gives for a key. */
+static const char *const linear_inputs[] = {
+    "key[s,p,r] * A[s,f]",
+    "0.5 * key[s,p,r] * (A[s,f] - key[s,0,r] * B[s,f]) + tanh(B[s,f]) * e[r]",
+    "key[s,p,r] * sigmoid(B[s,0]) * (A[s,f] - (sum[r] key[s,p,r] * L[p,r,f]))",
+    "0.4 * key[s,p,r] * A[s,f] - 0.4 * key[s,p,r] * (sum[r] e[r] * sigmoid(B[s,0]) * L[p,r,f])",
+};
+
+static const char *const linear_readers[] = {
+    "sum[p] (sum[r] L[s,p,r,f] * key[s,p,r]) * (p + 1)",
+    "tanh(sum[p,r] L[s,p,r,f] * e[r])",
+    "(sum[r] L[s,0,r,f] * u[r,f]) - 0.3 * (sum[r] key[s,1,r] * L[s,1,r,f])",
+    "sum[p] tanh(sum[r] L[s,p,r,f] * e[r] * A[s,f]) * (sum[r] key[s,p,r] * L[s,p,r,f])",
+};
+
 static void add_side(Spec *spec, const char *side, long a, long b) {
     for (const char *at = side; *at; at++) {
         if (*at == 'A' || *at == 'B')
@@ -155,6 +182,22 @@ static void add_side(Spec *spec, const char *side, long a, long b) {
         else
             add(spec, "%c", *at);
     }
+}
+
+/* t<i>[s,f] by a state that recurs linearly and is read by a sum: what is computed by chunks. */
+static void add_linear(Spec *spec, Random *random, long i, const char *way) {
+    long a = between(random, 0, i - 1), b = between(random, 0, i - 1);
+    add(spec, "  axis p = 2\n  key[s,p,r] = 0.6 * tanh((sum[g] t%ld[s,g] * w[g,r]) * (p + 1))\n", b);
+    const char *from = PICK(random, "", " from 0.3", " from c[f]", " from e[r] * c[f]");
+    int two = chance(random, 30);
+    add(spec, "  scan L[p,r,f]%s%s over s%s {\n    L[p,r,f] = ", from, two ? ", T[r]" : "", way);
+    add_side(spec, ANY_OF(random, linear_fades), a, b);
+    add(spec, "L[p,r,f] + ");
+    add_side(spec, ANY_OF(random, linear_inputs), a, b);
+    if (two) add(spec, "\n    T[r] = 0.8 * T[r] + key[s,0,r]");
+    add(spec, "\n  }\n  t%ld[s,f] = ", i);
+    add_side(spec, ANY_OF(random, linear_readers), a, b);
+    add(spec, "%s\n", two ? " + 0.1 * (sum[r] T[s,r] * u[r,0])" : "");
 }
 
 /* t<i>[s,f] by a recurrence of one or two states. Drawn apart, so that the rest of a model is what it is without. */
@@ -206,6 +249,9 @@ static void add_layer(Spec *spec) {
     for (long i = 1; i <= count; i++) add_equation(spec, i);
     Random apart = {random->state ^ 0x5CA17A11u};
     if (chance(&apart, 50)) add_recurrence(spec, &apart, ++count);
+    Random linear = {random->state ^ 0x11EA4u};
+    int reversed = !spec->causal && chance(&linear, 40);
+    if (chance(&linear, 40)) add_linear(spec, &linear, ++count, reversed ? " reversed" : "");
     add_extras(spec, count);
     add(spec, "  y[s,d] = sum[f] z[s,f] * b[f,d]\n}\n\n");
 }
@@ -348,9 +394,10 @@ static void add_stack(Spec *spec) {
 }
 
 static void add_training(Spec *spec) {
-    Random *random = &spec->random;
+    Random *random = &spec->random, apart = {random->state ^ 0x91ACE5u};
     add(spec, "  train = { batch = %ld, context = %ld, remat = %s", spec->batch, spec->images ? 1 : spec->context,
         PICK(random, "none", "layer"));
+    add(spec, ", places = %ld", between(&apart, 1, 5));
     switch (between(random, 0, 3)) {
     case 0: add(spec, ", optimizer = sgd { nesterov = %s, decay = 0.1 }", PICK(random, "true", "false")); break;
     case 1: add(spec, ", optimizer = adamw { beta1 = 0.8, eps = 1e-3, decay = 0.3 }"); break;

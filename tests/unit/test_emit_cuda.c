@@ -523,7 +523,7 @@ static void run_case(const Case *one) {
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     long tokens = one->graph == MOEC_DECODE ? 1 : 0;
     Program *program = moec_compile(compiler, one->graph, 0, 0, tokens),
-            *meaning = moec_compile(compiler, one->graph, 0, 0, tokens);
+            *meaning = moec_define(compiler, one->graph, 0, 0, tokens);
     if (!program || !meaning) fail_msg("%s", moec_reports(compiler));
     Loaded loaded = {0};
     const char *device, *host = moec_emit_cuda(compiler, &program, 1, false, &device);

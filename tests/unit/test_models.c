@@ -162,7 +162,7 @@ static MoecInterpreter *run_meaning(Trial *trial, const Meaning *meaning, uint64
 
 static int define(Trial *trial, Meaning *meaning, MoecGraph graph) {
     *meaning = (Meaning){.parts = graph == MOEC_TRAIN ? PARTS : 1};
-    meaning->program = moec_compile(trial->compiler, graph, 0, 0, 0);
+    meaning->program = moec_define(trial->compiler, graph, 0, 0, 0);
     if (!meaning->program) return fail(trial, "it has no meaning: %s", moec_reports(trial->compiler));
     meaning->exact = run_meaning(trial, meaning, 0);
     return 1;

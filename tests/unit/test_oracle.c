@@ -241,7 +241,7 @@ static void set_inputs(MoecInterpreter *eval, const Row *row, const int32_t *win
 
 static MoecInterpreter *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch,
                             long tokens) {
-    MoecProgram *program = moec_compile(compiler, graph, batch, row->context, tokens);
+    MoecProgram *program = moec_define(compiler, graph, batch, row->context, tokens);
     MoecInterpreter *eval = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!eval) {
         wrong++;

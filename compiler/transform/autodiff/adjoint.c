@@ -226,6 +226,101 @@ static void invert_shift(Program *program, Contribution *contribution, const Ten
     contribution->subs[dimension] = place;
 }
 
+/* Is sub `size * number + rest` over all rests, or that many from the end? */
+static bool match_joined(const Contribution *contribution, const Expr *sub, Index **number,
+                         Index **rest, Expr **end) {
+    *end = NULL;
+    if (sub->kind == EXPR_APPLY && sub->op == OP_SUB && sub->args[0]->kind == EXPR_NUMBER) {
+        *end = sub->args[0];
+        sub = sub->args[1];
+    }
+    if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || !is_loop(contribution, sub->args[1]))
+        return false;
+    const Expr *product = sub->args[0];
+    *rest = sub->args[1]->index;
+    if (product->kind != EXPR_APPLY || product->op != OP_MUL ||
+        !is_loop(contribution, product->args[0]))
+        return false;
+    *number = product->args[0]->index;
+    return expr_is_number(product->args[1], (double)(*rest)->axis->size);
+}
+
+/* `place`, or that many from the end. */
+static Expr *from_end(Program *program, Expr *end, Expr *place) {
+    return end ? expr_apply(program, OP_SUB, end, place, NULL) : place;
+}
+
+/* Turns x[C*n + i] round: the place is s, n is floor(s / C) and i is s % C. */
+static void invert_joined(Program *program, Contribution *contribution, const Tensor *tensor,
+                          int dimension) {
+    Index *number, *rest;
+    Expr *end;
+    Axis *axis = tensor->axes[dimension];
+    if (!match_joined(contribution, contribution->subs[dimension], &number, &rest, &end)) return;
+    if (uses(contribution, tensor->rank, number) != 1 || uses(contribution, tensor->rank, rest) != 1)
+        return;
+    if (number->axis->size * rest->axis->size < axis->size) return;
+    if (end && end->number != (double)axis->size - 1) return;
+    Index *fresh = index_new(program, axis->name, axis);
+    Expr *place = from_end(program, end, expr_index(program, fresh)),
+         *size = expr_number(program, (double)rest->axis->size);
+    Expr *quotient = expr_apply(program, OP_DIV, place, size, NULL);
+    replace_loop(program, contribution, number, fresh,
+                 expr_apply(program, OP_FLOOR, quotient, NULL, NULL));
+    Expr *remainder = expr_apply(program, OP_MOD, place, size, NULL);
+    replace_loop(program, contribution, rest, fresh, remainder);
+    contribution->subs[dimension] = expr_index(program, fresh);
+    for (int i = 0, kept = 0; i < contribution->loop_count; i++) {
+        if (contribution->loops[i] == fresh && kept++) {
+            contribution->loops[i] = contribution->loops[--contribution->loop_count];
+            break;
+        }
+    }
+}
+
+/* Is sub floor(place / size) where the next one is place % size? Sets the loop of the place. */
+static bool match_split(const Contribution *contribution, const Expr *sub, const Expr *next,
+                        Index **loop, Expr **end) {
+    if (!expr_is_quotient(sub) || next->kind != EXPR_APPLY || next->op != OP_MOD) return false;
+    const Expr *quotient = sub->args[0], *place = quotient->args[0];
+    if (!expr_equal(place, next->args[0]) || !expr_equal(quotient->args[1], next->args[1]))
+        return false;
+    *end = NULL;
+    if (place->kind == EXPR_APPLY && place->op == OP_SUB && place->args[0]->kind == EXPR_NUMBER) {
+        *end = place->args[0];
+        place = place->args[1];
+    }
+    *loop = place->index;
+    return is_loop(contribution, place);
+}
+
+/* Turns x[floor(s / C), s % C] round: the places are n and i, and s is C * n + i. */
+static void invert_split(Program *program, Contribution *contribution, const Tensor *tensor,
+                         int dimension) {
+    Index *old;
+    Expr *end;
+    if (dimension + 1 >= tensor->rank) return;
+    Expr **subs = &contribution->subs[dimension];
+    Axis *const *axes = &tensor->axes[dimension];
+    if (!match_split(contribution, subs[0], subs[1], &old, &end)) return;
+    if (uses(contribution, tensor->rank, old) != 2 ||
+        !expr_is_number(subs[1]->args[1], (double)axes[1]->size) ||
+        axes[0]->size * axes[1]->size < old->axis->size ||
+        (end && end->number != (double)old->axis->size - 1))
+        return;
+    bool guarded = vanishes_outside(contribution, old) ||
+                   axes[0]->size * axes[1]->size == old->axis->size;
+    Index *number = index_new(program, "n", axes[0]), *rest = index_new(program, "i", axes[1]);
+    Expr *first = expr_apply(program, OP_MUL, expr_index(program, number),
+                             expr_number(program, (double)axes[1]->size), NULL);
+    Expr *place = expr_apply(program, OP_ADD, first, expr_index(program, rest), NULL);
+    replace_loop(program, contribution, old, number, from_end(program, end, place));
+    contribution->loops[contribution->loop_count++] = rest;
+    if (!guarded) add_comparison(program, contribution, OP_LT, place, (double)old->axis->size);
+    subs[0] = expr_index(program, number);
+    subs[1] = expr_index(program, rest);
+}
+
 /* x[i,i]: the second place gets a loop of its own, and the product is 0 where the two differ. */
 static void separate(Program *program, Contribution *contribution, const Tensor *tensor,
                      int dimension) {
@@ -324,8 +419,11 @@ void adjoint_add(Backward *backward, Expr *read, Index *const *loops, int loop_c
     for (int i = 0; i < read->count; i++) contribution.subs[i] = read->args[i];
     for (int i = 0; i < loop_count; i++) contribution.loops[i] = loops[i];
     for (int i = 0; i < read->count; i++) {
-        if (contribution.subs[i]->kind == EXPR_APPLY)
+        if (contribution.subs[i]->kind == EXPR_APPLY) {
             invert_shift(program, &contribution, read->tensor, i);
+            invert_joined(program, &contribution, read->tensor, i);
+            invert_split(program, &contribution, read->tensor, i);
+        }
         separate(program, &contribution, read->tensor, i);
     }
 

@@ -49,6 +49,32 @@ int collapse(const Routing *routing, const Packing *packing, int rank, void **su
     return kept;
 }
 
+static bool is_row_of(const Program *program, const Tensor *tensor) {
+    for (int i = 0; i < program->relations.count; i++)
+        if (((const Relation *)program->relations.items[i])->row_of == tensor) return true;
+    return false;
+}
+
+/* The row of a place, -1 where there is none: outside of an axis, and where an outer relation has
+ * no row either. */
+static Expr *row_at(Rewrite *rewrite, Expr *const *places) {
+    Program *program = rewrite->routing->program;
+    const Tensor *row_of = site_of(rewrite)->relation->row_of;
+    Expr *row = expr_read(program, (Tensor *)row_of, places), *inside = NULL;
+    for (int i = 0; i < row_of->rank; i++) {
+        const Expr *place = places[i];
+        bool apply = place->kind == EXPR_APPLY;
+        if (!apply && !(place->kind == EXPR_READ && is_row_of(program, place->tensor))) continue;
+        Expr *size = expr_number(program, (double)row_of->axes[i]->size);
+        Expr *low = expr_apply(program, OP_GE, places[i], expr_number(program, 0), NULL);
+        Expr *both = expr_apply(program, OP_AND, low,
+                                expr_apply(program, OP_LT, places[i], size, NULL), NULL);
+        inside = inside ? expr_apply(program, OP_AND, inside, both, NULL) : both;
+    }
+    if (!inside) return row;
+    return expr_apply(program, OP_WHERE, inside, row, expr_number(program, -1));
+}
+
 /* A read of a packed tensor: at the row at hand, or at the row of its place, which is -1 and reads
  * 0 when there is none. */
 static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *packing) {
@@ -61,7 +87,7 @@ static Expr *rewrite_packed(Rewrite *rewrite, const Expr *read, const Packing *p
     if (rewrite->tuple && read_at(read, packing->dims, routing->rank, rewrite->tuple))
         row = expr_index(program, rewrite->row);
     else
-        row = expr_read(program, site_of(rewrite)->relation->row_of, places);
+        row = row_at(rewrite, places);
     int rank = collapse(routing, packing, read->count, subs, row);
     for (int i = 0; i < rank; i++) args[i] = subs[i];
     Expr *result = expr_read(program, read->tensor, args);

@@ -1,0 +1,402 @@
+/* chunk_scan: a recurrence that is linear in its state by products, a chunk of places at a time.
+ *
+ * Needs:   a program as elaborated, of a graph that runs all places at once.
+ * Leaves:  no scan whose states are many more numbers than what comes in and goes out: inside a
+ *          chunk places meet in pairs, and a scan over the chunks has the states at their borders.
+ *
+ *     scan s: S[h,e,c] = a[s,h] * S[h,e,c] + k[s,h,e] * v[s,h,c]
+ *     o[s,h,c] = sum[e] q[s,h,e] * S[s,h,e,c]
+ *
+ * becomes, with s = C * n + i and since[n,i,j] = a[j+1] ... a[i], whole[n,i] = a[0] ... a[i],
+ *
+ *     met[h,n,i,j] = since[h,n,i,j] * sum[e] q[n,i,h,e] * k[n,j,h,e]
+ *     taken[h,n,e,c] = sum[j] k[n,j,h,e] * since[h,n,C-1,j] * v[n,j,h,c]
+ *     scan n: border[h,n,e,c] = whole[h,n-1,C-1] * border[h,n-1,e,c] + taken[h,n-1,e,c]
+ *     o[n,i,h,c] = sum[j] met[h,n,i,j] * v[n,j,h,c]
+ *                + whole[h,n,i] * sum[e] q[n,i,h,e] * border[h,n,e,c]
+ *
+ * Nothing here knows how the equations were written: see linear.c and readers.c. The gradient is
+ * that of the chunked form. What another form would not make faster stays as it is, and says why.
+ */
+#include "passes.h"
+#include "transform/scan/scan.h"
+
+#include <string.h>
+
+/* Places of a chunk: products of that many rows are fast, and what meets inside of it is as much as
+ * a state of that width. A state of fewer numbers is not worth it. */
+enum { PLACES = 64, MIN_PLACES = 128, MIN_STATE = 256 };
+
+/* ---- pairs of places in a chunk ---- */
+
+static Expr *index_of(const Chunks *chunks, Index *index) {
+    return expr_index(chunks->program, index);
+}
+
+static Expr *last_place(const Chunks *chunks) {
+    return expr_number(chunks->program, (double)chunks->places->size - 1);
+}
+
+static Expr *scaled(const Chunks *chunks, const Parts *parts, Expr *value) {
+    if (!parts->scale) return value;
+    Spot at = chunk_spot(chunks, parts->scale_heads, chunks->column, NULL, 0);
+    return multiply(chunks, value, chunk_read(chunks, parts->scale, at));
+}
+
+static Expr *key_of(const Chunks *chunks, const Parts *parts) {
+    Dims summed = chunks->recurrence->summed;
+    return chunk_read(chunks, parts->summed,
+                   chunk_spot(chunks, parts->summed_heads, chunks->column, NULL, summed));
+}
+
+static Expr *value_of(const Chunks *chunks, const Parts *parts) {
+    if (!parts->value) return expr_number(chunks->program, 1);
+    return chunk_read(chunks, parts->value,
+                   chunk_spot(chunks, parts->value_heads, chunks->column, NULL, parts->columns));
+}
+
+/* What rows take of what earlier places of their chunk brought. */
+static Expr *met_inside(const Chunks *chunks, const Parts *parts, Expr *query, Dims query_heads) {
+    Dims both = query_heads | parts->summed_heads;
+    Dims heads = both | parts->scale_heads | chunks->faded;
+    Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
+    Expr *product = multiply(chunks, query, key_of(chunks, parts));
+    Tensor *scores = chunk_make(chunks, "scores", at, chunks->recurrence->summed, NULL, product);
+    Expr *since = decay_since(chunks, index_of(chunks, chunks->row),
+                              index_of(chunks, chunks->column));
+    Expr *weight = scaled(chunks, parts, multiply(chunks, since, chunk_read(chunks, scores, at)));
+    at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
+    Expr *met = chunk_read(chunks, chunk_make(chunks, "met", at, 0, NULL, weight), at);
+    at = chunk_spot(chunks, heads | parts->value_heads, chunks->row, NULL, parts->columns);
+    return chunk_read(chunks,
+                   chunk_make(chunks, "inside", at, 0, chunks->column,
+                        multiply(chunks, met, value_of(chunks, parts))),
+                   at);
+}
+
+/* ---- from chunk to chunk ---- */
+
+/* What is left at the end of a chunk of the values of its places, over dimensions `behind`. */
+static Expr *left_of(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
+                     Dims heads, Spot *at) {
+    Expr *since = decay_since(chunks, last_place(chunks), index_of(chunks, chunks->column));
+    at->before = heads | parts->scale_heads | chunks->faded;
+    Tensor *left =
+        chunk_make(chunks, name, *at, 0, NULL, multiply(chunks, scaled(chunks, parts, since), value));
+    return chunk_read(chunks, left, *at);
+}
+
+/* What the places of a chunk leave in the state at its end. */
+static Expr *taken_of(const Chunks *chunks, const Parts *parts) {
+    Spot at = chunk_spot(chunks, 0, chunks->column, NULL, parts->columns);
+    Expr *left =
+        left_of(chunks, parts, "left", value_of(chunks, parts), parts->value_heads, &at);
+    Spot taken = chunk_spot(chunks, at.before | parts->summed_heads, NULL, NULL,
+                      chunks->recurrence->summed | parts->columns);
+    return chunk_read(chunks,
+                   chunk_make(chunks, "taken", taken, 0, chunks->column,
+                        multiply(chunks, key_of(chunks, parts), left)),
+                   taken);
+}
+
+static Spot border_spot(const Chunks *chunks) {
+    const Recurrence *recurrence = chunks->recurrence;
+    return chunk_spot(chunks, recurrence->heads, NULL, NULL, recurrence->summed | recurrence->columns);
+}
+
+/* An expression of a chunk for the chunk before `number`. */
+static Expr *one_before(const Chunks *chunks, Expr *expr, Expr *number) {
+    Program *program = chunks->program;
+    Expr *past = expr_apply(program, OP_SUB, number, expr_number(program, 1), NULL);
+    return expr_substitute(program, expr, &(Index *){chunks->number}, &past, 1);
+}
+
+/* border[n] = decay * border[n-1] + taken[n-1], the first one what the scan begins with. */
+static Tensor *carry(const Chunks *chunks, Expr *taken) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Program *program = chunks->program;
+    Span span = recurrence->scan->span;
+    Index *number = index_new(program, chunks->number->name, chunks->chunk);
+    Statement *scan = statement_scan(program, chunks->block, number, false, span);
+    Expr *own = expr_index(program, number);
+    Spot at = border_spot(chunks);
+    Tensor *border = chunk_tensor(chunks, "border", &at);
+    Expr *before = multiply(chunks, chunk_read(chunks, border, at),
+                            decay_whole(chunks, last_place(chunks)));
+    Expr *value =
+        one_before(chunks, expr_apply(program, OP_ADD, before, taken, NULL), own);
+    if (recurrence->begin) {
+        Expr *first = expr_apply(program, OP_EQ, own, expr_number(program, 0), NULL);
+        value = expr_apply(program, OP_WHERE, first, at_dims(chunks, recurrence->begin), value);
+    }
+    at.number = own;
+    statement_loop(program, &scan->body, chunk_read(chunks, border, at), false, REDUCE_NONE, NULL, 0,
+                   value, span);
+    scan_operands(program, scan);
+    return border;
+}
+
+/* ---- readers ---- */
+
+/* The factors of a reader that meet the state, over the indices of the recurrence. */
+static List own_factors(const Recurrence *recurrence, const Reader *reader) {
+    List factors = {0};
+    for (int i = 0; i < reader->inside.count; i++)
+        list_push(recurrence->program->arena, &factors,
+                  expr_substitute(recurrence->program, reader->inside.items[i],
+                                  (Index *const *)reader->own, recurrence->target->args,
+                                  recurrence->target->count));
+    return factors;
+}
+
+/* The chunk of a place of the axis and its row there, from an expression of chunks. */
+static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *place) {
+    const Statement *scan = chunks->recurrence->scan;
+    Program *program = chunks->program;
+    Expr *at = expr_index(program, place), *size;
+    if (scan->reverse)
+        at = expr_apply(program, OP_SUB,
+                        expr_number(program, (double)scan->index->axis->size - 1), at, NULL);
+    size = expr_number(program, (double)chunks->places->size);
+    Expr *number = expr_apply(program, OP_DIV, at, size, NULL);
+    Expr *to[] = {expr_apply(program, OP_FLOOR, number, NULL, NULL),
+                  expr_apply(program, OP_MOD, at, size, NULL)};
+    Index *from[] = {chunks->number, chunks->row};
+    return expr_substitute(program, expr, from, to, 2);
+}
+
+/* A tensor over the dimensions of the state but those summed over, and the axis again. */
+static Tensor *along_axis(const Chunks *chunks, Expr *value) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Program *program = chunks->program;
+    Axis *axis = recurrence->scan->index->axis;
+    Index *place = index_new(program, recurrence->scan->index->name, axis), *loops[MAX_RANK];
+    Axis *axes[MAX_RANK];
+    int rank = 0;
+    for (int i = 0; i < recurrence->target->count; i++)
+        if (!(recurrence->summed >> i & 1))
+            loops[rank++] = i == recurrence->place ? place : chunks->dims[i];
+    for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
+    const char *name = arena_format(program->arena, "%s_read", recurrence->target->tensor->name);
+    Span span = recurrence->scan->span;
+    Tensor *tensor = tensor_new(program, name, ROLE_TEMP, TYPE_REAL, rank, axes, span);
+    statement_loop(program, chunks->block, expr_read_indices(program, tensor, loops), false,
+                   REDUCE_NONE, NULL, 0, at_axis(chunks, value, place), span);
+    return tensor;
+}
+
+/* The reader takes `made` for its sum over the state. */
+static void rewrite_reader(const Chunks *chunks, const Reader *reader, Tensor *made) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Program *program = chunks->program;
+    Statement *statement = reader->statement;
+    Index *subs[MAX_RANK], *loops[MAX_LOOPS];
+    int rank = 0, count = 0;
+    for (int i = 0; i < recurrence->target->count; i++)
+        if (!(recurrence->summed >> i & 1)) subs[rank++] = reader->own[i];
+    for (int i = 0; i < statement->loop_count; i++) {
+        bool summed = false;
+        for (int j = 0; j < recurrence->target->count; j++)
+            summed |= recurrence->summed >> j & 1 && reader->own[j] == statement->loops[i];
+        if (!summed) loops[count++] = statement->loops[i];
+    }
+    memcpy(statement->loops, loops, sizeof loops);
+    statement->loop_count = count;
+    Expr *value = multiply(chunks, product_of(program, &reader->rest.list),
+                           expr_read_indices(program, made, subs));
+    statement->value = multiply(chunks, expr_number(program, reader->rest.number), value);
+    int kept = 0;
+    for (int i = 0; i < count; i++) kept += expr_uses_index(statement->target, loops[i]);
+    if (kept == count) statement->reduction = REDUCE_NONE;
+}
+
+static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts, Tensor *border) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Program *program = chunks->program;
+    List factors = own_factors(recurrence, reader);
+    Dims heads, summed = recurrence->summed;
+    Tensor *part_of = chunk_part(chunks, "query", &factors, 1, chunks->row, summed, &heads);
+    Expr *query = expr_number(program, 1), *value = expr_number(program, 0);
+    if (part_of)
+        query = chunk_read(chunks, part_of, chunk_spot(chunks, heads, chunks->row, NULL, summed));
+    for (int i = 0; i < recurrence->input_count; i++)
+        value = expr_apply(program, OP_ADD, value, met_inside(chunks, &parts[i], query, heads),
+                           NULL);
+    if (border) {
+        Spot at = chunk_spot(chunks, recurrence->heads, chunks->row, NULL, recurrence->columns);
+        Expr *product = multiply(chunks, query, chunk_read(chunks, border, border_spot(chunks)));
+        Expr *outside =
+            chunk_read(chunks, chunk_make(chunks, "outside", at, summed, NULL, product), at);
+        outside = multiply(chunks, outside, decay_whole(chunks, index_of(chunks, chunks->row)));
+        value = expr_apply(program, OP_ADD, value, outside, NULL);
+    }
+    rewrite_reader(chunks, reader, along_axis(chunks, value));
+}
+
+/* ---- the pass ---- */
+
+/* Statements to be put before one that is there. */
+typedef struct Insertion {
+    const Statement *before;
+    Block made;
+} Insertion;
+
+static Block *insertion(Program *program, List *insertions, const Statement *before) {
+    Insertion *insertion = arena_alloc(program->arena, sizeof *insertion);
+    insertion->before = before;
+    list_push(program->arena, insertions, insertion);
+    return &insertion->made;
+}
+
+static void chunk_state(const Recurrence *recurrence, List *insertions, long places) {
+    Program *program = recurrence->program;
+    Chunks chunks =
+        chunks_of(recurrence, insertion(program, insertions, recurrence->scan), places);
+    Parts parts[MAX_INPUTS];
+    Expr *taken = expr_number(program, 0);
+    make_decays(&chunks);
+    for (int i = 0; i < recurrence->input_count; i++) {
+        parts[i] = parts_of(&chunks, &recurrence->inputs[i]);
+        if (chunks.chunk->size > 1)
+            taken = expr_apply(program, OP_ADD, taken, taken_of(&chunks, &parts[i]), NULL);
+    }
+    bool carried = chunks.chunk->size > 1 || recurrence->begin;
+    Tensor *border = carried ? carry(&chunks, taken) : NULL;
+    for (int i = 0; i < recurrence->readers.count; i++) {
+        const Reader *reader = recurrence->readers.items[i];
+        chunks.block = insertion(program, insertions, reader->statement);
+        serve(&chunks, reader, parts, border);
+    }
+}
+
+/* Is the tensor handed on from place to place? */
+static bool is_state(const Recurrence *recurrence, const Expr *expr) {
+    const Expr *target = recurrence->target;
+    if (expr->kind == EXPR_READ && expr->tensor == target->tensor)
+        for (int i = 0; i < expr->count; i++)
+            if (expr->args[i]->kind == EXPR_APPLY &&
+                expr_uses_index(expr->args[i], recurrence->scan->index))
+                return true;
+    for (int i = 0; i < expr->count; i++)
+        if (is_state(recurrence, expr->args[i])) return true;
+    return false;
+}
+
+/* The states of a scan, taken apart. */
+static List states_of(Program *program, Statement *scan) {
+    List states = {0};
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Statement *maker = scan->body.statements.items[i];
+        Recurrence *recurrence = arena_alloc(program->arena, sizeof *recurrence);
+        *recurrence = (Recurrence){.program = program, .scan = scan, .target = maker->target};
+        bool carried = false;
+        for (int j = 0; j < scan->body.statements.count; j++)
+            carried |=
+                is_state(recurrence, ((Statement *)scan->body.statements.items[j])->value);
+        if (carried) list_push(program->arena, &states, recurrence);
+    }
+    return states;
+}
+
+/* Where the places of the axis would not fill chunks, or a state is little more than what comes in,
+ * one place after the other is as fast. */
+static const char *is_small(const Recurrence *recurrence, long size) {
+    long elements = 1;
+    for (int i = 0; i < recurrence->target->count; i++)
+        if ((recurrence->summed | recurrence->columns) >> i & 1)
+            elements *= recurrence->target->tensor->axes[i]->size;
+    return elements < MIN_STATE ? "its state is small" : size < MIN_PLACES ? "it is short" : NULL;
+}
+
+typedef struct Outside {
+    const Statement *scan;
+    const Tensor *tensor;
+    bool found;
+} Outside;
+
+static void find_tensor(Expr *expr, void *data) {
+    Outside *outside = data;
+    outside->found |= expr->kind == EXPR_READ && expr->tensor == outside->tensor;
+}
+
+static void find_outside(Statement *statement, void *data) {
+    Outside *outside = data;
+    const List *body = &outside->scan->body.statements;
+    if (statement == outside->scan || statement->kind == STATEMENT_REPEAT) return;
+    for (int i = 0; i < body->count; i++)
+        if (body->items[i] == statement) return;
+    if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, find_tensor, data);
+    for (int i = 0; i < statement->inputs.count; i++)
+        expr_walk(statement->inputs.items[i], find_tensor, data);
+}
+
+/* Is something of the body but its states read behind the scan? */
+static bool is_looked_into(Program *program, const Statement *scan, const List *states) {
+    Outside outside = {.scan = scan};
+    for (int i = 0; i < scan->body.statements.count; i++) {
+        const Statement *maker = scan->body.statements.items[i];
+        bool state = false;
+        for (int j = 0; j < states->count; j++)
+            state |= ((const Recurrence *)states->items[j])->target == maker->target;
+        outside.tensor = maker->target->tensor;
+        if (!state) block_walk(&program->body, find_outside, &outside);
+    }
+    return outside.found;
+}
+
+static bool is_in(const List *statements, const Statement *statement) {
+    for (int i = 0; i < statements->count; i++)
+        if (statements->items[i] == statement) return true;
+    return false;
+}
+
+/* Why the state stays as it is, or NULL. */
+static const char *stays(Recurrence *recurrence, const Block *block, long places) {
+    linear(recurrence);
+    readers(recurrence);
+    if (recurrence->reason) return recurrence->reason;
+    if (recurrence->corrected >= 0) return "its input is corrected by what it holds";
+    for (int i = 0; i < recurrence->readers.count; i++)
+        if (!is_in(&block->statements, ((Reader *)recurrence->readers.items[i])->statement))
+            return "its states are read elsewhere";
+    return places > 0 ? NULL : is_small(recurrence, recurrence->scan->index->axis->size);
+}
+
+static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
+                      long places) {
+    List states = states_of(program, scan);
+    const char *reason = states.count ? NULL : "it has no state";
+    if (is_looked_into(program, scan, &states)) reason = "more than its states is read";
+    for (int i = 0; i < states.count && !reason; i++)
+        reason = stays(states.items[i], block, places);
+    scan->slow = reason;
+    if (reason) return false;
+    for (int i = 0; i < states.count; i++)
+        chunk_state(states.items[i], insertions, places > 0 ? places : PLACES);
+    return true;
+}
+
+static void chunk_block(Program *program, Block *block, long places) {
+    List insertions = {0}, statements = {0};
+    bool *gone = arena_alloc(program->arena, (size_t)block->statements.count * sizeof *gone);
+    for (int i = 0; i < block->statements.count; i++) {
+        Statement *statement = block->statements.items[i];
+        if (statement->kind == STATEMENT_REPEAT) chunk_block(program, &statement->body, places);
+        gone[i] = statement_is_scan(statement) &&
+                  chunk_one(program, statement, block, &insertions, places);
+    }
+    for (int i = 0; i < block->statements.count; i++) {
+        for (int j = 0; j < insertions.count; j++) {
+            const Insertion *insertion = insertions.items[j];
+            for (int k = 0; k < insertion->made.statements.count; k++)
+                if (insertion->before == block->statements.items[i])
+                    list_push(program->arena, &statements, insertion->made.statements.items[k]);
+        }
+        if (!gone[i]) list_push(program->arena, &statements, block->statements.items[i]);
+    }
+    block->statements = statements;
+}
+
+void chunk_scan(Program *program, long places) {
+    if (places != 1) chunk_block(program, &program->body, places);
+}

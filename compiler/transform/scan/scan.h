@@ -1,0 +1,147 @@
+/* scan: what the files of this folder share.
+ *
+ *     linear.c       what a scan does to its state, as a sum of products
+ *     readers.c      who reads the states after each place, what they sum over, what that leaves
+ *     chunk_scan.c   the pass: a linear recurrence by products, a chunk of places at a time
+ *     chunks.c       the pieces of that form: decays within a chunk, factors by chunks
+ */
+#ifndef SCAN_H
+#define SCAN_H
+
+#include "ir/ir.h"
+
+/* Sets of dimensions of a state, by bit. */
+typedef unsigned Dims;
+
+enum { MAX_INPUTS = 4 };
+
+/* A product. */
+typedef struct Factors {
+    List list; /* Expr * */
+    double number;
+} Factors;
+
+typedef enum TermKind { TERM_STATE, TERM_INPUT, TERM_CORRECTION } TermKind;
+
+/* A term of what a place makes of its state: a product, of the state before or of what the state
+ * before gives for `looked`, sum[e] looked[e] * S[e]. */
+typedef struct Term {
+    TermKind kind;
+    Factors factors, looked;
+    Dims summed; /* of a correction */
+} Term;
+
+/* An input of a place, an outer product u v, its factors sorted by what they use: what readers sum
+ * over; columns, which the input alone has; neither. */
+typedef struct Input {
+    List summed, column, scale;
+    double number;
+} Input;
+
+/* One state of a scan, taken apart:
+ *
+ *     S[h,e,c] = decay[h] * S[h,e,c] + sum of u[h,e] * (v[h,c] + share * sum[e] w[h,e] * S[h,e,c])
+ *
+ * where the sum in parentheses stands in at most one of the inputs. h are heads, e is what readers
+ * sum over, c are columns; each may be several dimensions. Expressions are over the place of the
+ * scan and the indices of the target. */
+typedef struct Recurrence {
+    Program *program;
+    Statement *scan;
+    Tensor *before; /* what the body calls the state of the place before, or NULL */
+    Expr *target;   /* the state after the place */
+    int place;      /* the dimension of the place */
+    Expr *begin;    /* what the first place finds, or NULL: 0 */
+    List terms;     /* Term * */
+    List readers;   /* Reader * */
+    Dims heads, summed, columns;
+    Expr *decay; /* NULL: 1 */
+    Input inputs[MAX_INPUTS];
+    int input_count;
+    int corrected; /* the input with the correction, or -1 */
+    double share;
+    Input looked;       /* w; it has no columns */
+    const char *reason; /* why it is none of this, or NULL */
+} Recurrence;
+
+/* A statement that reads the states: target = sum of a product. */
+typedef struct Reader {
+    Statement *statement;
+    Expr *read;    /* of the state */
+    List inside;   /* Expr *: factors that use summed dimensions */
+    Factors rest;  /* the others */
+    Index *own[MAX_RANK]; /* its indices, by dimension of the state */
+} Reader;
+
+/* linear: the terms of what the body makes of the state. */
+void linear(Recurrence *recurrence);
+/* readers: who reads the state, and the terms sorted by what that sums over. */
+void readers(Recurrence *recurrence);
+
+/* Multiplies by an expression: products, signs and numbers are taken apart. */
+void multiply_by(Program *program, Factors *factors, Expr *expr);
+Expr *product_of(Program *program, const List *factors);
+/* The dimensions of the state whose indices an expression uses. */
+Dims dims_of(const Recurrence *recurrence, const Expr *expr);
+Dims dims_of_list(const Recurrence *recurrence, const List *factors);
+
+/* ---- chunks.c ---- */
+
+/* The chunked form while it is made. Place C * number + row of the axis, or that many from its
+ * end. */
+typedef struct Chunks {
+    const Recurrence *recurrence;
+    Program *program;
+    Block *block; /* where statements go */
+    Axis *chunk, *places;
+    Index *number, *row, *column; /* column: another place of the chunk, not behind row */
+    Index *dims[MAX_RANK];        /* of the state; other: besides them */
+    Index *other[MAX_RANK];
+    Dims faded;    /* dimensions that the decay uses */
+    Tensor *decay; /* [faded, number, row]; NULL: 1 */
+    Tensor *since; /* [faded, number, row, column]: the product of the decays behind column up to
+                      row, 0 where column is behind row */
+    Tensor *whole; /* [faded, number, row]: of all up to row */
+} Chunks;
+
+/* The subscripts of a tensor of the chunked form: dimensions of the state, the chunk, places in it,
+ * dimensions of the state. */
+typedef struct Spot {
+    Dims before;
+    Expr *number, *row, *column; /* NULL: it has no such dimension */
+    Dims behind, other;
+} Spot;
+
+/* What an input becomes; NULL: it has no such factors. */
+typedef struct Parts {
+    Tensor *summed; /* [summed_heads, number, column, summed] */
+    Tensor *value;  /* [value_heads, number, column, columns] */
+    Tensor *scale;  /* [scale_heads, number, column] */
+    Dims summed_heads, value_heads, scale_heads, columns;
+} Parts;
+
+Chunks chunks_of(const Recurrence *recurrence, Block *block, long places);
+/* For every chunk; row and column may be NULL. */
+Spot chunk_spot(const Chunks *chunks, Dims before, Index *row, Index *column, Dims behind);
+Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot);
+Expr *chunk_read(const Chunks *chunks, Tensor *tensor, Spot spot);
+/* A new tensor; its value is summed over dimensions of the state and a place (may be NULL). */
+Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summed, Index *reduced,
+             Expr *value);
+/* An expression over place and indices of the state, for a place of a chunk; `outside` where the
+ * axis has ended. */
+Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside);
+/* The same for an expression that uses no place. */
+Expr *at_dims(const Chunks *chunks, Expr *expr);
+/* The tensor of a product of factors for places `row`; NULL: there are none. */
+Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number, Index *row,
+             Dims behind, Dims *heads);
+Parts parts_of(const Chunks *chunks, const Input *input);
+void make_decays(Chunks *chunks);
+/* The product of decays behind place `column` up to `row`, 0 where that is earlier. */
+Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column);
+/* The same from the beginning of the chunk. */
+Expr *decay_whole(const Chunks *chunks, Expr *row);
+Expr *multiply(const Chunks *chunks, Expr *a, Expr *b);
+
+#endif
