@@ -300,10 +300,9 @@ static MoecProgram *compile(MoecCompiler *compiler, Work work) {
 
 MoecProgram *moec_compile(MoecCompiler *compiler, MoecGraph graph, long batch, long context,
                           long tokens) {
-    return compile(compiler, (Work){.graph = (Graph)graph,
-                                    .batch = batch,
-                                    .context = context,
-                                    .tokens = tokens});
+    return compile(
+        compiler,
+        (Work){.graph = (Graph)graph, .batch = batch, .context = context, .tokens = tokens});
 }
 
 MoecProgram *moec_define(MoecCompiler *compiler, MoecGraph graph, long batch, long context,

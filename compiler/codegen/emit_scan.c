@@ -122,9 +122,11 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     Class inner;
     bool left = false;
     int classes = 0;
+    bool behind = false;
     for (int i = 0; i < first->count; i++) {
         Class class;
-        if (!device && cells.turns >= ENOUGH_CELLS) break;
+        behind |= expr_uses_index(first->args[i], scan->index);
+        if (!device && behind && cells.turns >= ENOUGH_CELLS) break;
         if (!find_class(arena, program, scan, i, &class)) continue;
         classes++;
         if (is_innermost_of(&class, program->tensors.count)) {
@@ -205,10 +207,30 @@ int free_loops(const Emitter *emitter, const Statement *statement, Index **loops
     return count;
 }
 
-static void open_loop(Emitter *emitter, Index *index) {
+/* The place of the scan below which a loop has something to add, or NULL:
+ *
+ *     sum[j] where(j < i, x[j], 0)
+ */
+static const Index *limit_of(const Statement *statement, const Index *index) {
+    const Expr *value = statement->value;
+    if (statement->reduction != REDUCE_SUM && !statement->accumulate) return NULL;
+    if (value->kind != EXPR_APPLY || value->op != OP_WHERE || !expr_is_number(value->args[2], 0))
+        return NULL;
+    const Expr *below = value->args[0];
+    if (below->kind != EXPR_APPLY || below->op != OP_LT) return NULL;
+    const Expr *place = below->args[0], *limit = below->args[1];
+    bool fits = place->kind == EXPR_INDEX && place->index == index && limit->kind == EXPR_INDEX &&
+                limit->index->turn && limit->index->axis->size <= index->axis->size;
+    return fits ? limit->index : NULL;
+}
+
+static void open_loop(Emitter *emitter, const Statement *statement, Index *index) {
+    const Index *limit = limit_of(statement, index);
+    const char *below = limit ? bound_index(emitter, (Index *)limit) : NULL;
     const char *name = bind_name(emitter, index, NULL, index->name);
-    lower_count(emitter, "long", name, index->axis->size, IN_BRACES)->iterations =
-        index->axis->size;
+    FormNode *loop = lower_count(emitter, "long", name, index->axis->size, IN_BRACES);
+    loop->iterations = index->axis->size;
+    if (below) loop->values[1] = named(emitter, below);
 }
 
 void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops, int count) {
@@ -225,7 +247,7 @@ void lower_reduction(Emitter *emitter, const Statement *statement, Index **loops
                                                              : "INFINITY";
     lower_let(emitter, "float", sum, term_number(emitter->arena, start));
     int bindings = emitter->binding_count;
-    for (int i = 0; i < count; i++) open_loop(emitter, loops[i]);
+    for (int i = 0; i < count; i++) open_loop(emitter, statement, loops[i]);
     lower_join(emitter, named(emitter, sum), statement->reduction, value_of(emitter, statement));
     for (int i = 0; i < count; i++) lower_end(emitter);
     emitter->binding_count = bindings;
@@ -262,14 +284,14 @@ static void lower_columns(Emitter *emitter, const Statement *statement, Index **
     const char *sum = bind_name(emitter, NULL, NULL, wanted);
     lower_array(emitter, "float", sum, column->axis->size, "{0.0f}");
     int bindings = emitter->binding_count;
-    for (int i = kept; i < count; i++) open_loop(emitter, loops[i]);
-    open_loop(emitter, column);
+    for (int i = kept; i < count; i++) open_loop(emitter, statement, loops[i]);
+    open_loop(emitter, statement, column);
     const Term *place = named(emitter, bound_index(emitter, column));
     const Term *element = term(arena, "$0[$1]", named(emitter, sum), place);
     lower_join(emitter, element, REDUCE_SUM, value_of(emitter, statement));
     for (int i = kept; i <= count; i++) lower_end(emitter);
     emitter->binding_count = bindings;
-    open_loop(emitter, column);
+    open_loop(emitter, statement, column);
     place = named(emitter, bound_index(emitter, column));
     emit_write(emitter, statement, statement->accumulate,
                term(arena, "$0[$1]", named(emitter, sum), place));
@@ -282,7 +304,7 @@ static void lower_statement(Emitter *emitter, const Statement *statement) {
     int count = free_loops(emitter, statement, loops, &kept);
     bool columns = sums_by_column(statement, loops, kept, count);
     int outer = kept - columns;
-    for (int i = 0; i < outer; i++) open_loop(emitter, loops[i]);
+    for (int i = 0; i < outer; i++) open_loop(emitter, statement, loops[i]);
     if (!outer) lower_scope(emitter, FORM_SCOPE);
     if (columns)
         lower_columns(emitter, statement, loops, kept, count);

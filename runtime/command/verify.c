@@ -159,9 +159,8 @@ static void give_inputs(MoecInterpreter *interpreter, const Call *call) {
  */
 static MoecInterpreter *define(const Comparison *comparison, MoecGraph graph, const Call *call,
                                bool rounded) {
-    MoecProgram *program =
-        (rounded ? moec_compile : moec_define)(comparison->compiler, graph, call->graph->batch,
-                                               comparison->context, graph == MOEC_DECODE);
+    MoecProgram *program = (rounded ? moec_compile : moec_define)(
+        comparison->compiler, graph, call->graph->batch, comparison->context, graph == MOEC_DECODE);
     if (program && rounded) moec_lower(comparison->compiler, program, comparison->device->apart);
     MoecInterpreter *interpreter =
         program ? moec_interpreter_new(comparison->compiler, program) : NULL;

@@ -257,7 +257,8 @@ static void invert_joined(Program *program, Contribution *contribution, const Te
     Expr *end;
     Axis *axis = tensor->axes[dimension];
     if (!match_joined(contribution, contribution->subs[dimension], &number, &rest, &end)) return;
-    if (uses(contribution, tensor->rank, number) != 1 || uses(contribution, tensor->rank, rest) != 1)
+    if (uses(contribution, tensor->rank, number) != 1 ||
+        uses(contribution, tensor->rank, rest) != 1)
         return;
     if (number->axis->size * rest->axis->size < axis->size) return;
     if (end && end->number != (double)axis->size - 1) return;
@@ -308,8 +309,8 @@ static void invert_split(Program *program, Contribution *contribution, const Ten
         axes[0]->size * axes[1]->size < old->axis->size ||
         (end && end->number != (double)old->axis->size - 1))
         return;
-    bool guarded = vanishes_outside(contribution, old) ||
-                   axes[0]->size * axes[1]->size == old->axis->size;
+    bool guarded =
+        vanishes_outside(contribution, old) || axes[0]->size * axes[1]->size == old->axis->size;
     Index *number = index_new(program, "n", axes[0]), *rest = index_new(program, "i", axes[1]);
     Expr *first = expr_apply(program, OP_MUL, expr_index(program, number),
                              expr_number(program, (double)axes[1]->size), NULL);

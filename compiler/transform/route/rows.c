@@ -55,21 +55,36 @@ static bool is_row_of(const Program *program, const Tensor *tensor) {
     return false;
 }
 
+/* A row that may be -1: of an outer relation. */
+static bool is_row(const Program *program, const Expr *place) {
+    if (place->kind == EXPR_APPLY && place->op == OP_WHERE) place = place->args[1];
+    return place->kind == EXPR_READ && is_row_of(program, place->tensor);
+}
+
+/* Whether the place stands on the axis, NULL: it always does. */
+static Expr *stands(Program *program, Expr *place, const Axis *axis) {
+    bool row = is_row(program, place), apply = place->kind == EXPR_APPLY;
+    if (!row && !apply) return NULL;
+    bool later = apply && place->op == OP_ADD && place->args[0]->kind == EXPR_INDEX &&
+                 place->args[1]->kind == EXPR_NUMBER && place->args[1]->number >= 0,
+         earlier = apply && place->op == OP_SUB && place->args[0]->kind == EXPR_INDEX &&
+                   place->args[1]->kind == EXPR_NUMBER && place->args[1]->number >= 0;
+    Expr *size = expr_number(program, (double)axis->size);
+    Expr *low = expr_apply(program, OP_GE, place, expr_number(program, 0), NULL);
+    Expr *high = expr_apply(program, OP_LT, place, size, NULL);
+    if (row || earlier) return low;
+    return later ? high : expr_apply(program, OP_AND, low, high, NULL);
+}
+
 /* The row of a place, -1 where there is none: outside of an axis, and where an outer relation has
  * no row either. */
 static Expr *row_at(Rewrite *rewrite, Expr *const *places) {
     Program *program = rewrite->routing->program;
-    const Tensor *row_of = site_of(rewrite)->relation->row_of;
-    Expr *row = expr_read(program, (Tensor *)row_of, places), *inside = NULL;
+    Tensor *row_of = site_of(rewrite)->relation->row_of;
+    Expr *row = expr_read(program, row_of, places), *inside = NULL;
     for (int i = 0; i < row_of->rank; i++) {
-        const Expr *place = places[i];
-        bool apply = place->kind == EXPR_APPLY;
-        if (!apply && !(place->kind == EXPR_READ && is_row_of(program, place->tensor))) continue;
-        Expr *size = expr_number(program, (double)row_of->axes[i]->size);
-        Expr *low = expr_apply(program, OP_GE, places[i], expr_number(program, 0), NULL);
-        Expr *both = expr_apply(program, OP_AND, low,
-                                expr_apply(program, OP_LT, places[i], size, NULL), NULL);
-        inside = inside ? expr_apply(program, OP_AND, inside, both, NULL) : both;
+        Expr *here = stands(program, places[i], row_of->axes[i]);
+        if (here) inside = inside ? expr_apply(program, OP_AND, inside, here, NULL) : here;
     }
     if (!inside) return row;
     return expr_apply(program, OP_WHERE, inside, row, expr_number(program, -1));

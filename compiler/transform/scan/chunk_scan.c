@@ -33,75 +33,45 @@ static Expr *index_of(const Chunks *chunks, Index *index) {
     return expr_index(chunks->program, index);
 }
 
-static Expr *last_place(const Chunks *chunks) {
-    return expr_number(chunks->program, (double)chunks->places->size - 1);
-}
-
-static Expr *scaled(const Chunks *chunks, const Parts *parts, Expr *value) {
-    if (!parts->scale) return value;
-    Spot at = chunk_spot(chunks, parts->scale_heads, chunks->column, NULL, 0);
-    return multiply(chunks, value, chunk_read(chunks, parts->scale, at));
-}
-
-static Expr *key_of(const Chunks *chunks, const Parts *parts) {
-    Dims summed = chunks->recurrence->summed;
-    return chunk_read(chunks, parts->summed,
-                   chunk_spot(chunks, parts->summed_heads, chunks->column, NULL, summed));
-}
-
-static Expr *value_of(const Chunks *chunks, const Parts *parts) {
-    if (!parts->value) return expr_number(chunks->program, 1);
-    return chunk_read(chunks, parts->value,
-                   chunk_spot(chunks, parts->value_heads, chunks->column, NULL, parts->columns));
-}
-
 /* What rows take of what earlier places of their chunk brought. */
 static Expr *met_inside(const Chunks *chunks, const Parts *parts, Expr *query, Dims query_heads) {
     Dims both = query_heads | parts->summed_heads;
     Dims heads = both | parts->scale_heads | chunks->faded;
     Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
-    Expr *product = multiply(chunks, query, key_of(chunks, parts));
+    Expr *product = multiply(chunks, query, chunk_key(chunks, parts));
     Tensor *scores = chunk_make(chunks, "scores", at, chunks->recurrence->summed, NULL, product);
-    Expr *since = decay_since(chunks, index_of(chunks, chunks->row),
-                              index_of(chunks, chunks->column));
-    Expr *weight = scaled(chunks, parts, multiply(chunks, since, chunk_read(chunks, scores, at)));
+    Expr *since =
+        decay_since(chunks, index_of(chunks, chunks->row), index_of(chunks, chunks->column));
+    Expr *weight =
+        chunk_scaled(chunks, parts, multiply(chunks, since, chunk_read(chunks, scores, at)));
     at = chunk_spot(chunks, heads, chunks->row, chunks->column, 0);
     Expr *met = chunk_read(chunks, chunk_make(chunks, "met", at, 0, NULL, weight), at);
     at = chunk_spot(chunks, heads | parts->value_heads, chunks->row, NULL, parts->columns);
     return chunk_read(chunks,
-                   chunk_make(chunks, "inside", at, 0, chunks->column,
-                        multiply(chunks, met, value_of(chunks, parts))),
-                   at);
+                      chunk_make(chunks, "inside", at, 0, chunks->column,
+                                 multiply(chunks, met, chunk_value(chunks, parts))),
+                      at);
 }
 
 /* ---- from chunk to chunk ---- */
-
-/* What is left at the end of a chunk of the values of its places, over dimensions `behind`. */
-static Expr *left_of(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
-                     Dims heads, Spot *at) {
-    Expr *since = decay_since(chunks, last_place(chunks), index_of(chunks, chunks->column));
-    at->before = heads | parts->scale_heads | chunks->faded;
-    Tensor *left =
-        chunk_make(chunks, name, *at, 0, NULL, multiply(chunks, scaled(chunks, parts, since), value));
-    return chunk_read(chunks, left, *at);
-}
 
 /* What the places of a chunk leave in the state at its end. */
 static Expr *taken_of(const Chunks *chunks, const Parts *parts) {
     Spot at = chunk_spot(chunks, 0, chunks->column, NULL, parts->columns);
     Expr *left =
-        left_of(chunks, parts, "left", value_of(chunks, parts), parts->value_heads, &at);
+        chunk_left(chunks, parts, "left", chunk_value(chunks, parts), parts->value_heads, &at);
     Spot taken = chunk_spot(chunks, at.before | parts->summed_heads, NULL, NULL,
-                      chunks->recurrence->summed | parts->columns);
+                            chunks->recurrence->summed | parts->columns);
     return chunk_read(chunks,
-                   chunk_make(chunks, "taken", taken, 0, chunks->column,
-                        multiply(chunks, key_of(chunks, parts), left)),
-                   taken);
+                      chunk_make(chunks, "taken", taken, 0, chunks->column,
+                                 multiply(chunks, chunk_key(chunks, parts), left)),
+                      taken);
 }
 
 static Spot border_spot(const Chunks *chunks) {
     const Recurrence *recurrence = chunks->recurrence;
-    return chunk_spot(chunks, recurrence->heads, NULL, NULL, recurrence->summed | recurrence->columns);
+    return chunk_spot(chunks, recurrence->heads, NULL, NULL,
+                      recurrence->summed | recurrence->columns);
 }
 
 /* An expression of a chunk for the chunk before `number`. */
@@ -111,8 +81,35 @@ static Expr *one_before(const Chunks *chunks, Expr *expr, Expr *number) {
     return expr_substitute(program, expr, &(Index *){chunks->number}, &past, 1);
 }
 
+/* An expression of what is summed over, at the second index of each. */
+static Expr *over_other(const Chunks *chunks, Expr *expr) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Index *from[MAX_RANK];
+    Expr *to[MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < recurrence->target->count; i++) {
+        if (!(recurrence->summed >> i & 1)) continue;
+        from[count] = chunks->dims[i];
+        to[count++] = expr_index(chunks->program, chunks->other[i]);
+    }
+    return expr_substitute(chunks->program, expr, from, to, count);
+}
+
+/* A matrix by the border before: a sum over the second indices, made in the body of the scan. */
+static Expr *turned(const Chunks *chunks, Block *body, Spot at, Expr *product) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Tensor *tensor = chunk_tensor(chunks, "turned", &at);
+    Index *over[MAX_RANK];
+    int count = 0;
+    for (int i = 0; i < recurrence->target->count; i++)
+        if (recurrence->summed >> i & 1) over[count++] = chunks->other[i];
+    statement_loop(chunks->program, body, chunk_read(chunks, tensor, at), false, REDUCE_SUM, over,
+                   count, product, recurrence->scan->span);
+    return chunk_read(chunks, tensor, at);
+}
+
 /* border[n] = decay * border[n-1] + taken[n-1], the first one what the scan begins with. */
-static Tensor *carry(const Chunks *chunks, Expr *taken) {
+static Tensor *carry(const Chunks *chunks, Expr *taken, Expr *transition) {
     const Recurrence *recurrence = chunks->recurrence;
     Program *program = chunks->program;
     Span span = recurrence->scan->span;
@@ -121,17 +118,22 @@ static Tensor *carry(const Chunks *chunks, Expr *taken) {
     Expr *own = expr_index(program, number);
     Spot at = border_spot(chunks);
     Tensor *border = chunk_tensor(chunks, "border", &at);
-    Expr *before = multiply(chunks, chunk_read(chunks, border, at),
-                            decay_whole(chunks, last_place(chunks)));
-    Expr *value =
-        one_before(chunks, expr_apply(program, OP_ADD, before, taken, NULL), own);
+    Expr *past = chunk_read(chunks, border, at),
+         *before = multiply(chunks, past, decay_whole(chunks, chunk_last(chunks)));
+    Expr *value = one_before(chunks, expr_apply(program, OP_ADD, before, taken, NULL), own);
+    at.number = own;
+    if (transition)
+        value = expr_apply(
+            program, OP_ADD, value,
+            turned(chunks, &scan->body, at,
+                   one_before(chunks, multiply(chunks, transition, over_other(chunks, past)), own)),
+            NULL);
     if (recurrence->begin) {
         Expr *first = expr_apply(program, OP_EQ, own, expr_number(program, 0), NULL);
         value = expr_apply(program, OP_WHERE, first, at_dims(chunks, recurrence->begin), value);
     }
-    at.number = own;
-    statement_loop(program, &scan->body, chunk_read(chunks, border, at), false, REDUCE_NONE, NULL, 0,
-                   value, span);
+    statement_loop(program, &scan->body, chunk_read(chunks, border, at), false, REDUCE_NONE, NULL,
+                   0, value, span);
     scan_operands(program, scan);
     return border;
 }
@@ -155,8 +157,8 @@ static Expr *at_axis(const Chunks *chunks, Expr *expr, Index *place) {
     Program *program = chunks->program;
     Expr *at = expr_index(program, place), *size;
     if (scan->reverse)
-        at = expr_apply(program, OP_SUB,
-                        expr_number(program, (double)scan->index->axis->size - 1), at, NULL);
+        at = expr_apply(program, OP_SUB, expr_number(program, (double)scan->index->axis->size - 1),
+                        at, NULL);
     size = expr_number(program, (double)chunks->places->size);
     Expr *number = expr_apply(program, OP_DIV, at, size, NULL);
     Expr *to[] = {expr_apply(program, OP_FLOOR, number, NULL, NULL),
@@ -220,8 +222,8 @@ static void serve(const Chunks *chunks, const Reader *reader, const Parts *parts
     if (part_of)
         query = chunk_read(chunks, part_of, chunk_spot(chunks, heads, chunks->row, NULL, summed));
     for (int i = 0; i < recurrence->input_count; i++)
-        value = expr_apply(program, OP_ADD, value, met_inside(chunks, &parts[i], query, heads),
-                           NULL);
+        value =
+            expr_apply(program, OP_ADD, value, met_inside(chunks, &parts[i], query, heads), NULL);
     if (border) {
         Spot at = chunk_spot(chunks, recurrence->heads, chunks->row, NULL, recurrence->columns);
         Expr *product = multiply(chunks, query, chunk_read(chunks, border, border_spot(chunks)));
@@ -250,18 +252,23 @@ static Block *insertion(Program *program, List *insertions, const Statement *bef
 
 static void chunk_state(const Recurrence *recurrence, List *insertions, long places) {
     Program *program = recurrence->program;
-    Chunks chunks =
-        chunks_of(recurrence, insertion(program, insertions, recurrence->scan), places);
+    Chunks chunks = chunks_of(recurrence, insertion(program, insertions, recurrence->scan), places);
     Parts parts[MAX_INPUTS];
     Expr *taken = expr_number(program, 0);
+    Correction correction = {0};
     make_decays(&chunks);
     for (int i = 0; i < recurrence->input_count; i++) {
         parts[i] = parts_of(&chunks, &recurrence->inputs[i]);
+        if (i == recurrence->corrected) correction = correct(&chunks, &parts[i]);
         if (chunks.chunk->size > 1)
             taken = expr_apply(program, OP_ADD, taken, taken_of(&chunks, &parts[i]), NULL);
     }
     bool carried = chunks.chunk->size > 1 || recurrence->begin;
-    Tensor *border = carried ? carry(&chunks, taken) : NULL;
+    Parts *bent = recurrence->corrected >= 0 ? &parts[recurrence->corrected] : NULL;
+    Expr *matrix = bent && carried ? transition(&chunks, &correction, bent) : NULL;
+    Tensor *border = carried ? carry(&chunks, taken, matrix) : NULL;
+    if (bent && border)
+        add_slope(&chunks, &correction, bent, chunk_read(&chunks, border, border_spot(&chunks)));
     for (int i = 0; i < recurrence->readers.count; i++) {
         const Reader *reader = recurrence->readers.items[i];
         chunks.block = insertion(program, insertions, reader->statement);
@@ -291,8 +298,7 @@ static List states_of(Program *program, Statement *scan) {
         *recurrence = (Recurrence){.program = program, .scan = scan, .target = maker->target};
         bool carried = false;
         for (int j = 0; j < scan->body.statements.count; j++)
-            carried |=
-                is_state(recurrence, ((Statement *)scan->body.statements.items[j])->value);
+            carried |= is_state(recurrence, ((Statement *)scan->body.statements.items[j])->value);
         if (carried) list_push(program->arena, &states, recurrence);
     }
     return states;
@@ -355,7 +361,8 @@ static const char *stays(Recurrence *recurrence, const Block *block, long places
     linear(recurrence);
     readers(recurrence);
     if (recurrence->reason) return recurrence->reason;
-    if (recurrence->corrected >= 0) return "its input is corrected by what it holds";
+    if (recurrence->corrected >= 0 && recurrence->input_count > 1)
+        return "it has another input beside the one that is corrected";
     for (int i = 0; i < recurrence->readers.count; i++)
         if (!is_in(&block->statements, ((Reader *)recurrence->readers.items[i])->statement))
             return "its states are read elsewhere";

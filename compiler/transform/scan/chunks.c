@@ -90,7 +90,7 @@ Expr *chunk_read(const Chunks *chunks, Tensor *tensor, Spot spot) {
 }
 
 Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summed, Index *reduced,
-             Expr *value) {
+                   Expr *value) {
     Tensor *tensor = chunk_tensor(chunks, name, &spot);
     Index *over[MAX_RANK];
     int count = 0;
@@ -126,8 +126,7 @@ static Expr *moved(const Chunks *chunks, Expr *expr, Expr *place) {
     for (int i = 0; i < recurrence->target->count; i++) {
         if (i == recurrence->place && !place) continue;
         from[count] = recurrence->target->args[i]->index;
-        to[count++] =
-            i == recurrence->place ? place : expr_index(chunks->program, chunks->dims[i]);
+        to[count++] = i == recurrence->place ? place : expr_index(chunks->program, chunks->dims[i]);
     }
     return expr_substitute(chunks->program, expr, from, to, count);
 }
@@ -144,24 +143,24 @@ Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside) {
     return expr_apply(chunks->program, OP_WHERE, there, value, number_of(chunks, outside));
 }
 
-Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number, Index *row,
-             Dims behind, Dims *heads) {
+Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number,
+                   Index *row, Dims behind, Dims *heads) {
     *heads = dims_of_list(chunks->recurrence, factors) & ~behind;
     if (!factors->count && number == 1) return NULL;
     Expr *value = multiply(chunks, number_of(chunks, number), product_of(chunks->program, factors));
     return chunk_make(chunks, name, chunk_spot(chunks, *heads, row, NULL, behind), 0, NULL,
-                at_place(chunks, value, row, 0));
+                      at_place(chunks, value, row, 0));
 }
 
 Parts parts_of(const Chunks *chunks, const Input *input) {
     const Recurrence *recurrence = chunks->recurrence;
     Parts parts = {.columns = dims_of_list(recurrence, &input->column) & recurrence->columns};
     parts.summed = chunk_part(chunks, "key", &input->summed, 1, chunks->column, recurrence->summed,
-                        &parts.summed_heads);
+                              &parts.summed_heads);
     parts.value = chunk_part(chunks, "value", &input->column, 1, chunks->column, parts.columns,
-                       &parts.value_heads);
+                             &parts.value_heads);
     parts.scale = chunk_part(chunks, "scale", &input->scale, input->number, chunks->column, 0,
-                       &parts.scale_heads);
+                             &parts.scale_heads);
     return parts;
 }
 
@@ -174,14 +173,14 @@ static Tensor *recur(Chunks *chunks, const char *name, bool column,
     Index *place = index_new(program, chunks->row->name, chunks->places);
     Statement *scan =
         statement_scan(program, chunks->block, place, false, chunks->recurrence->scan->span);
-    Spot at = chunk_spot(chunks, chunks->faded, place, column ? chunks->column : NULL, 0), past = at,
-         decay = chunk_spot(chunks, chunks->faded, place, NULL, 0);
+    Spot at = chunk_spot(chunks, chunks->faded, place, column ? chunks->column : NULL, 0),
+         past = at, decay = chunk_spot(chunks, chunks->faded, place, NULL, 0);
     Tensor *tensor = chunk_tensor(chunks, name, &at);
     past.row = apply(chunks, OP_SUB, at.row, number_of(chunks, 1));
     Expr *made = value(chunks, at.row, chunk_read(chunks, tensor, past),
                        chunk_read(chunks, chunks->decay, decay));
-    statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL, 0,
-                   made, chunks->recurrence->scan->span);
+    statement_loop(program, &scan->body, chunk_read(chunks, tensor, at), false, REDUCE_NONE, NULL,
+                   0, made, chunks->recurrence->scan->span);
     scan_operands(program, scan);
     return tensor;
 }
@@ -204,7 +203,7 @@ void make_decays(Chunks *chunks) {
     chunks->faded = dims_of(recurrence, recurrence->decay);
     Spot at = chunk_spot(chunks, chunks->faded, chunks->row, NULL, 0);
     chunks->decay = chunk_make(chunks, "decay", at, 0, NULL,
-                         at_place(chunks, recurrence->decay, chunks->row, 1));
+                               at_place(chunks, recurrence->decay, chunks->row, 1));
     chunks->since = recur(chunks, "since", true, since_column);
     chunks->whole = recur(chunks, "whole", false, since_border);
 }
@@ -222,4 +221,39 @@ Expr *decay_whole(const Chunks *chunks, Expr *row) {
     Spot at = chunk_spot(chunks, chunks->faded, NULL, NULL, 0);
     at.row = row;
     return chunk_read(chunks, chunks->whole, at);
+}
+
+/* ---- inputs ---- */
+
+Expr *chunk_last(const Chunks *chunks) {
+    return number_of(chunks, (double)chunks->places->size - 1);
+}
+
+Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value) {
+    if (!parts->scale) return value;
+    Spot at = chunk_spot(chunks, parts->scale_heads, chunks->column, NULL, 0);
+    return multiply(chunks, value, chunk_read(chunks, parts->scale, at));
+}
+
+Expr *chunk_key(const Chunks *chunks, const Parts *parts) {
+    Dims summed = chunks->recurrence->summed;
+    return chunk_read(chunks, parts->summed,
+                      chunk_spot(chunks, parts->summed_heads, chunks->column, NULL, summed));
+}
+
+Expr *chunk_value(const Chunks *chunks, const Parts *parts) {
+    if (!parts->value) return expr_number(chunks->program, 1);
+    return chunk_read(chunks, parts->value,
+                      chunk_spot(chunks, parts->value_heads, chunks->column, NULL, parts->columns));
+}
+
+/* What is left at the end of a chunk of the values of its places, over dimensions `behind`. */
+Expr *chunk_left(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
+                 Dims heads, Spot *at) {
+    Expr *since =
+        decay_since(chunks, chunk_last(chunks), expr_index(chunks->program, chunks->column));
+    at->before = heads | parts->scale_heads | chunks->faded;
+    Tensor *left = chunk_make(chunks, name, *at, 0, NULL,
+                              multiply(chunks, chunk_scaled(chunks, parts, since), value));
+    return chunk_read(chunks, left, *at);
 }

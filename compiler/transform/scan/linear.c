@@ -49,6 +49,13 @@ void multiply_by(Program *program, Factors *factors, Expr *expr) {
     }
 }
 
+bool is_random(const Expr *expr) {
+    if (expr->kind == EXPR_APPLY && op_table[expr->op].kind == OP_KIND_RANDOM) return true;
+    for (int i = 0; i < expr->count; i++)
+        if (is_random(expr->args[i])) return true;
+    return false;
+}
+
 Expr *product_of(Program *program, const List *factors) {
     Expr *product = expr_number(program, 1);
     for (int i = 0; i < factors->count; i++)
@@ -150,9 +157,9 @@ static void add_correction(const Expansion *expansion, const Statement *maker, E
     *term = (Term){.kind = TERM_CORRECTION, .factors = *prefix, .summed = sum.dims};
     term->looked.number = only->factors.number;
     for (int i = 0; i < only->factors.list.count; i++)
-        list_push(program->arena, &term->looked.list,
-                  expr_substitute(program, only->factors.list.items[i], sum.from, sum.to,
-                                  sum.count));
+        list_push(
+            program->arena, &term->looked.list,
+            expr_substitute(program, only->factors.list.items[i], sum.from, sum.to, sum.count));
     list_push(program->arena, expansion->terms, term);
 }
 
@@ -195,10 +202,10 @@ static void expand_where(const Expansion *expansion, const Expr *expr, const Fac
         fail(expansion->recurrence, "a condition on the state decides");
         return;
     }
-    Factors yes = times(program, prefix, expr_is_truth(condition)
-                                             ? condition
-                                             : expr_apply(program, OP_NE, condition,
-                                                          expr_number(program, 0), NULL));
+    Factors yes = times(program, prefix,
+                        expr_is_truth(condition)
+                            ? condition
+                            : expr_apply(program, OP_NE, condition, expr_number(program, 0), NULL));
     Factors no = times(program, prefix, expr_apply(program, OP_NOT, condition, NULL, NULL));
     expand(expansion, expr->args[1], &yes);
     expand(expansion, expr->args[2], &no);
@@ -225,6 +232,7 @@ static void expand(const Expansion *expansion, Expr *expr, const Factors *prefix
     Recurrence *recurrence = expansion->recurrence;
     Program *program = recurrence->program;
     if (recurrence->reason || expr_is_number(expr, 0)) return;
+    if (is_random(expr)) fail(recurrence, "random numbers take part");
     if (!is_defined(recurrence, expr)) {
         Term *term = arena_alloc(program->arena, sizeof *term);
         *term = (Term){.kind = TERM_INPUT, .factors = times(program, prefix, expr)};
@@ -281,8 +289,7 @@ static void find_beginning(Recurrence *recurrence) {
             to[count++] = recurrence->target->args[j];
         }
         recurrence->before = statement->target->tensor;
-        recurrence->begin =
-            expr_substitute(recurrence->program, value->args[1], from, to, count);
+        recurrence->begin = expr_substitute(recurrence->program, value->args[1], from, to, count);
         return;
     }
 }
@@ -294,8 +301,10 @@ void linear(Recurrence *recurrence) {
     const Statement *maker = maker_in_body(recurrence, target->tensor);
     recurrence->place = -1;
     for (int i = 0; i < target->count; i++) {
-        if (target->args[i]->kind != EXPR_INDEX) fail(recurrence, "its state stands at a place");
-        else if (target->args[i]->index == recurrence->scan->index) recurrence->place = i;
+        if (target->args[i]->kind != EXPR_INDEX)
+            fail(recurrence, "its state stands at a place");
+        else if (target->args[i]->index == recurrence->scan->index)
+            recurrence->place = i;
     }
     if (recurrence->place < 0 || maker->reduction != REDUCE_NONE || maker->accumulate)
         fail(recurrence, "it is not linear in its state");

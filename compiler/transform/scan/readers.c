@@ -119,6 +119,7 @@ static void part_factors(Recurrence *recurrence, Reader *reader) {
     for (int i = 0; i < reader->rest.list.count; i++) {
         Expr *factor = reader->rest.list.items[i];
         if (factor == reader->read) continue;
+        if (is_random(factor)) fail(recurrence, "random numbers take part");
         bool inside = uses_summed(recurrence, reader, factor);
         list_push(arena, inside ? &reader->inside : &rest.list, factor);
         for (int j = 0; inside && j < reader->statement->loop_count; j++) {
@@ -243,8 +244,7 @@ static void check_dims(Recurrence *recurrence) {
         fail(recurrence, "its state fades by element along what is summed over");
     for (int i = 0; i < recurrence->input_count; i++) {
         const Input *input = &recurrence->inputs[i];
-        if (!input->summed.count ||
-            (dims_of_list(recurrence, &input->column) & recurrence->summed))
+        if (!input->summed.count || (dims_of_list(recurrence, &input->column) & recurrence->summed))
             fail(recurrence, "its input is no outer product");
     }
     for (int i = 0; i < recurrence->terms.count; i++) {

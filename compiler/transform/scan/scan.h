@@ -4,6 +4,7 @@
  *     readers.c      who reads the states after each place, what they sum over, what that leaves
  *     chunk_scan.c   the pass: a linear recurrence by products, a chunk of places at a time
  *     chunks.c       the pieces of that form: decays within a chunk, factors by chunks
+ *     correction.c   inputs that are corrected by what the state gives
  */
 #ifndef SCAN_H
 #define SCAN_H
@@ -67,9 +68,9 @@ typedef struct Recurrence {
 /* A statement that reads the states: target = sum of a product. */
 typedef struct Reader {
     Statement *statement;
-    Expr *read;    /* of the state */
-    List inside;   /* Expr *: factors that use summed dimensions */
-    Factors rest;  /* the others */
+    Expr *read;           /* of the state */
+    List inside;          /* Expr *: factors that use summed dimensions */
+    Factors rest;         /* the others */
     Index *own[MAX_RANK]; /* its indices, by dimension of the state */
 } Reader;
 
@@ -80,6 +81,8 @@ void readers(Recurrence *recurrence);
 
 /* Multiplies by an expression: products, signs and numbers are taken apart. */
 void multiply_by(Program *program, Factors *factors, Expr *expr);
+/* Random numbers go by the place where they are drawn. */
+bool is_random(const Expr *expr);
 Expr *product_of(Program *program, const List *factors);
 /* The dimensions of the state whose indices an expression uses. */
 Dims dims_of(const Recurrence *recurrence, const Expr *expr);
@@ -127,15 +130,15 @@ Tensor *chunk_tensor(const Chunks *chunks, const char *name, const Spot *spot);
 Expr *chunk_read(const Chunks *chunks, Tensor *tensor, Spot spot);
 /* A new tensor; its value is summed over dimensions of the state and a place (may be NULL). */
 Tensor *chunk_make(const Chunks *chunks, const char *name, Spot spot, Dims summed, Index *reduced,
-             Expr *value);
+                   Expr *value);
 /* An expression over place and indices of the state, for a place of a chunk; `outside` where the
  * axis has ended. */
 Expr *at_place(const Chunks *chunks, Expr *expr, Index *row, double outside);
 /* The same for an expression that uses no place. */
 Expr *at_dims(const Chunks *chunks, Expr *expr);
 /* The tensor of a product of factors for places `row`; NULL: there are none. */
-Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number, Index *row,
-             Dims behind, Dims *heads);
+Tensor *chunk_part(const Chunks *chunks, const char *name, const List *factors, double number,
+                   Index *row, Dims behind, Dims *heads);
 Parts parts_of(const Chunks *chunks, const Input *input);
 void make_decays(Chunks *chunks);
 /* The product of decays behind place `column` up to `row`, 0 where that is earlier. */
@@ -143,5 +146,32 @@ Expr *decay_since(const Chunks *chunks, Expr *row, Expr *column);
 /* The same from the beginning of the chunk. */
 Expr *decay_whole(const Chunks *chunks, Expr *row);
 Expr *multiply(const Chunks *chunks, Expr *a, Expr *b);
+/* What an input is made of at place `column`: what is summed over, the value, and `value` by its
+ * scale. */
+Expr *chunk_key(const Chunks *chunks, const Parts *parts);
+Expr *chunk_value(const Chunks *chunks, const Parts *parts);
+Expr *chunk_scaled(const Chunks *chunks, const Parts *parts, Expr *value);
+
+/* The last place of a chunk. */
+Expr *chunk_last(const Chunks *chunks);
+/* What is left at the end of a chunk of the values of its places, over the dimensions behind
+ * them: a new tensor, made at the spot, whose heads are set. */
+Expr *chunk_left(const Chunks *chunks, const Parts *parts, const char *name, Expr *value,
+                 Dims heads, Spot *at);
+
+/* ---- correction.c ---- */
+
+/* What a chunk's border adds to the values of a corrected input: sum[e] slope[j,e] * border[e]. */
+typedef struct Correction {
+    Tensor *slope; /* [heads, number, column, summed] */
+    Dims heads;
+} Correction;
+
+/* `parts->value` becomes what the values are where the border is 0. */
+Correction correct(const Chunks *chunks, Parts *parts);
+/* What a border becomes in a chunk by the correction alone, a matrix of [summed, other]. */
+Expr *transition(const Chunks *chunks, const Correction *correction, const Parts *parts);
+/* `parts->value` becomes what the values are. */
+void add_slope(const Chunks *chunks, const Correction *correction, Parts *parts, Expr *border);
 
 #endif

@@ -1,0 +1,171 @@
+/* correction: inputs that are corrected by what the state gives, by one triangular solve a chunk.
+ *
+ *     S = a[i] * S + u[i] * z[i],    z[i] = v[i] + share * sum[e] w[i,e] * S[e]
+ *
+ * where the S that w meets is that of the place before: what the chunk began with and what its
+ * earlier places brought.
+ *
+ *     z[i] - sum[j < i] pull[i,j] * z[j] = v[i] + reach[i] * border
+ *     pull[i,j] = share * since[i-1,j] * sum[e] w[i,e] * u[j,e]
+ *     reach[i,e] = share * whole[i-1] * w[i,e]
+ *
+ * The inverse of the triangle on the left, made row by row, does not depend on the border: so
+ * z = value + slope * border for all chunks at once, and the scan over the chunks takes the slope
+ * into the matrix that the border is multiplied by.
+ */
+#include "transform/scan/scan.h"
+
+static Expr *number_of(const Chunks *chunks, double number) {
+    return expr_number(chunks->program, number);
+}
+
+static Expr *apply(const Chunks *chunks, OpCode op, Expr *a, Expr *b) {
+    return expr_apply(chunks->program, op, a, b, NULL);
+}
+
+static Expr *before_row(const Chunks *chunks) {
+    return apply(chunks, OP_SUB, expr_index(chunks->program, chunks->row), number_of(chunks, 1));
+}
+
+/* w and its scale, for the rows of a chunk. */
+typedef struct Look {
+    Expr *looked, *scale;
+    Dims looked_heads, heads;
+} Look;
+
+static Look look_of(const Chunks *chunks) {
+    const Recurrence *recurrence = chunks->recurrence;
+    const Input *looked = &recurrence->looked;
+    Look look = {.scale = number_of(chunks, 1)};
+    Dims scale_heads;
+    Tensor *summed = chunk_part(chunks, "look", &looked->summed, 1, chunks->row, recurrence->summed,
+                                &look.looked_heads);
+    Tensor *scale = chunk_part(chunks, "look_scale", &looked->scale, recurrence->share, chunks->row,
+                               0, &scale_heads);
+    look.looked = summed ? chunk_read(chunks, summed,
+                                      chunk_spot(chunks, look.looked_heads, chunks->row, NULL,
+                                                 recurrence->summed))
+                         : number_of(chunks, 1);
+    if (scale)
+        look.scale =
+            chunk_read(chunks, scale, chunk_spot(chunks, scale_heads, chunks->row, NULL, 0));
+    look.heads = look.looked_heads | (scale ? scale_heads : 0);
+    return look;
+}
+
+/* pull[i,j], what place j adds to the correction of a later place i. */
+static Expr *pull_of(const Chunks *chunks, const Look *look, const Parts *parts, Dims *heads) {
+    Dims both = look->looked_heads | parts->summed_heads;
+    Spot at = chunk_spot(chunks, both, chunks->row, chunks->column, 0);
+    Expr *product = multiply(chunks, look->looked, chunk_key(chunks, parts));
+    Tensor *pairs = chunk_make(chunks, "pairs", at, chunks->recurrence->summed, NULL, product);
+    Expr *row = expr_index(chunks->program, chunks->row),
+         *column = expr_index(chunks->program, chunks->column);
+    Expr *since = decay_since(chunks, before_row(chunks), column);
+    Expr *value =
+        multiply(chunks, chunk_scaled(chunks, parts, multiply(chunks, since, look->scale)),
+                 chunk_read(chunks, pairs, at));
+    *heads = both | look->heads | parts->scale_heads | chunks->faded;
+    at.before = *heads;
+    Tensor *pull =
+        chunk_make(chunks, "pull", at, 0, NULL,
+                   expr_apply(chunks->program, OP_WHERE, apply(chunks, OP_LT, column, row), value,
+                              number_of(chunks, 0)));
+    return chunk_read(chunks, pull, at);
+}
+
+/* The inverse of 1 - pull, row by row: solved[i,k] = (i == k) + sum[j < i] pull[i,j] * solved[j,k].
+ */
+static Tensor *solve(const Chunks *chunks, Expr *pull, Dims heads) {
+    Program *program = chunks->program;
+    Span span = chunks->recurrence->scan->span;
+    Index *place = index_new(program, chunks->row->name, chunks->places),
+          *third = index_new(program, "k", chunks->places), *column = chunks->column;
+    Expr *row = expr_index(program, place);
+    Spot at = chunk_spot(chunks, heads, place, third, 0), earlier = at;
+    Tensor *sums = chunk_tensor(chunks, "pulled", &at),
+           *solved = chunk_tensor(chunks, "solved", &at);
+    earlier.row = expr_index(program, column);
+    Expr *product = multiply(chunks, expr_substitute(program, pull, &chunks->row, &row, 1),
+                             chunk_read(chunks, solved, earlier));
+    Expr *value = expr_apply(program, OP_WHERE, apply(chunks, OP_LT, earlier.row, row), product,
+                             number_of(chunks, 0));
+    Statement *scan = statement_scan(program, chunks->block, place, false, span);
+    statement_loop(program, &scan->body, chunk_read(chunks, sums, at), false, REDUCE_SUM, &column,
+                   1, value, span);
+    value = apply(chunks, OP_ADD, chunk_read(chunks, sums, at),
+                  apply(chunks, OP_EQ, expr_index(program, third), row));
+    statement_loop(program, &scan->body, chunk_read(chunks, solved, at), false, REDUCE_NONE, NULL,
+                   0, value, span);
+    scan_operands(program, scan);
+    return solved;
+}
+
+/* What a border gives for w at the rows of a chunk, by the decays since: reach[i,e]. */
+static Expr *reach_of(const Chunks *chunks, const Look *look, Dims heads) {
+    Expr *first =
+        apply(chunks, OP_EQ, expr_index(chunks->program, chunks->row), number_of(chunks, 0));
+    Expr *whole = decay_whole(chunks, before_row(chunks));
+    if (chunks->decay)
+        whole = expr_apply(chunks->program, OP_WHERE, first, number_of(chunks, 1), whole);
+    Spot at = chunk_spot(chunks, heads, chunks->row, NULL, chunks->recurrence->summed);
+    Tensor *reach =
+        chunk_make(chunks, "reach", at, 0, NULL,
+                   multiply(chunks, multiply(chunks, whole, look->scale), look->looked));
+    return chunk_read(chunks, reach, at);
+}
+
+Correction correct(const Chunks *chunks, Parts *parts) {
+    const Look look = look_of(chunks);
+    Correction correction;
+    Expr *pull = pull_of(chunks, &look, parts, &correction.heads);
+    Tensor *solved = solve(chunks, pull, correction.heads);
+    /* Its rows are the places of the values that follow, so its columns are rows here. */
+    Expr *rows = chunk_read(chunks, solved,
+                            chunk_spot(chunks, correction.heads, chunks->column, chunks->row, 0));
+    Expr *value =
+        expr_substitute(chunks->program, chunk_value(chunks, parts), &(Index *){chunks->column},
+                        &(Expr *){expr_index(chunks->program, chunks->row)}, 1);
+    Dims heads = correction.heads | parts->value_heads;
+    Spot at = chunk_spot(chunks, heads, chunks->column, NULL, parts->columns);
+    parts->value = chunk_make(chunks, "own", at, 0, chunks->row, multiply(chunks, rows, value));
+    parts->value_heads = heads;
+    at = chunk_spot(chunks, correction.heads, chunks->column, NULL, chunks->recurrence->summed);
+    Expr *reach = reach_of(chunks, &look, correction.heads);
+    correction.slope =
+        chunk_make(chunks, "slope", at, 0, chunks->row, multiply(chunks, rows, reach));
+    return correction;
+}
+
+Expr *transition(const Chunks *chunks, const Correction *correction, const Parts *parts) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Dims summed = recurrence->summed;
+    Spot at = chunk_spot(chunks, correction->heads, chunks->column, NULL, summed);
+    Expr *slope = chunk_read(chunks, correction->slope, at);
+    Tensor *left_slope =
+        chunk_left(chunks, parts, "left_slope", slope, correction->heads, &at)->tensor;
+    Spot left = at;
+    left.behind = 0;
+    left.other = summed;
+    Expr *key = chunk_key(chunks, parts);
+    Spot matrix = chunk_spot(chunks, at.before | parts->summed_heads, NULL, NULL, summed);
+    matrix.other = summed;
+    Expr *product = multiply(chunks, key, chunk_read(chunks, left_slope, left));
+    return chunk_read(chunks, chunk_make(chunks, "transition", matrix, 0, chunks->column, product),
+                      matrix);
+}
+
+void add_slope(const Chunks *chunks, const Correction *correction, Parts *parts, Expr *border) {
+    const Recurrence *recurrence = chunks->recurrence;
+    Spot at = chunk_spot(chunks, correction->heads, chunks->column, NULL, recurrence->summed);
+    Expr *product = multiply(chunks, chunk_read(chunks, correction->slope, at), border);
+    Dims heads = recurrence->heads | correction->heads;
+    at = chunk_spot(chunks, heads, chunks->column, NULL, recurrence->columns);
+    Tensor *bent = chunk_make(chunks, "bent", at, recurrence->summed, NULL, product);
+    Expr *value = apply(chunks, OP_ADD, chunk_value(chunks, parts), chunk_read(chunks, bent, at));
+    heads |= parts->value_heads;
+    at.before = heads;
+    parts->value = chunk_make(chunks, "corrected", at, 0, NULL, value);
+    parts->value_heads = heads;
+    parts->columns = recurrence->columns;
+}
