@@ -196,6 +196,11 @@ static MoecCompiler *open_case(const Case *one) {
     return compiler;
 }
 
+static double cost_of(const char *json, const char *key) {
+    const char *at = strstr(json, key);
+    return at ? atof(at + strlen(key)) : 0;
+}
+
 /* The kernels of training, of the optimizer and, where the model decodes, of a step. *program: what launches them. */
 static const char *kernels_of(MoecCompiler *compiler, const char **program) {
     MoecProgram *programs[4] = {moec_compile(compiler, MOEC_TRAIN, 0, 0, 0),
@@ -203,9 +208,9 @@ static const char *kernels_of(MoecCompiler *compiler, const char **program) {
                                 moec_compile(compiler, MOEC_MEASURE, 0, 0, 0)};
     int count = 3;
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
-    const char *cost = strstr(moec_cost_json(compiler), "\"cache_bytes_per_token\":"), *device;
+    const char *cost = moec_cost_json(compiler), *device;
     /* One sequence, as the commands decode. */
-    if (cost && atof(strchr(cost, ':') + 1) > 0)
+    if (cost_of(cost, "\"cache_bytes_per_token\":") + cost_of(cost, "\"recurrent_bytes\":") > 0)
         programs[count++] = moec_compile(compiler, MOEC_DECODE, 1, 0, 1);
     if (moec_failed(compiler)) fail_msg("%s", moec_reports(compiler));
     *program = moec_emit_cuda(compiler, programs, count, false, &device);

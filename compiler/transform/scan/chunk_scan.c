@@ -304,14 +304,19 @@ static List states_of(Program *program, Statement *scan) {
     return states;
 }
 
-/* Where the places of the axis would not fill chunks, or a state is little more than what comes in,
+/* Where the places of the axis would not fill chunks, or no state is much more than what comes in,
  * one place after the other is as fast. */
-static const char *is_small(const Recurrence *recurrence, long size) {
-    long elements = 1;
-    for (int i = 0; i < recurrence->target->count; i++)
-        if ((recurrence->summed | recurrence->columns) >> i & 1)
-            elements *= recurrence->target->tensor->axes[i]->size;
-    return elements < MIN_STATE ? "its state is small" : size < MIN_PLACES ? "it is short" : NULL;
+static const char *are_small(const List *states, long size) {
+    long most = 0;
+    for (int i = 0; i < states->count; i++) {
+        const Recurrence *recurrence = states->items[i];
+        long elements = 1;
+        for (int j = 0; j < recurrence->target->count; j++)
+            if ((recurrence->summed | recurrence->columns) >> j & 1)
+                elements *= recurrence->target->tensor->axes[j]->size;
+        if (elements > most) most = elements;
+    }
+    return most < MIN_STATE ? "its state is small" : size < MIN_PLACES ? "it is short" : NULL;
 }
 
 typedef struct Outside {
@@ -357,7 +362,7 @@ static bool is_in(const List *statements, const Statement *statement) {
 }
 
 /* Why the state stays as it is, or NULL. */
-static const char *stays(Recurrence *recurrence, const Block *block, long places) {
+static const char *stays(Recurrence *recurrence, const Block *block) {
     linear(recurrence);
     readers(recurrence);
     if (recurrence->reason) return recurrence->reason;
@@ -366,7 +371,7 @@ static const char *stays(Recurrence *recurrence, const Block *block, long places
     for (int i = 0; i < recurrence->readers.count; i++)
         if (!is_in(&block->statements, ((Reader *)recurrence->readers.items[i])->statement))
             return "its states are read elsewhere";
-    return places > 0 ? NULL : is_small(recurrence, recurrence->scan->index->axis->size);
+    return NULL;
 }
 
 static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
@@ -374,8 +379,8 @@ static bool chunk_one(Program *program, Statement *scan, const Block *block, Lis
     List states = states_of(program, scan);
     const char *reason = states.count ? NULL : "it has no state";
     if (is_looked_into(program, scan, &states)) reason = "more than its states is read";
-    for (int i = 0; i < states.count && !reason; i++)
-        reason = stays(states.items[i], block, places);
+    for (int i = 0; i < states.count && !reason; i++) reason = stays(states.items[i], block);
+    if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
     scan->slow = reason;
     if (reason) return false;
     for (int i = 0; i < states.count; i++)

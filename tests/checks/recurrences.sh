@@ -1,0 +1,52 @@
+#!/bin/sh
+# Recurrences by chunks are what they mean: decays from 1e-4 to 1, chunks of nothing but strong ones, decays of 0, a length that no
+# chunk divides, one place after the other when decoding; on the CPU and, with fewer places, on the simulated device. `all`: the
+# layers of the standard library at 1,024 places, too.
+. "$(dirname "$0")/../begin.sh"
+export MOEC_CFLAGS=-O1 OMP_NUM_THREADS=1
+cat >"$work/strong.moe" <<'END_OF_SPEC'
+use decoder
+use recurrent
+
+layer strong(x[s,d]) -> y[s,d] {
+  axis h = 3
+  axis e = 16
+  axis c = 16
+  param q[d,h,e], k[d,h,e], v[d,h,c], b[d,h], out[h,c,d], rate[h] ~ ones
+  key[s,h,e] = sum[d] x[s,d] * k[d,h,e]
+  unit[s,h,e] = key[s,h,e] * rsqrt((sum[e] key[s,h,e] * key[s,h,e]) + 1e-6)
+  val[s,h,c] = sum[d] x[s,d] * v[d,h,c]
+  beta[s,h] = sigmoid(sum[d] x[s,d] * b[d,h])
+  slow[s,h] = where(h == 1, where(s % 64 > 60, 0, 3.4), (s % 7 == 0) * 3)
+  a[s,h] = (s != 20) * exp(-exp(rate[h]) * where(h == 0, 3.4, slow[s,h]))
+  scan S[h,e,c] over s {
+    S[h,e,c] = a[s,h] * S[h,e,c] + beta[s,h] * unit[s,h,e] * (val[s,h,c] - (sum[e] unit[s,h,e] * a[s,h] * S[h,e,c]))
+  }
+  scan L[h,e,c] over s { L[h,e,c] = a[s,h] * L[h,e,c] + key[s,h,e] * val[s,h,c] }
+  o[s,h,c] = (sum[e] (sum[d] x[s,d] * q[d,h,e]) * S[s,h,e,c]) + 0.1 * (sum[e] unit[s,h,e] * L[s,h,e,c])
+  y[s,d] = sum[h,c] o[s,h,c] * out[h,c,d]
+}
+
+model m = decoder {
+  vocab     = 32
+  dim       = 24
+  layers    = 1
+  attention = strong
+  ffn       = swiglu { hidden = 16 }
+  train     = { batch = 1, context = 300 }
+}
+END_OF_SPEC
+chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
+[ "$chunked" = 2 ] || wrong "$chunked of 2 scans by chunks"
+moec verify "$work/strong.moe" >"$work/said" || { cat "$work/said"; exit 1; }
+MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --set train.context=40 --set train.places=16 \
+    >"$work/said" || { cat "$work/said"; exit 1; }
+[ "${1:-}" = all ] || exit 0
+for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' linear_attention; do
+    cat >"$work/layer.moe" <<END_OF_SPEC
+use decoder
+use recurrent
+model m = decoder { vocab = 32, dim = 64, layers = 1, attention = $mixer, train = { batch = 1, context = 1024 } }
+END_OF_SPEC
+    moec verify "$work/layer.moe" || exit 1
+done
