@@ -210,7 +210,7 @@ static void trace_read(Tracing *tracing, const Tensor *tensor, int to) {
 static void trace(Statement *statement, void *data) {
     Tracing *tracing = data;
     Explanation *explanation = tracing->explanation;
-    if (statement->kind == STATEMENT_REPEAT) return;
+    if (statement->kind == STATEMENT_REPEAT || statement_is_scan(statement)) return;
     const char *path = tracing->paths->items[tracing->at++];
     if (!path) return;
     path = explain_path(explanation->arena, path);

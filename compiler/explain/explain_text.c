@@ -73,6 +73,20 @@ static void add_units(const Explanation *explanation, Text *text) {
              1e3 * explanation->seconds);
 }
 
+static void add_scans(const Explanation *explanation, Text *text) {
+    const List *scans = &explanation->schedule->program->scans;
+    if (scans->count) text_add(text, "\nrecurrences\n");
+    for (int i = 0; i < scans->count; i++) {
+        const ScanForm *form = scans->items[i];
+        text_add(text, "  %-30s ", form->name);
+        if (form->slow)
+            text_add(text, "place by place: %s", form->slow);
+        else
+            text_add(text, "by products, %ld places at a time", form->places);
+        text_add(text, "  %s\n", place_of(explanation->arena, form->span));
+    }
+}
+
 static const char *unit_at(const Explanation *explanation, int moment) {
     const char *name = "";
     for (int i = 0; i < explanation->units.count; i++) {
@@ -117,6 +131,7 @@ const char *explain_text(const Explanation *explanation) {
              explain_number(arena, explanation->ceilings.memory));
     add_layers(explanation, &text);
     add_units(explanation, &text);
+    add_scans(explanation, &text);
     add_memory(explanation, &text);
     return text.text;
 }

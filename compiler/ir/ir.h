@@ -352,6 +352,14 @@ typedef struct Relation {
     struct Relation *outer; /* the relation on whose rows this one is defined, or NULL */
 } Relation;
 
+/* How a state of a scan is computed (after chunk_scan). */
+typedef struct ScanForm {
+    const char *name;
+    Span span;
+    long places;      /* of a chunk; 1: place by place */
+    const char *slow; /* why so, or NULL */
+} ScanForm;
+
 typedef struct Program {
     Arena *arena;
     Reports *reports;
@@ -366,6 +374,7 @@ typedef struct Program {
     List outputs; /* Tensor *, named outputs first (logits), then loss, aux, probes; names as in the
                      spec */
     List relations;                /* Relation * (after route) */
+    List scans;                    /* ScanForm * (after chunk_scan) */
     bool by_training, by_decoding; /* the spec asked which graph this is */
     long context;                  /* decode: length of the caches */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */

@@ -374,6 +374,13 @@ static const char *stays(Recurrence *recurrence, const Block *block) {
     return NULL;
 }
 
+static void note_form(Program *program, const Recurrence *recurrence, long places,
+                      const char *slow) {
+    ScanForm *form = arena_alloc(program->arena, sizeof *form);
+    *form = (ScanForm){recurrence->target->tensor->name, recurrence->scan->span, places, slow};
+    list_push(program->arena, &program->scans, form);
+}
+
 static bool chunk_one(Program *program, Statement *scan, const Block *block, List *insertions,
                       long places) {
     List states = states_of(program, scan);
@@ -381,11 +388,13 @@ static bool chunk_one(Program *program, Statement *scan, const Block *block, Lis
     if (is_looked_into(program, scan, &states)) reason = "more than its states is read";
     for (int i = 0; i < states.count && !reason; i++) reason = stays(states.items[i], block);
     if (!reason && places <= 0) reason = are_small(&states, scan->index->axis->size);
+    if (places <= 0) places = PLACES;
     scan->slow = reason;
-    if (reason) return false;
-    for (int i = 0; i < states.count; i++)
-        chunk_state(states.items[i], insertions, places > 0 ? places : PLACES);
-    return true;
+    for (int i = 0; i < states.count; i++) {
+        note_form(program, states.items[i], reason ? 1 : places, reason);
+        if (!reason) chunk_state(states.items[i], insertions, places);
+    }
+    return !reason;
 }
 
 static void chunk_block(Program *program, Block *block, long places) {
