@@ -16,9 +16,10 @@ struct MoecCompiler {
     Reports reports;
     Unit *unit;
     const char *model;
-    bool observes;  /* programs of the forward pass give their activations */
-    Tuning *tuning; /* NULL: the model names no transfer */
-    List settings;  /* Setting * */
+    bool observes;       /* programs of the forward pass give their activations */
+    bool differentiates; /* programs that train give the gradients of real inputs */
+    Tuning *tuning;      /* NULL: the model names no transfer */
+    List settings;       /* Setting * */
     bool checked;
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* that it was opened for, or NULL */
@@ -52,6 +53,7 @@ static void pass_elaborate(Work *work) {
                               work->context, settings);
     if (!work->program) return;
     work->program->rounded = moec_rounded(compiler);
+    work->program->input_gradients = compiler->differentiates && work->graph == GRAPH_TRAIN;
     parameter_facts(work->program);
     if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
     if (compiler->observes && work->graph == GRAPH_FORWARD) observe(work->program);
@@ -587,6 +589,10 @@ void moec_observe(MoecCompiler *compiler) {
 
 void moec_probe(MoecCompiler *compiler) {
     if (compiler->unit) compiler->unit->probing = true;
+}
+
+void moec_differentiate_inputs(MoecCompiler *compiler) {
+    compiler->differentiates = true;
 }
 
 const char *moec_transfer(MoecCompiler *compiler, bool json) {

@@ -57,6 +57,9 @@ const char *moec_transfer(MoecCompiler *compiler, bool json);
 void moec_observe(MoecCompiler *compiler);
 /* From now on MOEC_MEASURE has the probes of each layer among its outputs, and "probing" holds. */
 void moec_probe(MoecCompiler *compiler);
+/* From now on MOEC_TRAIN has the gradients of real inputs among its outputs, before all others:
+ * "gradient:NAME". */
+void moec_differentiate_inputs(MoecCompiler *compiler);
 const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */

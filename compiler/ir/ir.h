@@ -377,6 +377,7 @@ typedef struct Program {
     List scans;                    /* ScanForm * (after chunk_scan) */
     bool by_training, by_decoding; /* the spec asked which graph this is */
     long context;                  /* decode: length of the caches */
+    bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
     const Target *target; /* the machine: the processor until another is chosen */
     bool lowered;         /* the passes of its machine have run */

@@ -2,7 +2,9 @@
  *
  * Needs:   a forward program with program->loss; every statement has at most one reduction, on top.
  * Leaves:  a gradient tensor for every parameter, which statements only add to (the runtime zeroes
- *          them), seeded with the input `loss_scale`. A repeat is followed backwards by a reverse
+ *          them), seeded with the input `loss_scale`; where that is wanted, an output for every
+ * real
+ *          input. A repeat is followed backwards by a reverse
  *          repeat.
  *
  *     h[b,f] = sum[d] x[b,d] * w[d,f]          d_y[b,f] = ...
@@ -473,6 +475,31 @@ static void updates_last(Program *program) {
     *all = kept;
 }
 
+/* The adjoints of real inputs become outputs, "gradient:NAME", before all others. */
+static void give_inputs(Backward *backward) {
+    Program *program = backward->program;
+    List all = {0};
+    for (int id = 0; id < backward->count; id++) {
+        Tensor *input = program->tensors.items[id];
+        if (input->role != ROLE_INPUT || input->input != INPUT_REAL) continue;
+        Index *loops[MAX_RANK];
+        for (int i = 0; i < input->rank; i++)
+            loops[i] = index_new(program, input->axes[i]->name, input->axes[i]);
+        adjoint_flush(backward, input, true);
+        Expr *adjoint = adjoint_read(backward, expr_read_indices(program, input, loops));
+        const char *name = arena_format(program->arena, "gradient:%s", input->path);
+        Tensor *out = tensor_new(program, "input_gradient", ROLE_OUTPUT, TYPE_REAL, input->rank,
+                                 input->axes, input->span);
+        out->path = name;
+        statement_loop(program, backward->block, expr_read_indices(program, out, loops), false,
+                       REDUCE_NONE, NULL, 0, adjoint, input->span);
+        list_push(program->arena, &all, out);
+    }
+    for (int i = 0; i < program->outputs.count; i++)
+        list_push(program->arena, &all, program->outputs.items[i]);
+    program->outputs = all;
+}
+
 void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
     simplify(program); /* lest the way back keep what is not needed, or the same in every turn */
@@ -487,6 +514,7 @@ void gradient(Program *program, bool recompute) {
         seed(&backward);
         reverse_program(&backward, uses, recompute);
     }
+    if (program->input_gradients) give_inputs(&backward);
     for (int id = 0; id < backward.count; id++)
         adjoint_declare(&backward, program->tensors.items[id]);
     updates_last(program);
