@@ -6,6 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static _Thread_local FILE *elsewhere;
+
+void message_to(FILE *file) {
+    elsewhere = file;
+}
+
+FILE *message_file(void) {
+    return elsewhere ? elsewhere : stderr;
+}
+
 /* Names in files may hold anything: what would move the cursor or colour the rest is a '?'. */
 static void print_message(const char *kind, const char *format, va_list arguments) {
     char *text = NULL;
@@ -16,7 +26,7 @@ static void print_message(const char *kind, const char *format, va_list argument
         if ((*at < ' ' && *at != '\n' && *at != '\t') || *at == 0x7F || wide) *at = '?';
         if (wide) *++at = '?';
     }
-    fprintf(stderr, "moec: %s: %s\n", kind, text);
+    fprintf(message_file(), "moec: %s: %s\n", kind, text);
     free(text);
 }
 
@@ -27,7 +37,7 @@ bool error_message(const char *remedy, const char *format, ...) {
     va_start(arguments, format);
     print_message("error", format, arguments);
     va_end(arguments);
-    if (remedy) fprintf(stderr, "  help: %s\n", remedy);
+    if (remedy) fprintf(message_file(), "  help: %s\n", remedy);
     return false;
 }
 

@@ -4,6 +4,12 @@
 #define MESSAGE_H
 
 #include <stdbool.h>
+#include <stdio.h>
+
+/* Where messages of this thread go from now on; NULL: to stderr, as at the beginning. */
+void message_to(FILE *file);
+/* Where they go. */
+FILE *message_file(void);
 
 /* Prints "moec: error: MESSAGE" and, when remedy is not NULL, "  help: REMEDY" to stderr. Returns
  * false, so that a function can end with it. */

@@ -31,8 +31,8 @@ static bool open_calls(Decoder *decoder, const MoecGraphEntry *step,
            error_message("add `output logits` to the model", "the model has no output 'logits'");
 }
 
-static Decoder *open_over(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
-                          long length) {
+Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
+                    long length) {
     Decoder *decoder = memory_new(sizeof *decoder);
     decoder->model = model;
     decoder->length = length;
@@ -60,7 +60,7 @@ Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, i
 
 Decoder *decoder_over(Model *model, int width, long length) {
     const MoecGraphEntry *graphs = model->table->graphs;
-    return open_over(model, &graphs[2 * width], &graphs[2 * width + 1], length);
+    return decoder_of(model, &graphs[2 * width], &graphs[2 * width + 1], length);
 }
 
 Decoder *decoder_open(MoecCompiler *compiler, long expected, long length) {
@@ -80,7 +80,7 @@ Decoder *decoder_open_on(Device *device, MoecCompiler *compiler, long expected, 
     Model *model = model_open_on(device, compiler, shapes, count, true);
     if (!model) return NULL;
     const MoecGraphEntry *graphs = model->table->graphs;
-    Decoder *decoder = open_over(model, &graphs[0], count > 1 ? &graphs[1] : NULL, places);
+    Decoder *decoder = decoder_of(model, &graphs[0], count > 1 ? &graphs[1] : NULL, places);
     if (decoder)
         decoder->owns_model = true;
     else

@@ -25,6 +25,9 @@ Model *decoder_model(Device *device, MoecCompiler *compiler, const long *rows, i
 /* A decoder over such a model, with caches of its own. Closed before the model. NULL after a
  * message. */
 Decoder *decoder_over(Model *model, int width, long length);
+/* The same over graphs of any model; prefill: NULL for none. */
+Decoder *decoder_of(Model *model, const MoecGraphEntry *step, const MoecGraphEntry *prefill,
+                    long length);
 
 /* expected: tokens that will be fed at once at the start (0: none worth a graph of its own);
  * length: places of the caches, at least the spec's context. NULL after a message. The weights are

@@ -124,15 +124,13 @@ static bool make(Module *module, const char *text, const Making *making) {
     return good;
 }
 
-/* The kernels compiled for this machine, where `make` and `make install` leave them: an owned name,
- * or NULL when there are none that fit. */
-static char *kernels_beside_binary(void) {
+/* The kernels in one of the places beside a file: an owned name, or NULL when there are none that
+ * fit. */
+static char *kernels_beside(const char *file) {
     static const char *const places[] = {"kernels", "../lib/moec"};
-    char binary[4096];
-    ssize_t length = readlink("/proc/self/exe", binary, sizeof binary - 1);
-    char *slash = length > 0 ? memrchr(binary, '/', (size_t)length) : NULL;
+    const char *slash = strrchr(file, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-        char *folder = memory_format("%.*s/%s", (int)(slash - binary), binary, places[i]);
+        char *folder = memory_format("%.*s/%s", (int)(slash - file), file, places[i]);
         char *name = kept_name(folder, "kernels-", "", ".o");
         bool found = cache_sound(name, false);
         free(folder);
@@ -140,6 +138,18 @@ static char *kernels_beside_binary(void) {
         free(name);
     }
     return NULL;
+}
+
+/* The kernels compiled for this machine, where `make` and `make install` leave them: beside the
+ * binary, or beside the library that this is part of. */
+static char *kernels_beside_binary(void) {
+    char binary[4096] = "";
+    if (readlink("/proc/self/exe", binary, sizeof binary - 1) < 0) binary[0] = 0;
+    char *name = kernels_beside(binary);
+    Dl_info library;
+    if (!name && dladdr((const void *)embedded_files, &library) && library.dli_fname)
+        name = kernels_beside(library.dli_fname);
+    return name;
 }
 
 bool module_prepare(const char *into) {

@@ -138,7 +138,7 @@ static void print_log(const char *log) {
     FILE *file = fopen(log, "r");
     char line[512];
     for (int i = 0; file && i < 20 && fgets(line, sizeof line, file); i++)
-        fprintf(stderr, "    %s", line);
+        fprintf(message_file(), "    %s", line);
     if (file) fclose(file);
 }
 

@@ -57,8 +57,7 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     return good;
 }
 
-/* One micro-batch, its outputs of one value added to the means. */
-static bool run_part(Stepper *stepper, long step, long part) {
+bool step_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const MoecGraphEntry *graph = call->graph;
     long parts = stepper->settings.accumulate;
@@ -73,31 +72,31 @@ static bool run_part(Stepper *stepper, long step, long part) {
     return true;
 }
 
-bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
+bool step_begin(Stepper *stepper, long step) {
     Call *call = stepper->train;
     const Model *model = call->model;
-    const MoecGraphEntry *graph = call->graph;
-    const Settings *settings = &stepper->settings;
-    long parts = settings->accumulate;
-    const DeviceKind *kind = model->device->kind;
-    if (!kind->zero(model->device, model->there.gradients, trained_bytes(model->table)))
+    if (!model->device->kind->zero(model->device, model->there.gradients,
+                                   trained_bytes(model->table)))
         return false;
-    memset(stepper->outputs, 0, sizeof(double) * (size_t)graph->output_count);
-    call_set_scalar(call, "loss_scale", 1.0 / (double)parts);
+    memset(stepper->outputs, 0, sizeof(double) * (size_t)call->graph->output_count);
+    call_set_scalar(call, "loss_scale", 1.0 / (double)stepper->settings.accumulate);
     call_set_scalar(call, "step", (double)step);
-    call_set_scalar(call, "steps", (double)settings->steps);
-    for (long part = 0; part < parts; part++) {
-        if (!read_windows(stepper, position + (uint64_t)(part * graph->batch))) return false;
-        if (!run_part(stepper, step, part)) return false;
-    }
+    call_set_scalar(call, "steps", (double)stepper->settings.steps);
+    return true;
+}
+
+bool step_end(Stepper *stepper, long step, StepResult *result) {
+    Call *call = stepper->train;
+    const Model *model = call->model;
+    const Settings *settings = &stepper->settings;
     int loss = call_output(call, "loss");
     /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
      * the mean. */
-    double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)parts;
+    double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)settings->accumulate;
     result->loss = loss >= 0 ? stepper->outputs[loss] : NAN;
     double squares; /* padding between tensors stays zero: the block is summed whole */
-    if (!kind->square_sum(model->engine, model->there.gradients,
-                          trained_bytes(model->table) / sizeof(float), &squares))
+    if (!model->device->kind->square_sum(model->engine, model->there.gradients,
+                                         trained_bytes(model->table) / sizeof(float), &squares))
         return false;
     result->norm = mean * sqrt(squares);
     result->rate =
@@ -106,4 +105,14 @@ bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result
     double clip =
         settings->clip > 0 && result->norm > settings->clip ? settings->clip / result->norm : 1;
     return update_all(stepper, result, step, mean * clip);
+}
+
+bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
+    long batch = stepper->train->graph->batch;
+    if (!step_begin(stepper, step)) return false;
+    for (long part = 0; part < stepper->settings.accumulate; part++)
+        if (!read_windows(stepper, position + (uint64_t)(part * batch)) ||
+            !step_part(stepper, step, part))
+            return false;
+    return step_end(stepper, step, result);
 }

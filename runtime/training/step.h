@@ -26,6 +26,11 @@ typedef struct StepResult {
  * frees those two alone. */
 void step_prepare(Stepper *stepper);
 void step_release(Stepper *stepper);
+/* A step in its parts, for windows that are not read from data: a beginning, every micro-batch with
+ * its windows in stepper->windows, an end. False after a message of the device. */
+bool step_begin(Stepper *stepper, long step);
+bool step_part(Stepper *stepper, long step, long part);
+bool step_end(Stepper *stepper, long step, StepResult *result);
 /* Step number `step` (from 0), reading windows from `position` on. When loss or norm is not finite
  * the weights are left as they were. False after a message about the data. */
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result);
