@@ -1,6 +1,6 @@
 # moec: a compiler for sequence models.
 #
-#   make              build/moec and build/libmoec.a
+#   make              build/moec, build/libmoec.so for other programs, build/libmoec.a (the compiler alone)
 #   make quickstart   install what is missing, build, train a small model on real text, ship it as C
 #   make test         install what is missing, build, run every test
 #   make test-oracle  compute the published systems again in PyTorch, compare every row
@@ -37,13 +37,15 @@ HAVE_MICROHTTPD := $(shell pkg-config --exists libmicrohttpd 2>/dev/null && echo
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes $(if $(WERROR),$(if $(SAN),,-Werror))
 CFLAGS ?= -O2 -g
-OURS := -std=c11 -D_GNU_SOURCE $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
+# Everything may become part of libmoec.so.
+PIC := -fPIC -fno-semantic-interposition
+OURS := -std=c11 -D_GNU_SOURCE $(PIC) $(WARNINGS) $(if $(HAVE_DNNL),-DHAVE_DNNL) $(if $(HAVE_OPENMP),-fopenmp)
 $(BUILD)/runtime/server/http.o: OURS += $(if $(HAVE_MICROHTTPD),-DHAVE_MICROHTTPD $(shell pkg-config --cflags libmicrohttpd))
 # What each side may include: the compiler itself alone, the runtime the compiler's public header as well.
 INCLUDES_compiler := -Icompiler -Iruntime -Iruntime/abi -I$(BUILD)
 INCLUDES_runtime := -Iruntime -Iruntime/abi -Iruntime/kernels -Icompiler
 INCLUDES_tests := -Icompiler -Iruntime -Iruntime/abi -Iruntime/kernels -Iruntime/model
-GENERATED = -std=c11 -D_GNU_SOURCE -w -I$(BUILD)
+GENERATED = -std=c11 -D_GNU_SOURCE $(PIC) -w -I$(BUILD)
 SANITIZE := $(if $(SAN),-fsanitize=address$(,)undefined -fno-omit-frame-pointer)
 LIBS := -ljansson -lpcre2-8 -lutf8proc $(if $(HAVE_DNNL),-ldnnl) $(if $(HAVE_MICROHTTPD),$(shell pkg-config --libs libmicrohttpd)) -ldl -lm -lpthread
 
@@ -72,10 +74,15 @@ UNIT_PROGRAMS := $(UNIT:%.c=$(BUILD)/%) $(MUTATORS:%.c=$(BUILD)/%)
 .DELETE_ON_ERROR:
 
 .PHONY: all
-all: $(BUILD)/moec $(BUILD)/libmoec.a $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
+all: $(BUILD)/moec $(BUILD)/libmoec.a $(if $(SAN),,$(BUILD)/libmoec.so) $(BUILD)/libmoec_sim.so $(BUILD)/kernels.ready
 
 $(BUILD)/moec: $(RUNTIME_OBJECTS) $(BUILD)/commit.o $(BUILD)/libmoec.a
 	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(SANITIZE) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# The library for other programs: what runtime/library/moec.h declares and no other name.
+$(BUILD)/libmoec.so: $(BUILD)/libruntime.a $(BUILD)/libmoec.a runtime/library/exported.map
+	$(CC) $(CFLAGS) $(if $(HAVE_OPENMP),-fopenmp) $(LDFLAGS) -shared -Wl,--version-script=runtime/library/exported.map \
+	    -Wl,-z,defs -o $@ $(BUILD)/runtime/library/*.o -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(LIBS)
 
 # What all programs share, compiled for this machine ahead of the first start; a start does without where that failed.
 $(BUILD)/kernels.ready: $(BUILD)/runtime_text.o $(BUILD)/runtime/model/toolchain.o $(BUILD)/runtime/base/cache.o | $(BUILD)/moec
@@ -87,7 +94,7 @@ $(BUILD)/libmoec.a: $(COMPILER_OBJECTS)
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-$(BUILD)/%.o: %.c | $(BUILD)/parser.h
+$(BUILD)/%.o: %.c $(BUILD)/flags.list | $(BUILD)/parser.h
 	@mkdir -p $(@D)
 	$(CC) $(OURS) $(INCLUDES_$(firstword $(subst /, ,$<))) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 
@@ -100,7 +107,7 @@ $(BUILD)/libmoec_sim.so: $(SIMULATED) $(BUILD)/sim_text.c $(wildcard runtime/sim
 	    $(SIMULATED) $(BUILD)/sim_text.c -ldl -lm
 
 # What flex, bison and the embedder write.
-$(BUILD)/%.o: $(BUILD)/%.c | $(BUILD)/parser.h
+$(BUILD)/%.o: $(BUILD)/%.c $(BUILD)/flags.list | $(BUILD)/parser.h
 	$(CC) $(GENERATED) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
 
 $(BUILD)/parser.c $(BUILD)/parser.h &: compiler/syntax/parser.y
@@ -118,6 +125,8 @@ $(BUILD)/embed: compiler/base/embed.c
 # older than what was made before, and one that is gone has no date: the lists of names count, too.
 $(BUILD)/stdlib.list: NAMES = $(STDLIB)
 $(BUILD)/carried.list: NAMES = $(CARRIED)
+# Objects of other flags are made anew.
+$(BUILD)/flags.list: NAMES = $(PIC)
 $(BUILD)/%.list: FORCE
 	@mkdir -p $(@D)
 	@echo $(NAMES) | cmp -s - $@ || echo $(NAMES) > $@
@@ -212,7 +221,10 @@ install: all
 	install $(BUILD)/moec $(DESTDIR)$(PREFIX)/bin/moec
 	-$(BUILD)/moec prepare $(DESTDIR)$(PREFIX)/lib/moec
 	install -m 644 $(BUILD)/libmoec.a $(DESTDIR)$(PREFIX)/lib/libmoec.a
-	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
+	install -m 755 $(BUILD)/libmoec.so $(DESTDIR)$(PREFIX)/lib/libmoec.so
+	install -d $(DESTDIR)$(PREFIX)/include/moec
+	install -m 644 runtime/library/moec.h $(DESTDIR)$(PREFIX)/include/moec.h
+	install -m 644 compiler/moec.h $(DESTDIR)$(PREFIX)/include/moec/compiler.h
 
 .PHONY: clean
 clean:

@@ -9,7 +9,7 @@ find compiler runtime -name '*.[chly]' ! -path 'runtime/kernels/*' ! -path 'runt
         BEGIN {
             count = split("base syntax layout ir analysis elaborate editor interpret transform schedule loop codegen explain", order, " ")
             for (i = 1; i <= count; i++) rank["compiler/" order[i]] = i
-            count = split("abi base data tokenizer device model training exchange experiment report lsp server command", order, " ")
+            count = split("abi base data tokenizer device model training exchange experiment report lsp server command library", order, " ")
             for (i = 1; i <= count; i++) rank["runtime/" order[i]] = i
         }
         function folder(path, parts) { split(path, parts, "/"); return parts[1] "/" parts[2] }

@@ -1,0 +1,145 @@
+/* Models, as C programs see them: loading, saving, messages. */
+#include "library/library.h"
+
+#include "base/memory.h"
+#include "base/message.h"
+#include "command/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+static _Thread_local char *said;
+static _Thread_local size_t said_length;
+static _Thread_local FILE *saying;
+
+void library_begin(void) {
+    free(said);
+    said = NULL;
+    saying = open_memstream(&said, &said_length);
+    message_to(saying);
+}
+
+int library_end(bool good) {
+    message_to(NULL);
+    if (saying) fclose(saying);
+    saying = NULL;
+    return good ? 0 : 1;
+}
+
+const char *moec_message(void) {
+    return said ? said : "";
+}
+
+/* ---- loading ---- */
+
+static MoecCompiler *open_text(const char *text, const TextList *sets) {
+    const MoecDocument document = {"spec", text, strlen(text)};
+    MoecCompiler *plain = moec_open_document(&document, 1, NULL, getenv("MOEC_PATH"));
+    if (!reports_good(plain)) {
+        moec_close(plain);
+        return NULL;
+    }
+    const char *bundle = moec_bundle(plain);
+    MoecCompiler *compiler = moec_open_bundle(bundle, strlen(bundle), sets->items, sets->count);
+    moec_close(plain);
+    if (reports_good(compiler)) return compiler;
+    moec_close(compiler);
+    return NULL;
+}
+
+static bool open_compiler(MoecModel *model, const char *path, const MoecLoad *load) {
+    TextList sets = {.count = load->set_count};
+    if (load->set_count < 0 || load->set_count > LIST_LIMIT)
+        return error_message(NULL, "there may be %d sets", LIST_LIMIT);
+    if (!path == !load->spec)
+        return error_message(NULL, "give either a path or the text of a spec");
+    for (int i = 0; i < sets.count; i++) sets.items[i] = load->sets[i];
+    model->compiler = load->spec ? open_text(load->spec, &sets) : spec_open(path, &sets);
+    if (model->compiler && load->input_gradients) moec_differentiate_inputs(model->compiler);
+    if (model->compiler && path && spec_is_run(path)) {
+        model->file = checkpoint_open(path);
+        return model->file && checkpoint_tokenizer(model->file, &model->tokenizer);
+    }
+    return model->compiler != NULL;
+}
+
+static bool open_model(MoecModel *model, const MoecLoad *load) {
+    GraphShape shapes[5];
+    int count = 0, can = load->can ? load->can : MOEC_CAN_RUN | MOEC_CAN_GENERATE;
+    long batch = load->batch, context = load->context;
+    model->settings = settings_of(model->compiler);
+    model->length = context ? context : model->settings.context;
+    if (can & MOEC_CAN_RUN)
+        shapes[count++] = (GraphShape){.graph = MOEC_FORWARD, .batch = batch, .context = context};
+    if (can & MOEC_CAN_TRAIN)
+        shapes[count++] = (GraphShape){.graph = MOEC_TRAIN, .batch = batch, .context = context};
+    int decode = count;
+    for (int i = 0; i < 2 && can & MOEC_CAN_GENERATE; i++)
+        shapes[count++] = (GraphShape){.graph = MOEC_DECODE,
+                                       .batch = 1,
+                                       .context = model->length,
+                                       .tokens = i ? PREFILL_TOKENS : 1};
+    if (can & MOEC_CAN_TRAIN) shapes[count++] = (GraphShape){.graph = MOEC_UPDATE};
+    model->model = model_open(model->compiler, shapes, count, true);
+    if (!model->model) return false;
+    const MoecGraphEntry *graphs = model->model->table->graphs;
+    bool good = true;
+    if (can & MOEC_CAN_RUN) good = (model->run = call_open(model->model, &graphs[0], NULL)) != NULL;
+    if (good && can & MOEC_CAN_TRAIN)
+        good = (model->train = call_open(model->model, &graphs[decode - 1], NULL)) != NULL;
+    if (good && can & MOEC_CAN_GENERATE)
+        good = (model->decoder = decoder_of(model->model, &graphs[decode], &graphs[decode + 1],
+                                            model->length)) != NULL;
+    return good;
+}
+
+static bool load_model(const char *path, const MoecLoad *load, MoecModel *model) {
+    if (!open_compiler(model, path, load) || !open_model(model, load)) return false;
+    model_initialise(model->model, load->seed);
+    if (model->train) {
+        model->stepper = (Stepper){.train = model->train,
+                                   .settings = model->settings,
+                                   .seed = load->seed,
+                                   .order = {.context = moec_context(model)}};
+        step_prepare(&model->stepper);
+    }
+    return model->file ? model_read(model->model, model->file, false) : model_put(model->model);
+}
+
+int moec_load(const char *path, const MoecLoad *load, MoecModel **model) {
+    static const MoecLoad plain;
+    library_begin();
+    *model = memory_new(sizeof **model);
+    bool good = load_model(path, load ? load : &plain, *model);
+    if (!good) {
+        moec_free(*model);
+        *model = NULL;
+    }
+    return library_end(good);
+}
+
+void moec_free(MoecModel *model) {
+    if (!model) return;
+    step_release(&model->stepper);
+    call_close(model->run);
+    call_close(model->train);
+    decoder_close(model->decoder);
+    model_close(model->model);
+    tokenizer_close(model->tokenizer);
+    safetensors_close(model->file);
+    moec_close(model->compiler);
+    free(model->windows);
+    free(model);
+}
+
+int moec_save(MoecModel *model, const char *path) {
+    library_begin();
+    size_t length;
+    const char *json = model->tokenizer ? tokenizer_json(model->tokenizer, &length) : NULL;
+    const Place place = {.step = model->step, .seed = model->stepper.seed, .best = INFINITY};
+    return library_end(
+        checkpoint_write(path, model->model, moec_bundle(model->compiler), json, &place, false));
+}
