@@ -1,0 +1,91 @@
+"""libmoec.so, with what runtime/library/moec.h declares."""
+
+import ctypes
+import ctypes.util
+import os
+import pathlib
+
+CAN_RUN, CAN_TRAIN, CAN_GENERATE = 1, 2, 4
+WEIGHT, GRADIENT, RUN_INPUT, RUN_OUTPUT, TRAIN_INPUT, TRAIN_OUTPUT = range(6)
+
+
+class Load(ctypes.Structure):
+    _fields_ = [("spec", ctypes.c_char_p), ("sets", ctypes.POINTER(ctypes.c_char_p)), ("set_count", ctypes.c_int),
+                ("can", ctypes.c_int), ("batch", ctypes.c_long), ("context", ctypes.c_long), ("seed", ctypes.c_uint64),
+                ("input_gradients", ctypes.c_int)]
+
+
+class Array(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("axes", ctypes.c_char_p), ("data", ctypes.c_void_p), ("is_int", ctypes.c_int),
+                ("rank", ctypes.c_int), ("shape", ctypes.c_long * 8)]
+
+
+class Generation(ctypes.Structure):
+    _fields_ = [("tokens", ctypes.c_long), ("temperature", ctypes.c_double), ("top_k", ctypes.c_long),
+                ("top_p", ctypes.c_double), ("min_p", ctypes.c_double), ("repetition", ctypes.c_double),
+                ("seed", ctypes.c_uint64), ("stop", ctypes.c_char_p)]
+
+
+def _candidates():
+    named = os.environ.get("MOEC_LIBRARY")
+    if named:
+        yield named
+        return
+    here = pathlib.Path(__file__).resolve()
+    yield from (str(folder / "build" / "libmoec.so") for folder in here.parents)
+    yield from (str(folder / "build" / "libmoec.so") for folder in (pathlib.Path.cwd(), *pathlib.Path.cwd().parents))
+    yield "/usr/local/lib/libmoec.so"
+    found = ctypes.util.find_library("moec")
+    if found:
+        yield found
+
+
+def _open():
+    for name in _candidates():
+        if os.path.sep not in name or os.path.exists(name):
+            return ctypes.CDLL(name)
+    raise ImportError("libmoec.so is not here: run make, or make install, or name it with MOEC_LIBRARY")
+
+
+def _declare(library):
+    model, text = ctypes.c_void_p, ctypes.c_char_p
+    pointer = ctypes.POINTER
+    tokens, number = ctypes.c_void_p, pointer(ctypes.c_double)
+    kinds = {
+        "moec_message": (text,),
+        "moec_load": (ctypes.c_int, text, pointer(Load), pointer(model)),
+        "moec_free": (None, model),
+        "moec_save": (ctypes.c_int, model, text),
+        "moec_batch": (ctypes.c_long, model),
+        "moec_context": (ctypes.c_long, model),
+        "moec_vocabulary": (ctypes.c_long, model),
+        "moec_logits": (ctypes.c_int, model, tokens, pointer(ctypes.c_void_p)),
+        "moec_loss": (ctypes.c_int, model, tokens, number),
+        "moec_gradients": (ctypes.c_int, model, tokens, number),
+        "moec_step": (ctypes.c_int, model, tokens, number),
+        "moec_count": (ctypes.c_int, model, ctypes.c_int),
+        "moec_array": (ctypes.c_int, model, ctypes.c_int, ctypes.c_int, pointer(Array)),
+        "moec_bind": (ctypes.c_int, model, ctypes.c_int, ctypes.c_int, ctypes.c_void_p),
+        "moec_run": (ctypes.c_int, model, ctypes.c_uint64),
+        "moec_differentiate": (ctypes.c_int, model, ctypes.c_uint64),
+        "moec_generate": (ctypes.c_int, model, text, pointer(Generation), pointer(ctypes.c_void_p)),
+        "moec_encode": (ctypes.c_int, model, text, ctypes.c_size_t, pointer(ctypes.c_void_p), pointer(ctypes.c_size_t)),
+        "moec_decode": (ctypes.c_int, model, tokens, ctypes.c_size_t, pointer(ctypes.c_void_p)),
+        "moec_release": (None, ctypes.c_void_p),
+    }
+    for name, (result, *arguments) in kinds.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+shared = _declare(_open())
+
+
+class Error(Exception):
+    """What the library said."""
+
+
+def check(result):
+    if result:
+        raise Error(shared.moec_message().decode("utf-8", "replace").strip())

@@ -1,0 +1,17 @@
+#!/bin/sh
+# The Python package as researchers use it: installed by pip into FOLDER (default build/python), arrays without copies, logs, and a
+# gated attention layer of the standard library inside a model in PyTorch, which trains as its twin does and faster. Not part of
+# `make test`.
+#
+#   tests/python/compare.sh [FOLDER]
+. "$(dirname "$0")/../begin.sh"
+packages=${1:-build/python}
+[ -e "$packages/bin/python" ] || {
+    python3 -m venv "$packages"
+    "$packages/bin/pip" install -q numpy pandas torch --extra-index-url https://download.pytorch.org/whl/cpu
+}
+cp -r runtime/python "$work/package"
+"$packages/bin/pip" install -q "$work/package"
+small_model 40
+moec train "$work/small.moe" --data "$work/text" --out "$work/run" >"$work/log" 2>&1 || wrong "$(cat "$work/log")"
+MOEC_LIBRARY=$BUILD/libmoec.so "$packages/bin/python" tests/python/compare.py "$work"
