@@ -46,6 +46,22 @@ again query_bias qwen2
 head -c 100 /dev/zero | tr '\0' '\1' > text
 moec eval run_normed --data text --set train.batch=1 > out 2>&1 || wrong "an imported model cannot be measured: $(cat out)"
 
+# As the README has it: a published model, a variant with a gate that changes nothing at first, tuned, measured, written as a
+# folder again by a layout of one's own.
+gate='attention.gate={at=sdpa,mode=add,act=tanh,spread=0}'
+awk 'BEGIN { for (i = 0; i < 4000; i++) printf "%c", 33 + i * i % 29 }' > text
+losses() { moec eval "$@" --set train.batch=1 | sed 's/^loss \([^ ]*\) .*/\1/'; }
+moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 1 --set train.lr=0 --data text --out start > log 2>&1 ||
+    wrong "a variant does not start: $(cat log)"
+[ "$(losses start --data text)" = "$(losses run_normed --data text)" ] || wrong "the gate changes the function"
+moec train run_normed/normed.moe --from run_normed --missing init --set "$gate" --steps 40 --data text --out tuned > log 2>&1 ||
+    wrong "a variant is not tuned: $(cat log)"
+moec export tuned --as gated_qwen3 --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out tuned_folder > log 2>&1 ||
+    wrong "the variant is not written: $(cat log)"
+moec import tuned_folder --layout "$OLDPWD/examples/layouts/gated_qwen3.moe" --out run_tuned > log 2>&1 || wrong "nor read: $(cat log)"
+[ "$(losses run_tuned --data text)" = "$(losses tuned --data text)" ] || wrong "the variant is another one when it is read again"
+awk -v a="$(losses tuned --data text)" -v b="$(losses start --data text)" 'BEGIN { exit !(a < b) }' || wrong "the variant learns nothing"
+
 # What the family has no place for is named, and nothing is written.
 fails() { # TEXT COMMAND...
     text=$1
