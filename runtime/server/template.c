@@ -1,23 +1,337 @@
+/* The part of Jinja that templates of chats use, rendered while it is read: a loop reads its body
+ * again for every item, what is not taken is read and not computed. Lines are trimmed as the
+ * transformers library has it: no newline behind a block, no spaces before one. */
 #include "server/template.h"
 
+#include "base/files.h"
+#include "base/memory.h"
 #include "base/message.h"
+#include "server/expression.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 struct Template {
-    int unused;
+    char *text;
+    size_t length;
+    json_t *names; /* bos_token, eos_token */
 };
 
+enum { DEEPEST = 32 };
+
+/* ---- text between blocks ---- */
+
+static bool is_space(char byte) {
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+/* Where the next {{, {% or {# begins. */
+static size_t next_mark(const Rendering *r) {
+    for (size_t i = r->at; i + 1 < r->end; i++)
+        if (r->text[i] == '{' && strchr("{%#", r->text[i + 1])) return i;
+    return r->end;
+}
+
+/* The text up to a mark, less the spaces that the mark takes away. */
+static void write_text(Rendering *r, size_t mark) {
+    size_t from = r->at, to = mark, line = mark;
+    bool whole = mark == r->end;
+    if (!whole && mark + 2 < r->end && r->text[mark + 2] == '-') {
+        while (to > from && is_space(r->text[to - 1])) to--;
+    } else if (!whole && r->text[mark + 1] != '{') {
+        while (line > from && (r->text[line - 1] == ' ' || r->text[line - 1] == '\t')) line--;
+        if (line == 0 || r->text[line - 1] == '\n') to = line;
+    }
+    if (r->live && to > from) text_append(r->out, r->text + from, to - from);
+}
+
+/* The end of a block or of an expression. */
+static bool close_mark(Rendering *r, const char *mark) {
+    bool trims = reading_sign(r, "-");
+    if (!reading_sign(r, mark)) {
+        reading_wrong(r, "expected '%s'", mark);
+        return false;
+    }
+    if (trims)
+        reading_spaces(r);
+    else if (mark[0] != '}' && r->at < r->end && r->text[r->at] == '\n')
+        r->at++;
+    return true;
+}
+
+static void skip_comment(Rendering *r) {
+    const char *end = strstr(r->text + r->at, "#}");
+    bool trims = end && end[-1] == '-';
+    r->at = end ? (size_t)(end - r->text) + 2 : r->end;
+    if (!end) reading_wrong(r, "a comment has no end");
+    if (trims) reading_spaces(r);
+    if (!trims && r->at < r->end && r->text[r->at] == '\n') r->at++;
+}
+
+/* ---- blocks ---- */
+
+static void run(Rendering *r, int depth, char word[64]);
+
+static void run_if(Rendering *r, int depth, char word[64]) {
+    bool live = r->live, taken = false, more = true;
+    strcpy(word, "if");
+    while (more && !r->problem) {
+        bool truth = true;
+        more = strcmp(word, "else") != 0;
+        r->live = live && !taken;
+        if (more) truth = expression_true(expression_read(r));
+        if (!close_mark(r, "%}")) break;
+        r->live = live && !taken && truth;
+        taken = taken || truth;
+        run(r, depth + 1, word);
+        if (strcmp(word, "elif") != 0 && strcmp(word, "else") != 0) break;
+    }
+    r->live = live;
+    if (strcmp(word, "endif") != 0) reading_wrong(r, "expected 'endif'");
+    close_mark(r, "%}");
+}
+
+static void set_loop(Rendering *r, size_t i, size_t count) {
+    json_object_set_new(r->scope, "loop",
+                        json_pack("{s:i, s:i, s:b, s:b, s:i}", "index", (int)i + 1, "index0",
+                                  (int)i, "first", i == 0, "last", i + 1 == count, "length",
+                                  (int)count));
+}
+
+/* What is set in a loop is not seen behind it. */
+static void run_for(Rendering *r, int depth, char word[64]) {
+    char name[64];
+    if (!reading_name(r, name) || !reading_word(r, "in")) {
+        reading_wrong(r, "only 'for NAME in LIST' is done here");
+        return;
+    }
+    json_t *list = expression_read(r), *outside = r->scope;
+    if (r->problem || !close_mark(r, "%}")) return;
+    size_t body = r->at, count = json_array_size(list), end = body;
+    bool live = r->live;
+    for (size_t i = 0; (i == 0 || (i < count && live)) && !r->problem; i++) {
+        r->at = body;
+        r->live = live && i < count;
+        r->scope = expression_keep(r, json_copy(outside));
+        if (r->live) {
+            json_object_set(r->scope, name, json_array_get(list, i));
+            set_loop(r, i, count);
+        }
+        run(r, depth + 1, word);
+        end = r->at;
+        if (strcmp(word, "endfor") != 0) reading_wrong(r, "expected 'endfor'");
+    }
+    r->at = end;
+    r->live = live;
+    r->scope = outside;
+    close_mark(r, "%}");
+}
+
+static void run_set(Rendering *r) {
+    char name[64], field[64] = "";
+    bool named = reading_name(r, name) && (!reading_sign(r, ".") || reading_name(r, field));
+    if (!named || !reading_sign(r, "=")) {
+        reading_wrong(r, "only 'set NAME = VALUE' is done here");
+        return;
+    }
+    json_t *value = expression_read(r);
+    json_t *within = *field ? json_object_get(r->scope, name) : r->scope;
+    if (r->live && json_is_object(within))
+        json_object_set(within, *field ? field : name,
+                        value ? value : expression_keep(r, json_null()));
+    close_mark(r, "%}");
+}
+
+/* Renders up to the block that ends this one, whose first word it leaves in `word`; "" at the end
+ * of
+ * the text. */
+static void run(Rendering *r, int depth, char word[64]) {
+    word[0] = 0;
+    if (depth > DEEPEST) reading_wrong(r, "blocks are nested too deeply");
+    while (!r->problem) {
+        size_t mark = next_mark(r);
+        write_text(r, mark);
+        r->at = mark + 2;
+        if (mark >= r->end) {
+            r->at = r->end;
+            return;
+        }
+        char kind = r->text[mark + 1];
+        if (kind == '#') {
+            skip_comment(r);
+            continue;
+        }
+        if (r->at < r->end && r->text[r->at] == '-') r->at++;
+        if (kind == '{') {
+            const json_t *value = expression_read(r);
+            if (r->live && !r->problem) expression_write(value, r->out);
+            close_mark(r, "}}");
+            continue;
+        }
+        word[0] = 0;
+        if (!reading_name(r, word)) reading_wrong(r, "expected the name of a block");
+        if (!strcmp(word, "if"))
+            run_if(r, depth, word);
+        else if (!strcmp(word, "for"))
+            run_for(r, depth, word);
+        else if (!strcmp(word, "set"))
+            run_set(r);
+        else if (!strncmp(word, "end", 3) || !strcmp(word, "elif") || !strcmp(word, "else"))
+            return;
+        else
+            reading_wrong(r, "the block '%s' is not done here", word);
+        word[0] = 0;
+    }
+}
+
+/* A new string that says why it cannot be rendered, or NULL. *raised: the template says so. */
+static char *render(const Template *template, json_t *messages, Text *out, bool *raised) {
+    Rendering r = {.text = template->text,
+                   .end = template->length,
+                   .live = true,
+                   .scope = json_copy(template->names),
+                   .made = json_array(),
+                   .out = out};
+    json_t *scope = r.scope;
+    char word[64];
+    json_object_set(scope, "messages", messages);
+    json_object_set_new(scope, "add_generation_prompt", json_true());
+    run(&r, 0, word);
+    if (*word) reading_wrong(&r, "there is nothing that '%s' ends", word);
+    json_decref(scope);
+    json_decref(r.made);
+    *raised = r.raised;
+    return r.problem;
+}
+
+/* ---- messages ---- */
+
+/* Content in parts as one text. */
+static json_t *whole_content(const json_t *content) {
+    if (json_is_string(content)) return json_incref((json_t *)(uintptr_t)content);
+    Text text = {0};
+    bool good = json_is_array(content);
+    for (size_t i = 0; i < json_array_size(content) && good; i++) {
+        const json_t *said = json_object_get(json_array_get(content, i), "text");
+        good = json_is_string(said);
+        if (good) expression_write(said, &text);
+    }
+    json_t *whole = good ? json_stringn(text.bytes ? text.bytes : "", text.length) : NULL;
+    text_free(&text);
+    return whole;
+}
+
+/* The messages as templates expect them; NULL: they are not. */
+static json_t *whole_messages(const json_t *messages) {
+    json_t *list = json_array();
+    bool good = json_array_size(messages) > 0;
+    for (size_t i = 0; i < json_array_size(messages) && good; i++) {
+        const json_t *message = json_array_get(messages, i);
+        json_t *content = whole_content(json_object_get(message, "content"));
+        good = content && json_is_string(json_object_get(message, "role"));
+        json_t *copy = good ? json_copy((json_t *)(uintptr_t)message) : NULL;
+        if (copy) json_object_set(copy, "content", content);
+        if (copy) json_array_append_new(list, copy);
+        json_decref(content);
+    }
+    if (good) return list;
+    json_decref(list);
+    return NULL;
+}
+
+bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem) {
+    json_t *list = whole_messages(messages);
+    if (!list)
+        return problem_set(problem, 400, "messages",
+                           "'messages' is a list of objects with 'role' and 'content', texts");
+    bool raised;
+    char *why = render(template, list, out, &raised);
+    json_decref(list);
+    if (!why) return true;
+    problem_set(problem, 400, "messages", "%s%s",
+                raised ? "" : "the chat template of this server, ", why);
+    free(why);
+    return false;
+}
+
+/* ---- files ---- */
+
+static json_t *read_config(const char *path) {
+    json_error_t error;
+    return json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+}
+
+/* bos_token and eos_token: a text, or an object that has it. */
+static void take_names(json_t *names, const json_t *config) {
+    static const char *const all[] = {"bos_token", "eos_token", "pad_token", "unk_token"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        json_t *token = json_object_get(config, all[i]);
+        if (json_is_object(token)) token = json_object_get(token, "content");
+        if (json_is_string(token)) json_object_set(names, all[i], token);
+    }
+}
+
+/* Of several templates that of the name "default". */
+static const char *template_of(const json_t *config) {
+    const json_t *found = json_object_get(config, "chat_template");
+    for (size_t i = 0; i < json_array_size(found); i++) {
+        const json_t *one = json_array_get(found, i);
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(one, "template"));
+    }
+    return json_string_value(found);
+}
+
+/* What stands beside a template in a file of its own. */
+static json_t *config_beside(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *beside =
+        memory_format("%.*stokenizer_config.json", slash ? (int)(slash - path) + 1 : 0, path);
+    json_t *config = read_config(beside);
+    free(beside);
+    return config;
+}
+
+static bool try_out(const Template *template, const char *path) {
+    Text out = {0};
+    bool raised;
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    char *why = render(template, messages, &out, &raised);
+    json_decref(messages);
+    text_free(&out);
+    bool good = !why || raised;
+    if (!good)
+        error_message("write a simpler template, or the text of chats as completions", "%s, %s",
+                      path, why);
+    free(why);
+    return good;
+}
+
 Template *template_open(const char *path, const char *text, size_t length) {
-    (void)text, (void)length;
-    error_message("use completions, and write the text of the chat there",
-                  "%s: templates of chats are not read yet", path);
+    size_t dot = strlen(path);
+    bool is_config = dot > 5 && strcmp(path + dot - 5, ".json") == 0;
+    json_t *config = is_config ? read_config(path) : config_beside(path);
+    if (is_config) {
+        text = template_of(config);
+        length = text ? strlen(text) : 0;
+    }
+    Template *template = memory_new(sizeof *template);
+    template->text = memory_format("%.*s", (int)length, text ? text : "");
+    template->length = strlen(template->text);
+    template->names = json_object();
+    take_names(template->names, config);
+    json_decref(config);
+    bool good = text || error_message("give the template in a file of its own",
+                                      "%s holds no chat_template", path);
+    if (good && try_out(template, path)) return template;
+    template_free(template);
     return NULL;
 }
 
 void template_free(Template *template) {
-    (void)template;
-}
-
-bool template_chat(const Template *template, const json_t *messages, Text *out, Problem *problem) {
-    (void)template, (void)messages, (void)out;
-    return problem_set(problem, 400, "messages", "templates of chats are not read yet");
+    if (!template) return;
+    json_decref(template->names);
+    free(template->text);
+    free(template);
 }

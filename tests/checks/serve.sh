@@ -130,7 +130,22 @@ wait $server || wrong "a server that was told to end ends with $?"
 moec serve "$work/run" --host 0.0.0.0 --port 0 >"$work/out" 2>&1 && wrong "open to all"
 grep -q MOEC_API_KEY "$work/out" || wrong "$(cat "$work/out")"
 export MOEC_API_KEY=secret
-serve second --batch 1
+printf '%s' '{% for m in messages %}{{ m.role }}: {{ m.content }}{{ "\n" }}{% endfor %}{{ "assistant: " }}' >"$work/chat.jinja"
+serve second --batch 1 --context 64 --chat-template "$work/chat.jinja"
+chat='"messages":[{"role":"user","content":"layer"}],"temperature":0,"max_tokens":9'
+chatted=$(curl -sS -m 20 "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d "{$chat,\"logprobs\":true,\"top_logprobs\":2}")
+meant=$(printf 'user: layer\nassistant: ')
+wanted=$(curl -sS -m 20 "$at/v1/completions" -H 'Authorization: Bearer secret' -d '{"prompt":"user: layer\nassistant: ","temperature":0,"max_tokens":9}')
+same "a chat is $meant" "$(echo "$chatted" | field content)" "$(echo "$wanted" | field text)"
+has "a chat" "$chatted" '"object":"chat.completion"'
+has "log-probabilities of a chat" "$chatted" '"top_logprobs":[{"token"'
+events=$(curl -sS -m 20 "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d "{$chat,\"stream\":true}")
+has "events of a chat" "$events" '"delta":{"role":"assistant"'
+same "text of events" "$(echo "$events" | grep -o '"content":"[^"]*"' | field content | tr -d '\n')" "$(echo "$wanted" | field text)"
+refuse 400 'is a list of objects' "$at/v1/chat/completions" -H 'Authorization: Bearer secret' -d '{"messages":[{"role":"user"}]}'
+printf '{%% macro f() %%}{%% endmacro %%}' >"$work/macro.jinja"
+moec serve "$work/run" --port 0 --chat-template "$work/macro.jinja" >"$work/out" 2>&1 && wrong "a macro was taken"
+grep -q "the block 'macro' is not done here" "$work/out" || wrong "$(cat "$work/out")"
 refuse 401 'invalid_api_key' "$at/v1/completions" -d '{"prompt":"x"}'
 refuse 401 'invalid_api_key' "$at/v1/models" -H 'Authorization: Bearer secreT'
 refuse 200 '"ok"' "$at/health"

@@ -48,7 +48,12 @@ def clients():
         client.completions.create(model="other", prompt="x")
     except openai.NotFoundError:
         pass
-    print("the openai client: text, events, log-probabilities, errors")
+    chat = [{"role": "system", "content": "short"}, {"role": "user", "content": "layer"}]
+    said = client.chat.completions.create(model=model, messages=chat, max_tokens=20, temperature=0, logprobs=True, top_logprobs=2)
+    events = list(client.chat.completions.create(model=model, messages=chat, max_tokens=20, temperature=0, stream=True))
+    assert "".join(e.choices[0].delta.content or "" for e in events) == said.choices[0].message.content
+    assert len(said.choices[0].logprobs.content) == said.usage.completion_tokens
+    print("the openai client: text, chats, events, log-probabilities, errors")
 
 
 def evaluators():

@@ -1,0 +1,40 @@
+/* expression: what stands between {{ and }} in a template, read and computed in one go. Values are
+ * those of JSON; NULL is one that is not defined. */
+#ifndef SERVER_EXPRESSION_H
+#define SERVER_EXPRESSION_H
+
+#include "tokenizer/text/text.h"
+
+#include <jansson.h>
+
+/* Where a template is being read, and all that it made on the way. */
+typedef struct Rendering {
+    const char *text;
+    size_t at, end;
+    bool live;     /* false: what is read is skipped, nothing is computed */
+    json_t *scope; /* names; changed by set */
+    json_t *made;  /* an array: what keeps values alive */
+    char *problem; /* why it cannot be rendered, NULL so far */
+    bool raised;   /* by the template itself */
+    Text *out;
+} Rendering;
+
+/* The value of an expression that begins at the present place. */
+json_t *expression_read(Rendering *r);
+/* Whether a value counts as true. */
+bool expression_true(const json_t *value);
+/* The text that a value is written as. */
+void expression_write(const json_t *value, Text *out);
+/* Keeps a new value until the end of the rendering; returns it. */
+json_t *expression_keep(Rendering *r, json_t *value);
+
+/* Spaces passed over; whether a sign or a word comes next, which then is passed; a name, "" when
+ * there is none. */
+void reading_spaces(Rendering *r);
+bool reading_sign(Rendering *r, const char *sign);
+bool reading_word(Rendering *r, const char *word);
+bool reading_name(Rendering *r, char name[64]);
+/* Says what is wrong at the present place, unless something was before. NULL. */
+json_t *reading_wrong(Rendering *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,90 @@
+/* Templates of chats: what Jinja makes of them (tests/serve/templates.json), and what is refused. */
+#include "server/template.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A template as a tokenizer_config.json has it. */
+static Template *open_text(const char *text) {
+    char path[] = "/tmp/moec_template_XXXXXX.json";
+    int file = mkstemps(path, 5);
+    assert_true(file >= 0);
+    json_t *config = json_pack("{s:s, s:s, s:{s:s}}", "chat_template", text, "bos_token", "<s>",
+                               "eos_token", "content", "</s>");
+    assert_int_equal(json_dumpfd(config, file, 0), 0);
+    close(file);
+    Template *template = template_open(path, NULL, 0);
+    json_decref(config);
+    unlink(path);
+    return template;
+}
+
+/* What is expected; behind a '!' the problem. */
+static void expect(const char *name, const Template *template, const json_t *messages,
+                   const char *expected) {
+    Text out = {0};
+    Problem problem = {0};
+    bool good = template_chat(template, messages, &out, &problem);
+    text_append(&out, "", 1);
+    const char *found = good ? out.bytes : problem.text;
+    if (good != (*expected != '!') || strcmp(found, expected + !good) != 0)
+        fail_msg("%s: '%s', not '%s'", name, found, expected);
+    free(problem.text);
+    text_free(&out);
+}
+
+static void test_jinja(void **state) {
+    (void)state;
+    json_error_t error;
+    json_t *all = json_load_file("tests/serve/templates.json", 0, &error), *one;
+    size_t i;
+    assert_non_null(all);
+    json_array_foreach(json_object_get(all, "expected"), i, one) {
+        const char *name, *which, *expected;
+        assert_int_equal(json_unpack(one, "[s, s, s]", &name, &which, &expected), 0);
+        json_t *text = json_object_get(json_object_get(all, "templates"), name);
+        Template *template = open_text(json_string_value(text));
+        assert_non_null(template);
+        expect(name, template, json_object_get(json_object_get(all, "messages"), which), expected);
+        template_free(template);
+    }
+    assert_true(i > 15);
+    json_decref(all);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "{% macro f() %}{% endmacro %}", "{{ messages | groupby('role') }}", "{% for m in messages %}",
+        "{% if messages %}", "{{ 'no end }}", "{{ messages[0 }}", "{% endif %}", "{{ f(1) }}",
+        "{{ 1 +", "{% set x %}y{% endset %}", "{# no end", "{{ }}", "{% for a, b in x.items() %}{% endfor %}",
+        "{{ 'x' is weird }}", "{% if false %}{{ 1 | nofilter }}{% endif %}", "{{ ((((", "{%", "{{-"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        if (open_text(wrong[i])) fail_msg("taken: %s", wrong[i]);
+    Template *template = open_text("{{ messages[0].content }}");
+    json_t *none = json_array(), *bad = json_pack("[{s:s}]", "role", "user");
+    json_t *parts = json_pack("[{s:s, s:[{s:s, s:s}, {s:s, s:s}]}]", "role", "user", "content",
+                              "type", "text", "text", "a", "type", "text", "text", "b");
+    const char *what = "!'messages' is a list of objects with 'role' and 'content', texts";
+    expect("none", template, none, what);
+    expect("bad", template, bad, what);
+    expect("parts", template, parts, "ab");
+    json_decref(none);
+    json_decref(bad);
+    json_decref(parts);
+    template_free(template);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_jinja),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
