@@ -43,21 +43,30 @@ static MoecCompiler *open_text(Arena *arena, const char *name, const char *text)
     return moec_open_bundle(bundle.text, bundle.length, NULL, 0);
 }
 
-/* Whether a model without one of the options has all of them as before. */
-static bool is_default(Arena *arena, const Layout *layout, const char *name, MoecCompiler *whole,
-                       const List *options, int left_out) {
-    List others = {0};
-    for (int i = 0; i < options->count; i++)
-        if (i != left_out) list_push(arena, &others, options->items[i]);
-    MoecCompiler *model = open_text(arena, name, layout_spec(arena, layout, name, &others));
-    bool same = !moec_failed(model);
-    for (int i = 0; same && i < options->count; i++) {
-        const char *path = ((LayoutOption *)options->items[i])->path;
-        const char *before = moec_option(whole, path), *now = moec_option(model, path);
-        same = before && now && strcmp(before, now) == 0;
+/* What a program computes, whatever its parameters begin with. */
+static char *function_text(Arena *arena, MoecCompiler *model) {
+    Program *program = moec_compile(model, MOEC_FORWARD, 1, 8, 0);
+    if (!program) return NULL;
+    Text text = {.arena = arena};
+    char *all = print_program(arena, program);
+    for (char *line = all, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        char *start = strstr(line, " ~ ");
+        if (!strncmp(line, "program ", 8)) continue;
+        text_add(&text, "%.*s\n", start ? (int)(start - line) : (int)strlen(line), line);
     }
-    moec_close(model);
-    return same;
+    return text.text;
+}
+
+/* Whether the two are one model: all options are as they were, or one that was never read is gone.
+ * */
+static bool same_model(Arena *arena, MoecCompiler *before, MoecCompiler *now) {
+    if (moec_failed(now)) return false;
+    if (strcmp(moec_options_json(before), moec_options_json(now)) == 0) return true;
+    if (strlen(moec_warnings(now)) >= strlen(moec_warnings(before))) return false;
+    const char *one = function_text(arena, before), *other = function_text(arena, now);
+    return one && other && strcmp(one, other) == 0;
 }
 
 /* A person writes what is not the default anyway. */
@@ -65,11 +74,16 @@ static void leave_defaults_out(Arena *arena, const Layout *layout, const char *n
                                List *options) {
     MoecCompiler *whole = open_text(arena, name, layout_spec(arena, layout, name, options));
     for (int i = options->count - 1; i >= 0 && !moec_failed(whole); i--) {
-        const LayoutOption *option = options->items[i];
-        if (option->kept || !is_default(arena, layout, name, whole, options, i)) continue;
-        options->count--;
-        memmove(&options->items[i], &options->items[i + 1],
-                sizeof *options->items * (size_t)(options->count - i));
+        if (((LayoutOption *)options->items[i])->kept) continue;
+        List others = {0};
+        for (int k = 0; k < options->count; k++)
+            if (k != i) list_push(arena, &others, options->items[k]);
+        MoecCompiler *less = open_text(arena, name, layout_spec(arena, layout, name, &others));
+        bool same = same_model(arena, whole, less);
+        moec_close(same ? whole : less);
+        if (!same) continue;
+        whole = less;
+        *options = others;
     }
     moec_close(whole);
 }
@@ -97,22 +111,6 @@ const char *moec_layout_spec(MoecCompiler *compiler, const char *name, const cha
 }
 
 /* ---- the way back ---- */
-
-/* What a program computes, whatever its parameters begin with. */
-static char *function_text(Arena *arena, MoecCompiler *model) {
-    Program *program = moec_compile(model, MOEC_FORWARD, 1, 8, 0);
-    if (!program) return NULL;
-    Text text = {.arena = arena};
-    char *all = print_program(arena, program);
-    for (char *line = all, *next; line; line = next) {
-        next = strchr(line, '\n');
-        if (next) *next++ = 0;
-        char *start = strstr(line, " ~ ");
-        if (!strncmp(line, "program ", 8)) continue;
-        text_add(&text, "%.*s\n", start ? (int)(start - line) : (int)strlen(line), line);
-    }
-    return text.text;
-}
 
 /* The options of the two that differ and do more than begin or train a model. */
 static void report_differences(MoecCompiler *compiler, const Layout *layout, MoecCompiler *model,
