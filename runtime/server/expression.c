@@ -111,7 +111,8 @@ static json_t *read_text(Rendering *r) {
         }
         text_append(&text, &byte, 1);
     }
-    if (r->at++ >= r->end) reading_wrong(r, "a string has no end");
+    if (r->at >= r->end) reading_wrong(r, "a string has no end");
+    if (r->at < r->end) r->at++;
     json_t *value = keep_text(r, text.bytes, text.length);
     text_free(&text);
     return value;
