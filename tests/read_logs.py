@@ -16,7 +16,22 @@ with open(f"{run}/log.jsonl") as file:
     log = [json.loads(line) for line in file]
 events = EventAccumulator(run, size_guidance={"scalars": 0})
 events.Reload()
+
+
+def single(line, between):
+    """Numbers of layers, each by itself, by the name that TensorBoard or the table has for it."""
+    flat = {}
+    for name, value in line.items():
+        parts = {f"{name}{between}{i}": one for i, one in enumerate(value)} if isinstance(value, list) else {name: value}
+        flat.update(parts)
+        kind = name.removesuffix(".layer")
+        assert not isinstance(value, list) or math.isclose(line[kind], sum(value) / len(value), rel_tol=1e-5), (name, line)
+    return flat
+
+
+rows, log = [single(line, ".") for line in log], [single(line, "/") for line in log]
 names = {name for line in log for name in line} - {"step"}
+assert "first_token.layer/1" in names
 assert set(events.Tags()["scalars"]) == names, (events.Tags()["scalars"], names)
 count = 0
 for name in names:
@@ -32,7 +47,7 @@ for name in names:
 table = pandas.read_csv(io.StringIO(subprocess.run([moec, "log", run, "--csv"], check=True, capture_output=True, text=True).stdout))
 table = table.set_index("step")
 assert list(table.index) == sorted({line["step"] for line in log})
-for line in log:
+for line in rows:
     for name, value in line.items():
         if name == "step":
             continue

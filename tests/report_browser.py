@@ -52,6 +52,9 @@ def check_use(page):
         page.select_option("#graph_model", name)
         drawn = page.evaluate("graph_picture.shadowRoot.querySelector('svg').getBoundingClientRect().height")
         assert drawn > 100, (name, drawn)
+    for name in page.locator("#probe_model option").all_inner_texts():
+        page.select_option("#probe_model", name)
+    assert page.get_by_text("first_token, by layer").count() == page.get_by_text("first_token, mean of the layers").count()
     canvas = page.locator("#curves canvas").first
     canvas.focus()
     for key in ("ArrowRight", "ArrowRight", "End", "ArrowLeft"):

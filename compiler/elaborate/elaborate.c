@@ -198,6 +198,27 @@ static void output_tensor(Elaborator *e, const Binding *named) {
     list_push(e->arena, &e->program->outputs, tensor);
 }
 
+/* A probe that several layers have is told layer by layer, too: "NAME.layer". */
+static void output_shares(Elaborator *e, const Metric *metric) {
+    Program *program = e->program;
+    const char *name = arena_format(e->arena, "%s.layer", metric->name);
+    int count = metric->shares.count;
+    if (count < 2) return;
+    check_output_name(e, name, metric->span);
+    Axis *axis = axis_new(program, "layer", count, AXIS_PLAIN, metric->span);
+    Tensor *tensor =
+        tensor_new(program, metric->name, ROLE_OUTPUT, TYPE_REAL, 1, &axis, metric->span);
+    tensor->path = name;
+    for (int i = 0; i < count; i++) {
+        const Share *share = metric->shares.items[i];
+        Expr *place = expr_number(program, i), *turn = expr_number(program, (double)share->turn);
+        Expr *value = share->stack ? expr_read(program, share->stack, &turn) : share->value;
+        statement_loop(program, e->block, expr_read(program, tensor, &place), false, REDUCE_NONE,
+                       NULL, 0, value, metric->span);
+    }
+    list_push(e->arena, &program->outputs, tensor);
+}
+
 /* The order of abi.h: named outputs, loss, aux terms and their total with the loss, probes. */
 static void outputs(Elaborator *e) {
     Program *program = e->program;
@@ -221,6 +242,7 @@ static void outputs(Elaborator *e) {
         Expr *mean =
             expr_apply(program, OP_MUL, metric->sum, expr_number(program, 1 / metric->count), NULL);
         output_scalar(e, metric->name, mean, metric->span);
+        output_shares(e, metric);
     }
     for (int i = 0; i < e->probed.count; i++)
         list_push(e->arena, &program->outputs, e->probed.items[i]);

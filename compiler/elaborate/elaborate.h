@@ -114,12 +114,20 @@ typedef struct Frame {
     List contextual; /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
+/* What one layer gives a probe: a value, or after a repeat an element of what its turns have left. */
+typedef struct Share {
+    Expr *value;
+    Tensor *stack; /* by turn; NULL: the value */
+    long turn;
+} Share;
+
 /* A named term that sums over depth: aux and probe values. */
 typedef struct Metric {
     const char *name;
     bool aux;
     Expr *sum;    /* so far, in the block being built */
     double count; /* how many terms */
+    List shares;  /* Share *, of a probe: each by itself, from the first layer to the last */
     Tensor *carried;
     Span span;
 } Metric;

@@ -306,12 +306,39 @@ static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *bod
     metric->carried = stack;
 }
 
+static void add_share(Elaborator *e, Metric *metric, Share share) {
+    Share *copy = arena_alloc(e->arena, sizeof *copy);
+    *copy = share;
+    list_push(e->arena, &metric->shares, copy);
+}
+
+/* What the turns gave a probe one by one is left where it can be read after them. */
+static List stack_shares(Elaborator *e, const Metric *metric, Block *body, const Region *region) {
+    Metric after = {.shares = {0}};
+    Share *stacked = arena_alloc(e->arena, sizeof *stacked * (size_t)(metric->shares.count + 1));
+    for (int i = 0; i < metric->shares.count; i++) {
+        const Share *share = metric->shares.items[i];
+        Axis *axis = region->index->axis;
+        Expr *turn = expr_index(e->program, region->index);
+        stacked[i].stack =
+            tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &axis, metric->span);
+        statement_loop(e->program, body, expr_read(e->program, stacked[i].stack, &turn), false,
+                       REDUCE_NONE, NULL, 0, share->value, metric->span);
+    }
+    for (long turn = 0; turn < region->turns; turn++)
+        for (int i = 0; i < metric->shares.count; i++)
+            add_share(e, &after, (Share){.stack = stacked[i].stack, .turn = turn});
+    return after.shares;
+}
+
 static void merge_metric(Elaborator *e, List *list, const Metric *metric) {
     for (int i = 0; i < list->count; i++) {
         Metric *before = list->items[i];
         if (strcmp(before->name, metric->name) || before->aux != metric->aux) continue;
         before->sum = expr_apply(e->program, OP_ADD, before->sum, metric->sum, NULL);
         before->count += metric->count;
+        for (int k = 0; k < metric->shares.count; k++)
+            list_push(e->arena, &before->shares, metric->shares.items[k]);
         return;
     }
     Metric *copy = arena_alloc(e->arena, sizeof *copy);
@@ -321,6 +348,7 @@ static void merge_metric(Elaborator *e, List *list, const Metric *metric) {
 
 void add_metric(Elaborator *e, const char *name, bool aux, Expr *value, Span span) {
     Metric metric = {.name = name, .aux = aux, .sum = value, .count = 1, .span = span};
+    if (!aux && e->program->graph == GRAPH_TRAIN) add_share(e, &metric, (Share){.value = value});
     merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
 }
 
@@ -363,6 +391,7 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
         Metric metric = *(Metric *)inner.metrics.items[i];
         metric.sum = expr_read(e->program, metric.carried, &last);
         metric.count *= (double)plan->turns;
+        metric.shares = stack_shares(e, &metric, &statement->body, &inner);
         merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
     }
     for (int i = 0; i < count; i++) {

@@ -302,6 +302,22 @@ static void show(Training *training, const StepResult *result, bool keep) {
     training->shown_step = training->place.step;
 }
 
+/* A number, or an array of what each layer has; what is no finite number is null, and told once. */
+static json_t *output_json(Training *training, int slot) {
+    const MoecTensor *output = &training->train->graph->outputs[slot];
+    const double *values = training->stepper.outputs[slot];
+    size_t count = tensor_count(output);
+    json_t *all = count > 1 ? json_array() : NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (all) json_array_append_new(all, json_number(values[i]));
+        if (isfinite(values[i]) || training->probe_told) continue;
+        training->probe_told = true;
+        note_message("step %ld: %s is not a finite number; the log says null",
+                     training->place.step, output->name);
+    }
+    return all ? all : json_number(*values);
+}
+
 static bool log_step(Training *training, const StepResult *result, double seconds) {
     const MoecGraphEntry *graph = training->train->graph;
     json_t *line = json_pack("{s:I, s:f, s:f, s:o, s:f}", "step", (json_int_t)training->place.step,
@@ -309,14 +325,7 @@ static bool log_step(Training *training, const StepResult *result, double second
                              json_number(result->rate), "seconds", seconds);
     for (int i = 0; i < graph->output_count; i++) {
         const char *name = graph->outputs[i].name;
-        double value = training->stepper.outputs[i];
-        if (tensor_count(&graph->outputs[i]) != 1 || strcmp(name, "loss") == 0) continue;
-        json_object_set_new(line, name, json_number(value));
-        if (!isfinite(value) && !training->probe_told) {
-            training->probe_told = true;
-            note_message("step %ld: %s is not a finite number; the log says null",
-                         training->place.step, name);
-        }
+        if (strcmp(name, "loss") != 0) json_object_set_new(line, name, output_json(training, i));
     }
     return record_write(&training->record, line);
 }

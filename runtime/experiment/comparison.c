@@ -156,12 +156,13 @@ static double mean_of(const Group *group, Measure *measure, const char *name) {
     return count ? sum / count : NAN;
 }
 
-/* What a log holds besides what every log does: auxiliary losses and probes. */
+/* What a log holds besides what every log does: auxiliary losses and probes, those of single layers
+ * left out. */
 static bool is_probe(const char *name) {
     static const char *const others[] = {"step", "loss", "grad_norm", "lr", "seconds", "total"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(name, others[i]) == 0) return false;
-    return strncmp(name, "val_", 4) != 0;
+    return strncmp(name, "val_", 4) != 0 && !strstr(name, ".layer.");
 }
 
 static json_t *probes_json(const Group *group) {

@@ -152,6 +152,17 @@ static void put_value(Message *summary, const char *name, double number) {
     free(value.bytes);
 }
 
+/* What each layer has, under tags of its own: "gate.layer/0". */
+static void put_number(Message *summary, const char *name, const json_t *value) {
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        char *tag = memory_format("%s/%zu", name, i);
+        put_number(summary, tag, json_array_get(value, i));
+        free(tag);
+    }
+    if (json_is_number(value)) put_value(summary, name, json_number_value(value));
+    if (json_is_null(value)) put_value(summary, name, (double)NAN);
+}
+
 bool events_write(Events *events, const json_t *line) {
     Message summary = {0},
             event = event_at((long)json_integer_value(json_object_get(line, "step")));
@@ -159,8 +170,7 @@ bool events_write(Events *events, const json_t *line) {
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)line, name, value) {
         if (strcmp(name, "step") == 0) continue;
-        if (json_is_number(value)) put_value(&summary, name, json_number_value(value));
-        if (json_is_null(value)) put_value(&summary, name, (double)NAN);
+        put_number(&summary, name, value);
         if (strcmp(name, "diverged") == 0) put_value(&summary, name, 1);
     }
     put_bytes(&event, SUMMARY, summary.bytes, summary.length);

@@ -11,11 +11,15 @@ void step_prepare(Stepper *stepper) {
     const MoecGraphEntry *graph = stepper->train->graph;
     long context = stepper->order.context;
     stepper->windows = memory_new(sizeof(int32_t) * (size_t)(graph->batch * (context + 1)));
-    stepper->outputs = memory_new(sizeof(double) * (size_t)(graph->output_count + 1));
+    stepper->outputs = memory_new(sizeof(double *) * (size_t)(graph->output_count + 1));
+    for (int i = 0; i < graph->output_count; i++)
+        stepper->outputs[i] = memory_new(sizeof(double) * tensor_count(&graph->outputs[i]));
 }
 
 void step_release(Stepper *stepper) {
     free(stepper->windows);
+    for (int i = 0; stepper->outputs && i < stepper->train->graph->output_count; i++)
+        free(stepper->outputs[i]);
     free(stepper->outputs);
 }
 
@@ -57,6 +61,16 @@ static bool update_all(const Stepper *stepper, const StepResult *result, long st
     return good;
 }
 
+/* Those of one value are here already. */
+static bool add_output(Stepper *stepper, int slot, double share) {
+    const MoecTensor *output = &stepper->train->graph->outputs[slot];
+    size_t count = tensor_count(output);
+    const float *values = stepper->train->outputs[slot];
+    if (count > 1 && !(values = call_get(stepper->train, slot))) return false;
+    for (size_t k = 0; k < count; k++) stepper->outputs[slot][k] += (double)values[k] * share;
+    return true;
+}
+
 bool step_part(Stepper *stepper, long step, long part) {
     Call *call = stepper->train;
     const MoecGraphEntry *graph = call->graph;
@@ -66,10 +80,10 @@ bool step_part(Stepper *stepper, long step, long part) {
                   part == parts - 1) ||
         !call_get_numbers(call))
         return false;
-    for (int i = 0; i < graph->output_count; i++)
-        if (tensor_count(&graph->outputs[i]) == 1)
-            stepper->outputs[i] += (double)call->outputs[i][0] / (double)parts;
-    return true;
+    bool good = true;
+    for (int i = 0; i < graph->output_count && good; i++)
+        good = add_output(stepper, i, 1 / (double)parts);
+    return good;
 }
 
 bool step_begin(Stepper *stepper, long step) {
@@ -78,7 +92,9 @@ bool step_begin(Stepper *stepper, long step) {
     if (!model->device->kind->zero(model->device, model->there.gradients,
                                    trained_bytes(model->table)))
         return false;
-    memset(stepper->outputs, 0, sizeof(double) * (size_t)call->graph->output_count);
+    const MoecGraphEntry *graph = call->graph;
+    for (int i = 0; i < graph->output_count; i++)
+        memset(stepper->outputs[i], 0, sizeof(double) * tensor_count(&graph->outputs[i]));
     call_set_scalar(call, "loss_scale", 1.0 / (double)stepper->settings.accumulate);
     call_set_scalar(call, "step", (double)step);
     call_set_scalar(call, "steps", (double)stepper->settings.steps);
@@ -93,7 +109,7 @@ bool step_end(Stepper *stepper, long step, StepResult *result) {
     /* A graph that cannot scale its loss gives the sum over the micro-batches; the factor makes it
      * the mean. */
     double mean = call_has_input(call, "loss_scale") ? 1 : 1.0 / (double)settings->accumulate;
-    result->loss = loss >= 0 ? stepper->outputs[loss] : NAN;
+    result->loss = loss >= 0 ? *stepper->outputs[loss] : NAN;
     double squares; /* padding between tensors stays zero: the block is summed whole */
     if (!model->device->kind->square_sum(model->engine, model->there.gradients,
                                          trained_bytes(model->table) / sizeof(float), &squares))

@@ -15,7 +15,7 @@ typedef struct Stepper {
     Settings settings;
     uint64_t seed;
     int32_t *windows;
-    double *outputs; /* mean over the micro-batches of every output of one value, by slot */
+    double **outputs; /* mean over the micro-batches of every output, by slot: its elements */
 } Stepper;
 
 typedef struct StepResult {

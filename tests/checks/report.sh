@@ -28,7 +28,13 @@ grep -q '"diverged":true' data.json || wrong "a run that diverged is not told"
 grep -q '"layers":\[{"path":"embedding"' data.json || wrong "no cost by layer"
 grep -q '"graph":"\\u003csvg' data.json || wrong "no graph of the compiler"
 grep -q '"attention.rotary.base":' data.json || wrong "not the options as resolved"
+grep -q '"gate.layer.1":' data.json || wrong "no probe by layer"
 grep -q '"command":\["train",' data.json || wrong "no command"
+
+# A probe is the mean of what its layers have.
+sed -n '1s/.*"gate":\([^,]*\),"gate.layer":\[\([^,]*\),\([^]]*\)\].*/\1 \2 \3/p' sweep/base/seed_1/log.jsonl |
+    awk 'NF == 3 && 2 * $1 - $2 - $3 < 1e-6 && 2 * $1 - $2 - $3 > -1e-6 && $2 != $3 { good = 1 } END { exit !good }' ||
+    wrong "no mean of the layers: $(head -1 sweep/base/seed_1/log.jsonl)"
 
 # A name that would end the script is data.
 mkdir -p 'odd/a</script><b>' && echo '{"step":1,"loss":2}' >'odd/a</script><b>/log.jsonl'

@@ -78,20 +78,47 @@ function drawGraph() {
 
 // ---- probes ----
 
+// "gate.layer.3": the probe of one layer.
+const layerName = /^(.*)\.layer\.(\d+)$/;
+
+// From the blue of the first layer to the orange of the last, which every kind of sight keeps apart.
+function depthColour(share) {
+  const ends = isDark() ? [[86, 180, 233], [255, 140, 66]] : [[0, 114, 178], [213, 94, 0]];
+  return `rgb(${ends[0].map((from, i) => Math.round(from + share * (ends[1][i] - from))).join(',')})`;
+}
+
+function layersChart(kind, names) {
+  const model = byName.get(find('probe_model').value);
+  const sets = names.map((name, i) => {
+    const mean = meanCurve(model.runs.map((run) => curveOf(model, run, name, state.smoothing)));
+    const own = depthColour(names.length > 1 ? i / (names.length - 1) : 0);
+    return lineOf(model, `layer ${layerName.exec(name)[2]}`, mean, { borderColor: own, backgroundColor: own, borderDash: [] });
+  });
+  return linesChart(sets.filter((set) => set.data.length), kind, false);
+}
+
 function drawProbes() {
   const names = seriesNames((name) => !always.has(name) && !name.startsWith('val_'));
   const section = find('probes');
   if (!names.length) return section.remove();
-  const box = make('div', { class: 'charts' });
-  section.append(box);
   const layered = new Map();
-  for (const name of names) {
-    const parts = /^(.*)\.(\d+)$/.exec(name);
-    const kind = parts ? parts[1] : name;
+  for (const name of names.filter((one) => layerName.test(one))) {
+    const kind = layerName.exec(name)[1];
     layered.set(kind, [...(layered.get(kind) || []), name]);
   }
-  for (const [kind, own] of layered)
-    own.forEach((name) => addChart(box, own.length > 1 ? `${kind}, layer ${name.slice(kind.length + 1)}` : kind,
-      () => curveChart(name, kind, state.smoothing, false), { linked: true }));
+  const box = make('div', { class: 'charts' });
+  section.append(box);
+  for (const kind of names.filter((one) => !layerName.test(one)))
+    addChart(box, layered.has(kind) ? `${kind}, mean of the layers` : kind, () => curveChart(kind, kind, state.smoothing, false),
+      { linked: true });
+  if (!layered.size) return undefined;
+  const own = make('div', { class: 'charts' });
+  section.append(
+    make('p', {}, make('label', {}, 'Layers of ', make('select', { id: 'probe_model', onchange: redraw },
+      ...models.map((model) => make('option', {}, model.name))))),
+    own,
+    make('p', { class: 'note' }, 'Means over seeds; blue is the first layer that has the probe, orange the last.'));
+  for (const [kind, parts] of layered)
+    addChart(own, `${kind}, by layer`, () => layersChart(kind, parts), { linked: true });
   return undefined;
 }

@@ -430,7 +430,10 @@ function flat(sets) {
 }
 
 function curveChart(name, title, share, logarithmic) {
-  const datasets = curveSets(name, share);
+  return linesChart(curveSets(name, share), title, logarithmic);
+}
+
+function linesChart(datasets, title, logarithmic) {
   return {
     type: 'line',
     data: { datasets },
