@@ -49,22 +49,24 @@ int command_compare(int argc, char **argv) {
     if (is_spec(argc, argv)) return command_verify(argc, argv);
     const Command *command = command_row("compare");
     const char *base = NULL;
-    bool markdown = false, csv = false, json = false;
+    bool markdown = false, csv = false, json = false, svg = false;
     TextList folders = {0};
     const Option table[] = {
         {OPTION_TEXT, "--base", "NAME", &base, "what differences are from (the first one)"},
         {OPTION_FLAG, "--markdown", NULL, &markdown, "the tables as Markdown"},
         {OPTION_FLAG, "--csv", NULL, &csv, "one line a model, with a head"},
         {OPTION_FLAG, "--json", NULL, &json, "all figures, those of each run as well"},
+        {OPTION_FLAG, "--svg", NULL, &svg, "the losses of all seeds as a picture"},
         {.kind = OPTION_END},
     };
     int code = arguments_read_all(command, table, argc, argv, &folders);
     if (code >= 0) return code;
-    if (markdown + csv + json > 1)
-        return arguments_wrong(command, NULL, "choose one of --markdown, --csv and --json");
+    if (markdown + csv + json + svg > 1)
+        return arguments_wrong(command, NULL, "choose one of --markdown, --csv, --json and --svg");
     return compare(&folders, base,
                    json       ? json_text
                    : csv      ? comparison_csv
+                   : svg      ? comparison_svg
                    : markdown ? comparison_markdown
                               : comparison_text);
 }

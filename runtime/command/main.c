@@ -64,7 +64,7 @@ static const Command commands[] = {
      "FILE[:EXPERIMENT] --data PATH --out DIR [--jobs N] [--device NAMES] [--slurm OPTIONS] "
      "[--dry-run] [--val PATH] [--tokenizer F] [--set key=value]...",
      "Trains everything that an experiment compares and says what differs."},
-    {"compare", command_compare, "DIR... [--base NAME] [--markdown|--csv|--json]",
+    {"compare", command_compare, "DIR... [--base NAME] [--markdown|--csv|--json|--svg]",
      "Holds runs beside each other: loss, cost, speed, probes, and what differs beyond the "
      "noise.\n"
      "      Of a spec in place of folders it says what moec verify says."},

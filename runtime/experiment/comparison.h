@@ -29,5 +29,6 @@ json_t *comparison_json(const Gathering *gathering, int base, bool lasting);
 char *comparison_text(const json_t *comparison);
 char *comparison_markdown(const json_t *comparison);
 char *comparison_csv(const json_t *comparison);
+char *comparison_svg(const json_t *comparison);
 
 #endif
