@@ -500,22 +500,27 @@ function shapesOf(setting, differing) {
   return [...shapes.values()].filter((shape) => shape.values.filter((one) => isNumber(one.y)).length > 2);
 }
 
-// A shape is called by the options that tell the shapes apart.
+// A shape is called as the experiment calls it, or by as few options as tell all shapes apart.
 function shapeName(shape, shapes) {
-  const telling = shape.others.filter((name) =>
-    new Set(shapes.map((one) => (one.model.options || {})[name])).size > 1);
-  return telling.slice(0, 3).map((name) => `${name.split('.').slice(-2).join('.')} = ${(shape.model.options || {})[name] ?? 'none'}`)
-    .join(', ') || shape.model.name;
+  const structure = comparison.variants[models.indexOf(shape.model)].structure;
+  if (structure && new Set(shapes.map((one) => comparison.variants[models.indexOf(one.model)].structure)).size === shapes.length)
+    return structure;
+  const value = (one, name) => (one.model.options || {})[name] ?? 'none';
+  const distinct = (names) => new Set(shapes.map((one) => JSON.stringify(names.map((name) => value(one, name))))).size;
+  const telling = [...shape.others].sort((one, other) => distinct([other]) - distinct([one]));
+  const chosen = [];
+  for (const name of telling) if (distinct([...chosen, name]) > distinct(chosen)) chosen.push(name);
+  return chosen.map((name) => `${name.split('.').slice(-2).join('.')} = ${value(shape, name)}`).join(', ') || shape.model.name;
 }
 
 function optimumChart(setting, shapes) {
   const values = shapes.flatMap((shape) => shape.values.map((one) => one.x)).filter((x) => x > 0);
   const wide = values.length && Math.max(...values) / Math.min(...values) >= 8;
-  const sets = shapes.flatMap((shape) => {
+  const sets = shapes.flatMap((shape, i) => {
     shape.values.sort((a, b) => a.x - b.x);
     const best = shape.values.filter((one) => isNumber(one.y)).reduce((a, b) => ((b.y < a.y) !== Boolean(comparison.higher) ? b : a));
-    return [lineOf(shape.model, shapeName(shape, shapes), shape.values),
-      lineOf(shape.model, 'best', [best], { pointRadius: 9, pointHoverRadius: 9, pointBorderWidth: 2.5, pointBackgroundColor: 'transparent', showLine: false, best: true })];
+    return [lineOf(models[i], shapeName(shape, shapes), shape.values),
+      lineOf(models[i], 'best', [best], { pointRadius: 9, pointHoverRadius: 9, pointBorderWidth: 2.5, pointBackgroundColor: 'transparent', showLine: false, best: true })];
   });
   return {
     type: 'line',
@@ -541,7 +546,8 @@ function drawOptimum() {
   const box = make('div', { class: 'charts' });
   section.append(box);
   for (const [setting, shapes] of found)
-    addChart(box, `${metric} over ${setting}`, () => optimumChart(setting, shapes), { wide: found.length === 1 });
+    addChart(box, `${metric} over ${setting}`, () => optimumChart(setting, shapes),
+      { wide: found.length === 1 || shapes.length > 4, height: shapes.length > 4 ? `${16 + shapes.length}rem` : null });
   section.append(make('p', { class: 'note' }, 'The large mark is the best value of each shape; one at an end may lie beyond it.'));
   return undefined;
 }
