@@ -62,8 +62,8 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 26: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -159,7 +159,7 @@ static const MoecAttend moec_options_train_3 = {
 };
 
 /* act_y[i,b,s,h,c] = sigmoid(sdpa_gate_weight_product[b,s,h,c])   -- std/activations.moe:39
-   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
+   sdpa_gate_y[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
 static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
@@ -178,7 +178,7 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
     }
 }
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:70
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -241,7 +241,7 @@ static void kernel_train_7_ffn_h(long i, const float *restrict act_y_2, const fl
     }
 }
 
-/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71 */
+/* x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75 */
 static void kernel_train_8_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_y)
 {
@@ -286,8 +286,8 @@ static void kernel_train_9_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89 */
 static void kernel_train_10_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -312,12 +312,12 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:85
-   loss = total * 0.015625   -- std/decoder.moe:85
-   d_total = loss_scale * 0.015625   -- std/decoder.moe:85
-   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:80
-   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:85 */
+          -- std/decoder.moe:89
+   loss = total * 0.015625   -- std/decoder.moe:89
+   d_total = loss_scale * 0.015625   -- std/decoder.moe:89
+   d_sum_of_powers[b,s] = d_total * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
+   d_logits[b,s,targets[b,s]] += -d_total   -- std/decoder.moe:89 */
 static void kernel_train_11_d_logits(const int32_t *restrict targets, const float *restrict logits,
         const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
         const float *restrict loss_scale, float *restrict d_logits)
@@ -398,7 +398,7 @@ static void kernel_train_12_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43 */
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75 */
 static void kernel_train_13_d_x_2(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
         const float *restrict d_final_norm_sum_of_squares)
@@ -508,8 +508,8 @@ static void kernel_train_15_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
-   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:87 */
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
+   sdpa_gate_y_again[b,s,h,c] = attended[i,b,s,h,c] * act_y[i,b,s,h,c]   -- std/gate.moe:89 */
 static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict attended,
         const float *restrict act_y, const float *restrict x_3, const float *restrict d_x_2,
         float *restrict d_x_3, const float *restrict d_ffn_norm_y_3,
@@ -539,7 +539,7 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
 
 /* d_act_y_3[b,s,h,c] = d_sdpa_gate_y[b,s,h,c] * attended[i,b,s,h,c]   -- std/activations.moe:39
    d_sdpa_gate_weight_product[b,s,h,c] = d_act_y_3[b,s,h,c] * (act_y[i,b,s,h,c] * (1 - act_y[i,b,s,h,c]))
-          -- std/gate.moe:66
+          -- std/gate.moe:63
    attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
@@ -666,7 +666,7 @@ static void kernel_train_20_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43 */
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75 */
 static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *restrict d_x_2,
         const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -685,7 +685,7 @@ static void kernel_train_21_d_x_2(long i, const float *restrict x_2, float *rest
     }
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
 static void kernel_train_22_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -822,12 +822,12 @@ static void run_train(const MoecRun *run)
                 * 8, attention_v + i * 2 * 32 * 2 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
                 attended_lse + i * 2 * 32 * 4);
         /* sdpa_gate_weight_product[b,s,h,c] = sum[d] attention_norm_y_2[b,s,d]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 3, &moec_products[3], attention_norm_y_2, block_attention_sdpa_gate_weight + i * 32
                 * 4 * 8, sdpa_gate_weight_product);
         kernel_train_4_sdpa_gate_y(i, attended, sdpa_gate_weight_product, act_y, sdpa_gate_y);
         /* attention_y[b,s,d] = sum[h,c] sdpa_gate_y[b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 4, &moec_products[4], sdpa_gate_y, block_attention_output + i * 4 * 8 * 32,
                 attention_y);
         kernel_train_5_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -847,13 +847,13 @@ static void run_train(const MoecRun *run)
     }
     kernel_train_9_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 8, &moec_products[8], final_norm_y_2, unembedding, logits);
     kernel_train_10_sum_of_powers(logits, largest, sum_of_powers);
     kernel_train_11_d_logits(targets, logits, largest, sum_of_powers, loss, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:80 */
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 9, &moec_products[9], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:80 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:84 */
     moec_product(run, 10, &moec_products[10], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_12_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
@@ -890,22 +890,22 @@ static void run_train(const MoecRun *run)
         kernel_train_16_sdpa_gate_y_again(i, attended, act_y, x_3, d_x_2, d_x_3, d_ffn_norm_y_3,
                 d_ffn_norm_sum_of_squares, sdpa_gate_y_again, ffn_norm_root_again);
         /* d_sdpa_gate_y[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 17, &moec_products[17], d_x_3, block_attention_output + i * 4 * 8 * 32,
                 d_sdpa_gate_y);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * sdpa_gate_y_again[b,s,h,c]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 18, &moec_products[18], sdpa_gate_y_again, d_x_3, d_block_attention_output + i * 4
                 * 8 * 32);
         kernel_train_17_d_attended(i, x_2, attention_norm_sum_of_squares, block_attention_norm_weight,
                 attended, act_y, d_sdpa_gate_y, d_attended, d_sdpa_gate_weight_product,
                 attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again);
         /* d_attention_norm_y_2[b,s,d] = sum[h,c] d_sdpa_gate_weight_product[b,s,h,c]
-                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:66 */
+                * block_attention_sdpa_gate_weight[i,d,h,c]   -- std/gate.moe:63 */
         moec_product(run, 19, &moec_products[19], d_sdpa_gate_weight_product,
                 block_attention_sdpa_gate_weight + i * 32 * 4 * 8, d_attention_norm_y_2);
         /* d_block_attention_sdpa_gate_weight[i,d,h,c] += sum[b,s] d_sdpa_gate_weight_product[b,s,h,c]
-                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:66 */
+                * attention_norm_y_2_again[b,s,d]   -- std/gate.moe:63 */
         moec_product(run, 20, &moec_products[20], attention_norm_y_2_again, d_sdpa_gate_weight_product,
                 d_block_attention_sdpa_gate_weight + i * 32 * 4 * 8);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],

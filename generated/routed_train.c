@@ -1,6 +1,6 @@
 /* Written by moec to stand alone. Comments hold the equations and where they stand. */
-/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss, balance, total,
-        busiest; 27 kernels and calls, 18 products, 565248 bytes of temporaries */
+/* run_train; inputs tokens[batch, s], targets[batch, s], loss_scale; outputs loss, balance, total, busiest,
+        busiest.layer[layer]; 27 kernels and calls, 18 products, 565248 bytes of temporaries */
 /* update: the optimizer's step of one parameter. */
 #include "kernels.h"
 
@@ -44,10 +44,10 @@ static const MoecProduct moec_products[] = {
      .batch = {1, 1}, .accumulate = 1}, /* 17: d_block_attention_query */
 };
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    balance[0] = 0   -- std/moe.moe:78
-   busiest[0] = 0   -- std/moe.moe:81
+   busiest[0] = 0   -- std/moe.moe:82
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -140,7 +140,7 @@ static const MoecAttend moec_options_train_3 = {
     .scale = 0.353553391f, .cap = 0.0f, .best = 0,
 };
 
-/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:66
+/* x_3[i,b,s,d] = x_2[i,b,s,d] + attention_y[b,s,d]   -- std/decoder.moe:70
    ffn_norm_sum_of_squares[i,b,s] = sum[d] x_3[i,b,s,d] * x_3[i,b,s,d]   -- std/norms.moe:9
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[i,b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
@@ -298,13 +298,14 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
    ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:82
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:81 */
-static void kernel_train_10_busiest(long i, float *restrict x_2, const float *restrict x_3,
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:82
+   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:82 */
+static void kernel_train_10_busiest_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
-        float *restrict ffn_y, float *restrict balance, float *restrict busiest,
+        float *restrict ffn_y, float *restrict balance, float *restrict busiest, float *restrict busiest_2,
         const int32_t *restrict chosen_batch, const int32_t *restrict chosen_s)
 {
     float ffn_total_4[4];
@@ -350,6 +351,7 @@ static void kernel_train_10_busiest(long i, float *restrict x_2, const float *re
     }
     balance[(i + 1) & 1] = balance[i & 1] + 0.04f * ffn_product_3;
     busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
+    busiest_2[i] = 4.0f * ffn_largest_2;
 }
 
 /* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
@@ -382,8 +384,8 @@ static void kernel_train_11_final_norm_y_2(const float *restrict x_2,
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85 */
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89 */
 static void kernel_train_12_sum_of_powers(const float *restrict logits, float *restrict largest,
         float *restrict sum_of_powers)
 {
@@ -408,20 +410,24 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 }
 
 /* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:85
-   loss = total * 0.015625   -- std/decoder.moe:85
+          -- std/decoder.moe:89
+   loss = total * 0.015625   -- std/decoder.moe:89
    balance_2 = balance[4]   -- std/moe.moe:78
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:85
-   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:85
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85
-   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:80
-   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:85 */
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
+   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:82
+   busiest_4[0] = busiest_2[0]   -- std/moe.moe:82
+   busiest_4[1] = busiest_2[1]   -- std/moe.moe:82
+   busiest_4[2] = busiest_2[2]   -- std/moe.moe:82
+   busiest_4[3] = busiest_2[3]   -- std/moe.moe:82
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
+   d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
+   d_logits[b,s,targets[b,s]] += -d_total_3   -- std/decoder.moe:89 */
 static void kernel_train_13_d_logits(const int32_t *restrict targets, const float *restrict balance,
-        const float *restrict busiest, const float *restrict logits, const float *restrict largest,
-        const float *restrict sum_of_powers, float *restrict loss, float *restrict balance_2,
-        float *restrict total_2, float *restrict busiest_2, const float *restrict loss_scale,
-        float *restrict d_logits)
+        const float *restrict busiest, const float *restrict busiest_2, const float *restrict logits,
+        const float *restrict largest, const float *restrict sum_of_powers, float *restrict loss,
+        float *restrict balance_2, float *restrict total_2, float *restrict busiest_3,
+        float *restrict busiest_4, const float *restrict loss_scale, float *restrict d_logits)
 {
     const float loss_scale_at = loss_scale[0];
     float total_parts[2];
@@ -449,7 +455,11 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
     float balance_2_now = balance[0];
     balance_2[0] = balance_2_now;
     total_2[0] = total * 0.015625f + balance_2_now;
-    busiest_2[0] = busiest[0] * 0.25f;
+    busiest_3[0] = busiest[0] * 0.25f;
+    busiest_4[0] = busiest_2[0];
+    busiest_4[1] = busiest_2[1];
+    busiest_4[2] = busiest_2[2];
+    busiest_4[3] = busiest_2[3];
     float d_total_3 = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
     for (long turn = 0; turn < 64; turn++) {
@@ -503,7 +513,7 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 }
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
@@ -734,7 +744,7 @@ static void kernel_train_20_d_ffn_norm_sum_of_squares(long i, const float *restr
 }
 
 /* d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
    attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
@@ -848,7 +858,7 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
 }
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
@@ -869,7 +879,7 @@ static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float
     d_balance_3[i & 1] = d_balance_3[(i + 1) & 1];
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
 static void kernel_train_26_d_embedding(const int32_t *restrict tokens, const float *restrict d_x_2,
         float *restrict d_embedding)
 {
@@ -932,6 +942,7 @@ static void run_train(const MoecRun *run)
     float *const ffn_y = (void *)(run->arena + 450560); /* [batch, s, d] */
     float *const balance = (void *)(run->arena + 462336); /* [block], two slots */
     float *const busiest = (void *)(run->arena + 462400); /* [block], two slots */
+    float *const busiest_2 = (void *)(run->arena + 462464); /* [block] */
     float *const final_norm_sum_of_squares = (void *)(run->arena + 450560); /* [batch, s] */
     float *const final_norm_root = (void *)(run->arena + 450816); /* [batch, s] */
     float *const final_norm_y = (void *)(run->arena + 434176); /* [batch, s, d] */
@@ -944,7 +955,8 @@ static void run_train(const MoecRun *run)
     float *const loss = run->outputs[0]; /* [] */
     float *const balance_2 = run->outputs[1]; /* [] */
     float *const total_2 = run->outputs[2]; /* [] */
-    float *const busiest_2 = run->outputs[3]; /* [] */
+    float *const busiest_3 = run->outputs[3]; /* [] */
+    float *const busiest_4 = run->outputs[4]; /* [layer] */
     float *const expert_h_weighed = (void *)(run->arena + 425984); /* [chosen_rows, f] */
     const float *const loss_scale = run->inputs[2]; /* [] */
     float *const d_balance_3 = (void *)(run->arena + 565056); /* [block], two slots */
@@ -1004,7 +1016,7 @@ static void run_train(const MoecRun *run)
     int32_t *const chosen_row_2 = (void *)(run->arena + 561152); /* [batch, s, n] */
     float *const d_ffn_norm_y_2_rows = (void *)(run->arena + 401408); /* [chosen_rows, d] */
     int32_t *const chosen_other = (void *)(run->arena + 434176); /* [chosen_rows] */
-    int32_t *const chosen_group = (void *)(run->arena + 462464); /* [chosen_groups] */
+    int32_t *const chosen_group = (void *)(run->arena + 462528); /* [chosen_groups] */
     int32_t *const chosen_start = (void *)(run->arena + 402944); /* [chosen_others] */
     int32_t *const chosen_list = (void *)(run->arena + 402432); /* [chosen_rows] */
     int32_t *const chosen_other_2 = (void *)(run->arena + 564224); /* [chosen_rows] */
@@ -1038,7 +1050,7 @@ static void run_train(const MoecRun *run)
                 * 8, attention_v + i * 2 * 32 * 4 * 8, NULL, NULL, attended + i * 2 * 32 * 4 * 8,
                 attended_lse + i * 2 * 32 * 4);
         /* attention_y[b,s,d] = sum[h,c] attended[i,b,s,h,c] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 3, &moec_products[3], attended + i * 2 * 32 * 4 * 8, block_attention_output + i * 4
                 * 8 * 32, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
@@ -1080,19 +1092,19 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 32, .b_n = 1, .c_row = 32, .accumulate = 0},
                 &(const MoecRows){.group = chosen_group, .a_gather = NULL, .b_gather = NULL},
                 expert_h_weighed, block_ffn_expert_down + i * 4 * 48 * 32, expert_y);
-        kernel_train_10_busiest(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest,
+        kernel_train_10_busiest_2(i, x_2, x_3, ffn_p, ffn_load, expert_y, ffn_y, balance, busiest, busiest_2,
                 chosen_batch, chosen_s);
     }
     kernel_train_11_final_norm_y_2(x_2, final_norm_sum_of_squares, final_norm_root, final_norm_y,
             final_norm_weight, final_norm_y_2);
-    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:80 */
+    /* logits[b,s,v] = sum[d] final_norm_y_2[b,s,d] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 5, &moec_products[5], final_norm_y_2, unembedding, logits);
     kernel_train_12_sum_of_powers(logits, largest, sum_of_powers);
-    kernel_train_13_d_logits(targets, balance, busiest, logits, largest, sum_of_powers, loss, balance_2,
-            total_2, busiest_2, loss_scale, d_logits);
-    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:80 */
+    kernel_train_13_d_logits(targets, balance, busiest, busiest_2, logits, largest, sum_of_powers, loss,
+            balance_2, total_2, busiest_3, busiest_4, loss_scale, d_logits);
+    /* d_final_norm_y_2[b,s,d] = sum[v] d_logits[b,s,v] * unembedding[d,v]   -- std/decoder.moe:84 */
     moec_product(run, 6, &moec_products[6], d_logits, unembedding, d_final_norm_y_2);
-    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:80 */
+    /* d_unembedding[d,v] += sum[b,s] d_logits[b,s,v] * final_norm_y_2[b,s,d]   -- std/decoder.moe:84 */
     moec_product(run, 7, &moec_products[7], final_norm_y_2, d_logits, d_unembedding);
     kernel_train_14_d_final_norm_sum_of_squares(x_2, final_norm_sum_of_squares, final_norm_root,
             final_norm_y, final_norm_weight, d_final_norm_y_2, d_final_norm_y_3, d_final_norm_weight,
@@ -1174,10 +1186,10 @@ static void run_train(const MoecRun *run)
                 attention_norm_root_again, attention_norm_y_again, attention_norm_y_2_again,
                 ffn_norm_root_again);
         /* d_attended[b,s,h,c] = sum[d] d_x_3[b,s,d] * block_attention_output[i,h,c,d]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 10, &moec_products[10], d_x_3, block_attention_output + i * 4 * 8 * 32, d_attended);
         /* d_block_attention_output[i,h,c,d] += sum[b,s] d_x_3[b,s,d] * attended[i,b,s,h,c]
-                  -- std/attention.moe:126 */
+                  -- std/attention.moe:137 */
         moec_product(run, 11, &moec_products[11], attended + i * 2 * 32 * 4 * 8, d_x_3,
                 d_block_attention_output + i * 4 * 8 * 32);
         /* d_query_rotary_y[b,s,h,e], d_key_rotary_y[b,s,hk,e],
@@ -1336,13 +1348,15 @@ static const MoecTensor train_outputs[] = {
      .rank = 0, .shape = {0}},
     {.name = "busiest", .axes = "", .block = MOEC_OUTPUTS, .offset = 3,
      .rank = 0, .shape = {0}},
+    {.name = "busiest.layer", .axes = "layer", .block = MOEC_OUTPUTS, .offset = 4,
+     .rank = 1, .shape = {4}},
 };
 
 static const MoecGraphEntry graphs[] = {
     {.kind = MOEC_GRAPH_TRAIN, .run = run_train, .batch = 2, .context = 32, .tokens = 32,
      .arena_bytes = 565248, .cache_bytes = 0,
      .inputs = train_inputs, .input_count = 3,
-     .outputs = train_outputs, .output_count = 4,
+     .outputs = train_outputs, .output_count = 5,
      .first_product = 0, .product_count = 18, .flops = 23322624, .product_flops = 21430272},
 };
 

@@ -1,10 +1,10 @@
 /* Written by moec to stand alone: the kernels that the program beside it launches. */
 #include "kernels.cuh"
 
-/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:43
-   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:43
+/* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
+   x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
    balance[0] = 0   -- std/moe.moe:78
-   busiest[0] = 0   -- std/moe.moe:81
+   busiest[0] = 0   -- std/moe.moe:82
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -332,14 +332,15 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
    ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
    ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:81
-   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:71
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:82
+   x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
    balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:81 */
-extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_2,
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:82
+   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:82 */
+extern "C" __global__ void kernel_train_9_busiest_2(long i, float *__restrict__ x_2,
         const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
-        float *__restrict__ busiest, const int32_t *__restrict__ chosen_batch,
+        float *__restrict__ busiest, float *__restrict__ busiest_2, const int32_t *__restrict__ chosen_batch,
         const int32_t *__restrict__ chosen_s)
 {
     moec_begin();
@@ -388,6 +389,7 @@ extern "C" __global__ void kernel_train_9_busiest(long i, float *__restrict__ x_
     moec_barrier();
     if (moec_thread() == 0) busiest[(i + 1) & 1] = busiest[i & 1] + 4.0f * ffn_largest_2;
     moec_barrier();
+    if (moec_thread() == 0) busiest_2[i] = 4.0f * ffn_largest_2;
 }
 
 /* final_norm_sum_of_squares[b,s] = sum[d] x_2[4,b,s,d] * x_2[4,b,s,d]   -- std/norms.moe:9
@@ -436,22 +438,26 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
     }
 }
 
-/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:85
-   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:85
+/* largest[b,s] = max[v] logits[b,s,v]   -- std/decoder.moe:89
+   sum_of_powers[b,s] = sum[v] exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:89
    total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
-          -- std/decoder.moe:85
-   loss = total * 0.015625   -- std/decoder.moe:85
+          -- std/decoder.moe:89
+   loss = total * 0.015625   -- std/decoder.moe:89
    balance_2 = balance[4]   -- std/moe.moe:78
-   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:85
-   busiest_2 = busiest[4] * 0.25   -- std/moe.moe:81
-   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:85
-   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:85 */
+   total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
+   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:82
+   busiest_4[0] = busiest_2[0]   -- std/moe.moe:82
+   busiest_4[1] = busiest_2[1]   -- std/moe.moe:82
+   busiest_4[2] = busiest_2[2]   -- std/moe.moe:82
+   busiest_4[3] = busiest_2[3]   -- std/moe.moe:82
+   d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
+   d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89 */
 extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
         const float *__restrict__ balance, const float *__restrict__ busiest,
-        const float *__restrict__ logits, float *__restrict__ largest, float *__restrict__ loss,
-        float *__restrict__ balance_2, float *__restrict__ total_2, float *__restrict__ busiest_2,
-        const float *__restrict__ loss_scale, float *__restrict__ d_total_3,
-        float *__restrict__ d_sum_of_powers)
+        const float *__restrict__ busiest_2, const float *__restrict__ logits, float *__restrict__ largest,
+        float *__restrict__ loss, float *__restrict__ balance_2, float *__restrict__ total_2,
+        float *__restrict__ busiest_3, float *__restrict__ busiest_4, const float *__restrict__ loss_scale,
+        float *__restrict__ d_total_3, float *__restrict__ d_sum_of_powers)
 {
     moec_begin();
     __shared__ __align__(16) float sum_of_powers[64];
@@ -481,7 +487,16 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
     float balance_2_now = balance[0];
     if (moec_thread() == 0) balance_2[0] = balance_2_now;
     if (moec_thread() == 0) total_2[0] = total * 0.015625f + balance_2_now;
-    if (moec_thread() == 0) busiest_2[0] = busiest[0] * 0.25f;
+    if (moec_thread() == 0) busiest_3[0] = busiest[0] * 0.25f;
+    moec_barrier();
+    if (moec_thread() == 0) busiest_4[0] = busiest_2[0];
+    moec_barrier();
+    if (moec_thread() == 0) busiest_4[1] = busiest_2[1];
+    moec_barrier();
+    if (moec_thread() == 0) busiest_4[2] = busiest_2[2];
+    moec_barrier();
+    if (moec_thread() == 0) busiest_4[3] = busiest_2[3];
+    moec_barrier();
     float d_total_3_now = loss_scale_at * 0.015625f;
     if (moec_thread() == 0) d_total_3[0] = d_total_3_now;
     for (long part = 4 * moec_thread(); part < 64; part += 4 * moec_threads()) {
@@ -499,7 +514,7 @@ extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__rest
 }
 
 /* d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))
-        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:80 */
+        + where(v == targets[b,s], -d_total_3, 0)   -- std/decoder.moe:84 */
 extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ targets,
         const float *__restrict__ logits, const float *__restrict__ largest,
         const float *__restrict__ d_total_3, const float *__restrict__ d_sum_of_powers,
@@ -532,7 +547,7 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         * (-0.5 * final_norm_root[b,s] / (final_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
-        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:43
+        * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
    d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
@@ -866,7 +881,7 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         * (-0.5 * ffn_norm_root_again[b,s] / (ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)) * 0.03125
           -- std/norms.moe:9
    d_x_3[b,s,d] = d_x_2[i + 1,b,s,d] + d_ffn_norm_y_3[b,s,d] * ffn_norm_root_again[b,s]
-        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:66
+        + d_ffn_norm_sum_of_squares[b,s] * (x_3[i,b,s,d] + x_3[i,b,s,d])   -- std/decoder.moe:70
    attention_norm_root_again[b,s] = rsqrt(attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)
           -- std/norms.moe:9
    attention_norm_y_again[b,s,d] = x_2[i,b,s,d] * attention_norm_root_again[b,s]   -- std/norms.moe:10
@@ -1019,7 +1034,7 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
         * (-0.5 * attention_norm_root_again[b,s] / (attention_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06))
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
-        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:43
+        + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
    d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
 extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
@@ -1068,7 +1083,7 @@ extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__re
     moec_barrier();
 }
 
-/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:43 */
+/* d_embedding[tokens[b,s],d] += d_x_2[0,b,s,d]   -- std/decoder.moe:48 */
 extern "C" __global__ void kernel_train_25_d_embedding(const int32_t *__restrict__ tokens,
         const float *__restrict__ d_x_2, float *__restrict__ d_embedding)
 {
@@ -1183,7 +1198,7 @@ extern const void *const moec_kernel_functions[] = {
     (const void *)kernel_train_6_ffn_load,
     (const void *)kernel_train_7_ffn_y,
     (const void *)product_train_8,
-    (const void *)kernel_train_9_busiest,
+    (const void *)kernel_train_9_busiest_2,
     (const void *)kernel_train_10_final_norm_y_2,
     (const void *)kernel_train_11_d_sum_of_powers,
     (const void *)kernel_train_12_d_logits,

@@ -114,7 +114,7 @@ typedef struct Frame {
     List contextual; /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
-/* What one layer gives a probe: a value, or after a repeat an element of what its turns have left. */
+/* What one layer gives a probe: a value, or after a repeat an element of what its turns left. */
 typedef struct Share {
     Expr *value;
     Tensor *stack; /* by turn; NULL: the value */

@@ -312,8 +312,8 @@ static json_t *output_json(Training *training, int slot) {
         if (all) json_array_append_new(all, json_number(values[i]));
         if (isfinite(values[i]) || training->probe_told) continue;
         training->probe_told = true;
-        note_message("step %ld: %s is not a finite number; the log says null",
-                     training->place.step, output->name);
+        note_message("step %ld: %s is not a finite number; the log says null", training->place.step,
+                     output->name);
     }
     return all ? all : json_number(*values);
 }

@@ -1,5 +1,5 @@
-/* comparison_picture: a comparison as an SVG: the loss of every seed, the mean of each model. It can
- * be read on light and on dark ground. */
+/* comparison_picture: a comparison as an SVG: the loss of every seed, the mean of each model. It
+ * can be read on light and on dark ground. */
 #include "experiment/comparison.h"
 
 #include "base/memory.h"
