@@ -21,6 +21,7 @@ struct MoecCompiler {
     Tuning *tuning;      /* NULL: the model names no transfer */
     List settings;       /* Setting * */
     bool checked;
+    bool gathers;
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* that it was opened for, or NULL */
 };
@@ -139,7 +140,8 @@ enum {
     DECODE = 1 << GRAPH_DECODE,
     UPDATE = 1 << GRAPH_UPDATE,
     MEASURE = 1 << GRAPH_MEASURE,
-    MODELS = FORWARD | TRAIN | DECODE | MEASURE
+    GATHER = 1 << GRAPH_GATHER,
+    MODELS = FORWARD | TRAIN | DECODE | MEASURE | GATHER
 };
 
 typedef enum Machine { ANY, DEVICE } Machine;
@@ -164,7 +166,7 @@ static const struct Pass {
     {"simplify", MODELS | UPDATE, ANY, pass_simplify},
     {"route", MODELS, ANY, pass_route},
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},
-    {"strip_mine", FORWARD | TRAIN | MEASURE, ANY, pass_strip_mine},
+    {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, pass_strip_mine},
     {"scatter_to_select", MODELS, ANY, pass_scatter_to_select},
     {"precision", MODELS, ANY, pass_precision},
     {"storage", MODELS, ANY, pass_storage},
@@ -432,6 +434,7 @@ static void elaborate_model(MoecCompiler *compiler) {
     pass_elaborate(&work);
     if (!work.program) return;
     compiler->model = work.program->name;
+    compiler->gathers = work.program->gathers;
     if (work.program->by_training) check_graph(compiler, work.program, GRAPH_TRAIN);
     if (work.program->by_decoding) check_graph(compiler, work.program, GRAPH_DECODE);
     if (compiler->reports.errors) return;
@@ -593,6 +596,10 @@ void moec_probe(MoecCompiler *compiler) {
 
 void moec_differentiate_inputs(MoecCompiler *compiler) {
     compiler->differentiates = true;
+}
+
+bool moec_gathers(const MoecCompiler *compiler) {
+    return compiler->gathers;
 }
 
 const char *moec_transfer(MoecCompiler *compiler, bool json) {

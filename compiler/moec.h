@@ -20,13 +20,14 @@ typedef struct MoecCompiler MoecCompiler;
 typedef struct Program MoecProgram;
 
 /* MOEC_MEASURE: MOEC_FORWARD with an output "nats" instead of those of many numbers: of each token
- * how unlikely it was. */
+ * how unlikely it was. MOEC_GATHER: see moec_gathers. */
 typedef enum MoecGraph {
     MOEC_FORWARD,
     MOEC_TRAIN,
     MOEC_DECODE,
     MOEC_UPDATE,
-    MOEC_MEASURE
+    MOEC_MEASURE,
+    MOEC_GATHER
 } MoecGraph;
 
 /* Reads FILE and what it uses. model: NULL means the only or the last model of the file. search:
@@ -60,6 +61,10 @@ void moec_probe(MoecCompiler *compiler);
 /* From now on MOEC_TRAIN has the gradients of real inputs among its outputs, before all others:
  * "gradient:NAME". */
 void moec_differentiate_inputs(MoecCompiler *compiler);
+/* Whether some states are means over all micro-batches of a step. The outputs of MOEC_GATHER, under
+ * the names of those states, are what one micro-batch gives; the states are to be their mean before
+ * MOEC_TRAIN sees the first micro-batch. */
+bool moec_gathers(const MoecCompiler *compiler);
 const char *moec_model(const MoecCompiler *compiler);
 /* Everything needed to open the same model again without its files: all sources and overrides as
  * one text. */

@@ -67,7 +67,8 @@ static const char *add_graph(Arena *arena, Text *text, const Emitted *emitted) {
     static const char *const kinds[] = {[GRAPH_FORWARD] = "FORWARD",
                                         [GRAPH_TRAIN] = "TRAIN",
                                         [GRAPH_DECODE] = "DECODE",
-                                        [GRAPH_MEASURE] = "MEASURE"};
+                                        [GRAPH_MEASURE] = "MEASURE",
+                                        [GRAPH_GATHER] = "GATHER"};
     Program *program = emitted->program;
     const List inputs = tensors_with(arena, program, ROLE_INPUT);
     const Layout caches = layout_of(arena, &program, 1, ROLE_CACHE);

@@ -222,6 +222,10 @@ static void output_shares(Elaborator *e, const Metric *metric) {
 /* The order of abi.h: named outputs, loss, aux terms and their total with the loss, probes. */
 static void outputs(Elaborator *e) {
     Program *program = e->program;
+    if (program->graph == GRAPH_GATHER) {
+        program->outputs = e->probed;
+        return;
+    }
     if (program->graph != GRAPH_TRAIN)
         for (int i = 0; i < e->named.count; i++) output_tensor(e, e->named.items[i]);
     if (program->graph == GRAPH_DECODE || !e->loss) return;

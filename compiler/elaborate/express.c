@@ -195,7 +195,8 @@ static Value *condition(Elaborator *e, const Node *node) {
     Graph graph = e->program->graph;
     if (!strcmp(node->name, "training")) {
         e->program->by_training = true;
-        return flag(e, graph == GRAPH_TRAIN || graph == GRAPH_UPDATE, node->span);
+        return flag(e, graph == GRAPH_TRAIN || graph == GRAPH_UPDATE || graph == GRAPH_GATHER,
+                    node->span);
     }
     if (!strcmp(node->name, "probing"))
         return flag(e, e->unit->probing && graph == GRAPH_MEASURE, node->span);

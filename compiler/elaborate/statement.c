@@ -369,7 +369,44 @@ static bool is_updated(Elaborator *e, const Node *node, const Tensor *state) {
     return false;
 }
 
-/* update bias[n] = expr: the new value is computed here and stored when the step is over. */
+/* The argument of step_mean(...), or NULL when the new value is no such call. */
+static const Node *gathered(const Node *value) {
+    bool call = value->kind == NODE_CALL && value->kids[0]->kind == NODE_NAME;
+    if (!call || strcmp(value->kids[0]->name, "step_mean") || value->kids[1]->count != 1)
+        return NULL;
+    return value->kids[1]->kids[0];
+}
+
+/* Once a step: the new value is computed here and stored when the step is over. */
+static void store_later(Elaborator *e, const Node *node, Tensor *tensor, const Expr *place,
+                        Expr *expr) {
+    Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
+                              ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, node->span);
+    Expr *target = expr_read(e->program, next, place->args);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    Index *all[MAX_RANK];
+    for (int i = 0; i < tensor->rank; i++)
+        all[i] = index_new(e->program, tensor->axes[i]->name, tensor->axes[i]);
+    Block later = {{0}};
+    Statement *store =
+        statement_loop(e->program, &later, expr_read_indices(e->program, tensor, all), false,
+                       REDUCE_NONE, NULL, 0, expr_read_indices(e->program, next, all), node->span);
+    store->once = true;
+    list_push(e->arena, &e->once, store);
+}
+
+/* What this micro-batch gives of a step_mean, under the name of the state. */
+static void gather_output(Elaborator *e, const Node *node, const Tensor *tensor, const Expr *place,
+                          Expr *expr) {
+    Tensor *out = tensor_new(e->program, tensor->name, ROLE_OUTPUT, TYPE_REAL, tensor->rank,
+                             tensor->axes, node->span);
+    out->path = tensor->path;
+    Expr *target = expr_read(e->program, out, place->args);
+    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
+    list_push(e->arena, &e->probed, out);
+}
+
+/* update bias[n] = expr, or = step_mean(expr). */
 static void update_statement(Elaborator *e, const Node *node) {
     Binding *binding = scope_find(e->scope, node->name);
     bool state = binding && binding->value->kind == KIND_TENSOR &&
@@ -382,29 +419,21 @@ static void update_statement(Elaborator *e, const Node *node) {
         return;
     }
     Value *kept = binding->value;
-    if (is_updated(e, node, kept->expr->tensor)) return;
+    Tensor *tensor = kept->expr->tensor;
+    if (is_updated(e, node, tensor)) return;
+    const Node *mean = gathered(node->kids[1]);
     Equation own = {0}, *outer = e->equation;
     e->equation = &own;
     Value *place = node->kids[0] ? subscript(e, kept, node->kids[0], node->span)
                                  : read_value(e, kept, node->span);
-    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, node->kids[1]);
+    Value *value = place->kind == KIND_ERROR ? place : evaluate(e, mean ? mean : node->kids[1]);
     Expr *expr = value->kind == KIND_ERROR ? NULL : value_expr(e, value);
     e->equation = outer;
     if (!expr || !fits_state(e, place, expr, node)) return;
-    Tensor *tensor = kept->expr->tensor;
-    Tensor *next = tensor_new(e->program, arena_format(e->arena, "%s_next", tensor->name),
-                              ROLE_TEMP, TYPE_REAL, tensor->rank, tensor->axes, node->span);
-    Expr *target = expr_read(e->program, next, place->expr->args);
-    statement_loop(e->program, e->block, target, false, REDUCE_NONE, NULL, 0, expr, node->span);
-    Index *all[MAX_RANK];
-    for (int i = 0; i < tensor->rank; i++)
-        all[i] = index_new(e->program, tensor->axes[i]->name, tensor->axes[i]);
-    Block later = {{0}};
-    Statement *store =
-        statement_loop(e->program, &later, expr_read_indices(e->program, tensor, all), false,
-                       REDUCE_NONE, NULL, 0, expr_read_indices(e->program, next, all), node->span);
-    store->once = true;
-    list_push(e->arena, &e->once, store);
+    bool gathers = e->program->graph == GRAPH_GATHER;
+    if (mean) e->program->gathers = true;
+    if (mean && gathers) gather_output(e, node, tensor, place->expr, expr);
+    if (!mean && !gathers) store_later(e, node, tensor, place->expr, expr);
 }
 
 static void name_statement(Elaborator *e, const Node *node) {

@@ -258,7 +258,8 @@ double explain_seconds(MoecCompiler *compiler, MoecCeilings ceilings) {
 
 const char *moec_explain(MoecCompiler *compiler, MoecGraph graph, bool device,
                          MoecCeilings ceilings, MoecExplainForm form) {
-    static const char *const names[] = {"forward", "training", "decoding", "update", "measuring"};
+    static const char *const names[] = {"forward", "training",  "decoding",
+                                        "update",  "measuring", "gathering"};
     Arena *arena = moec_arena(compiler);
     Program *program = moec_compile(compiler, graph, 0, 0, graph == MOEC_DECODE ? 1 : 0);
     Program *forward = program ? moec_compile(compiler, MOEC_FORWARD, 0, 0, 0) : NULL;

@@ -324,8 +324,10 @@ typedef enum Graph {
     GRAPH_DECODE,  /* one step: |sequence| new tokens at place `position`; caches are read and
                       written */
     GRAPH_UPDATE,  /* the optimizer: one parameter, axis ELEMENTS */
-    GRAPH_MEASURE  /* for evaluation: loss, aux and probe values, and how unlikely the next tokens
+    GRAPH_MEASURE, /* for evaluation: loss, aux and probe values, and how unlikely the next tokens
                       are */
+    GRAPH_GATHER   /* step_mean: of one micro-batch, what a step wants to know of all of them before
+                      their gradients; outputs under the names of the states */
 } Graph;
 
 /* A table of rows that takes the place of several subscripts: table[r] is the row-major number of
@@ -376,6 +378,7 @@ typedef struct Program {
     List relations;                /* Relation * (after route) */
     List scans;                    /* ScanForm * (after chunk_scan) */
     bool by_training, by_decoding; /* the spec asked which graph this is */
+    bool gathers;                  /* some state is a step_mean */
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */

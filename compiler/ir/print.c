@@ -217,11 +217,9 @@ char *print_statement(Arena *arena, const Statement *statement) {
 }
 
 const char *graph_name(Graph graph) {
-    static const char *const names[] = {[GRAPH_FORWARD] = "forward",
-                                        [GRAPH_TRAIN] = "train",
-                                        [GRAPH_DECODE] = "decode",
-                                        [GRAPH_UPDATE] = "update",
-                                        [GRAPH_MEASURE] = "measure"};
+    static const char *const names[] = {
+        [GRAPH_FORWARD] = "forward", [GRAPH_TRAIN] = "train",     [GRAPH_DECODE] = "decode",
+        [GRAPH_UPDATE] = "update",   [GRAPH_MEASURE] = "measure", [GRAPH_GATHER] = "gather"};
     return names[graph];
 }
 

@@ -190,7 +190,8 @@ typedef enum MoecGraphKind {
     MOEC_GRAPH_FORWARD,
     MOEC_GRAPH_TRAIN,
     MOEC_GRAPH_DECODE,
-    MOEC_GRAPH_MEASURE
+    MOEC_GRAPH_MEASURE,
+    MOEC_GRAPH_GATHER
 } MoecGraphKind;
 
 typedef struct MoecGraphEntry {

@@ -212,6 +212,14 @@ static MoecCompiler *open_spec(const Options *options, const Safetensors *file) 
                 : spec_open(options->operand, sets);
 }
 
+static bool can_train(const MoecCompiler *compiler) {
+    return !moec_gathers(compiler) ||
+           error_message(
+               "train it with moec train, or balance micro-batches: balance_over = batch",
+               "an emitted program trains on each micro-batch as it comes; this model has "
+               "a step_mean");
+}
+
 static bool emit(Options *options) {
     bool trained = spec_is_run(options->operand);
     Safetensors *file = trained ? checkpoint_open(options->operand) : NULL;
@@ -223,9 +231,9 @@ static bool emit(Options *options) {
         options->sets.items[options->sets.count++] = SPEC_DRAWS;
         compiler = draws ? open_spec(options, file) : NULL;
     }
-    bool decodes = graph_of(options->graph) == DECODE;
-    bool good =
-        compiler && (!decodes || spec_generates(compiler)) && write_folder(options, compiler, file);
+    bool good = compiler && (graph_of(options->graph) != DECODE || spec_generates(compiler)) &&
+                (graph_of(options->graph) != TRAIN || can_train(compiler)) &&
+                write_folder(options, compiler, file);
     moec_close(compiler);
     safetensors_close(file);
     return good;

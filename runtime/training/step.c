@@ -86,6 +86,58 @@ bool step_part(Stepper *stepper, long step, long part) {
     return good;
 }
 
+/* The states that are means over all micro-batches, before any of them is trained on. */
+static bool put_means(Stepper *stepper, double *const *sums) {
+    const Call *gather = stepper->gather;
+    Model *model = stepper->train->model;
+    const MoecTable *table = model->table;
+    bool good = true;
+    for (int i = 0; i < gather->graph->output_count; i++) {
+        const MoecTensor *output = &gather->graph->outputs[i];
+        for (int j = 0; j < table->state_count && good; j++) {
+            if (strcmp(table->states[j].name, output->name) != 0) continue;
+            const size_t count = tensor_count(output),
+                         first = table->states[j].offset / sizeof(float);
+            for (size_t k = 0; k < count; k++)
+                model->layer_states[first + k] =
+                    (float)(sums[i][k] / (double)stepper->settings.accumulate);
+            good = model->device->kind->put(model->device, model->there.layer_states + first,
+                                            model->layer_states + first, count * sizeof(float));
+        }
+    }
+    return good;
+}
+
+static bool gather_part(Stepper *stepper, long step, long part, double *const *sums) {
+    Call *gather = stepper->gather;
+    long parts = stepper->settings.accumulate;
+    call_set_windows(gather, stepper->windows);
+    if (!call_run(gather, random_bits(stepper->seed, (uint64_t)(step * parts + part)), false))
+        return false;
+    for (int i = 0; i < gather->graph->output_count; i++) {
+        const float *values = call_get(gather, i);
+        for (size_t k = 0; values && k < tensor_count(&gather->graph->outputs[i]); k++)
+            sums[i][k] += (double)values[k];
+        if (!values) return false;
+    }
+    return true;
+}
+
+static bool gather_means(Stepper *stepper, long step, uint64_t position) {
+    const MoecGraphEntry *graph = stepper->gather->graph;
+    double **sums = memory_new(sizeof *sums * (size_t)(graph->output_count + 1));
+    bool good = true;
+    for (int i = 0; i < graph->output_count; i++)
+        sums[i] = memory_new(sizeof **sums * (tensor_count(&graph->outputs[i]) + 1));
+    for (long part = 0; part < stepper->settings.accumulate && good; part++)
+        good = read_windows(stepper, position + (uint64_t)(part * graph->batch)) &&
+               gather_part(stepper, step, part, sums);
+    good = good && put_means(stepper, sums);
+    for (int i = 0; i < graph->output_count; i++) free(sums[i]);
+    free(sums);
+    return good;
+}
+
 bool step_begin(Stepper *stepper, long step) {
     Call *call = stepper->train;
     const Model *model = call->model;
@@ -125,6 +177,7 @@ bool step_end(Stepper *stepper, long step, StepResult *result) {
 
 bool step_run(Stepper *stepper, long step, uint64_t position, StepResult *result) {
     long batch = stepper->train->graph->batch;
+    if (stepper->gather && !gather_means(stepper, step, position)) return false;
     if (!step_begin(stepper, step)) return false;
     for (long part = 0; part < stepper->settings.accumulate; part++)
         if (!read_windows(stepper, position + (uint64_t)(part * batch)) ||

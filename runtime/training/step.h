@@ -10,6 +10,7 @@
 
 typedef struct Stepper {
     Call *train;
+    Call *gather; /* NULL: no state is a mean over the micro-batches of a step */
     const Data *data;
     Order order;
     Settings settings;
