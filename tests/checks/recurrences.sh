@@ -41,6 +41,23 @@ chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -
 moec verify "$work/strong.moe" >"$work/said" || { cat "$work/said"; exit 1; }
 MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --set train.context=40 --set train.places=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
+
+# A hybrid by chunks goes on after a stop as if there had been none, and is emitted as C that writes the same text.
+cat README.md stdlib/LANGUAGE.md >"$work/text"
+trained() {
+    moec train models/hybrid.moe:hybrid_small --data "$work/text" --out "$work/$1" --set train.places=16 --set train.steps=8 \
+        --set train.batch=2 --set train.checkpoint=4 --set train.evaluate=0 $2 >"$work/said" 2>&1 || { cat "$work/said"; exit 1; }
+}
+trained once ""
+trained twice "--until 4"
+trained twice --resume
+cmp "$work/once/last.safetensors" "$work/twice/last.safetensors"
+moec emit "$work/once" --target c --graph decode --out "$work/c" >/dev/null
+make -s -C "$work/c"
+moec generate "$work/once" --prompt "The " --tokens 40 --temperature 0 >"$work/hosted"
+"$work/c/generate" --weights "$work/c/weights.bin" --prompt "The " --tokens 40 >"$work/alone"
+[ "$(cat "$work/hosted")" = "$(cat "$work/alone")" ] || wrong "the emitted program writes another text"
+
 [ "${1:-}" = all ] || exit 0
 for mixer in retention 'gated_delta { heads.k = 2 }' 'mamba2 { heads = 2 }' linear_attention; do
     cat >"$work/layer.moe" <<END_OF_SPEC
