@@ -6,7 +6,8 @@ set -u
 cd "$(dirname "$0")/../.."
 status=0
 fault() { echo "$*"; status=1; }
-folders=$(find compiler runtime -type d)
+# What pip leaves in runtime/python is none of ours.
+folders=$(find compiler runtime -type d ! -path '*/python/build*' ! -path '*.egg-info*' ! -name __pycache__)
 for folder in $folders; do
     map=$folder/README.md
     [ -e "$map" ] || { fault "$folder has no README.md"; continue; }
@@ -16,6 +17,7 @@ for folder in $folders; do
     [ "$folder" = runtime/standalone ] && continue # its map goes by graphs
     for entry in "$folder"/*; do
         name=${entry##*/}
+        case $name in build | *.egg-info | __pycache__) continue ;; esac
         [ -d "$entry" ] && name=$name/
         [ "$name" = README.md ] || grep -q "\`$name\`" "$map" || fault "$map does not name $name"
     done
