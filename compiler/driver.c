@@ -22,6 +22,7 @@ struct MoecCompiler {
     List settings;       /* Setting * */
     bool checked;
     bool gathers;
+    bool trains;                  /* its programs share weights with training */
     List layouts;                 /* Layout * */
     const Experiment *experiment; /* that it was opened for, or NULL */
 };
@@ -54,6 +55,7 @@ static void pass_elaborate(Work *work) {
                               work->context, settings);
     if (!work->program) return;
     work->program->rounded = moec_rounded(compiler);
+    if (!compiler->trains) choose_weights(work->program, moec_option(compiler, "train.weights"));
     work->program->input_gradients = compiler->differentiates && work->graph == GRAPH_TRAIN;
     parameter_facts(work->program);
     if (compiler->tuning && work->graph != GRAPH_UPDATE) tune(compiler->tuning, work->program);
@@ -101,6 +103,10 @@ static void pass_strip_mine(Work *work) {
  * being stored as bf16. */
 static void pass_scatter_to_select(Work *work) {
     if (work->program->target->launches || work->program->rounded) scatter_to_select(work->program);
+}
+
+static void pass_smaller_weights(Work *work) {
+    smaller_weights(work->program);
 }
 
 static void pass_precision(Work *work) {
@@ -167,6 +173,7 @@ static const struct Pass {
     {"route", MODELS, ANY, pass_route},
     {"gather_fusion", MODELS, ANY, pass_gather_fusion},
     {"strip_mine", FORWARD | TRAIN | MEASURE | GATHER, ANY, pass_strip_mine},
+    {"smaller_weights", FORWARD | DECODE | MEASURE, ANY, pass_smaller_weights},
     {"scatter_to_select", MODELS, ANY, pass_scatter_to_select},
     {"precision", MODELS, ANY, pass_precision},
     {"storage", MODELS, ANY, pass_storage},
@@ -182,7 +189,7 @@ static const struct Pass {
 enum { PASS_COUNT = sizeof passes / sizeof *passes };
 
 /* What moec_compile leaves: everything up to the choice of a machine. */
-static const char *const last_of_all = "strip_mine", *const last_of_machine = "pad",
+static const char *const last_of_all = "smaller_weights", *const last_of_machine = "pad",
                          *const last_of_schedule = "plan";
 
 static int place_of(const char *pass) {
@@ -270,6 +277,7 @@ void moec_lower(MoecCompiler *compiler, Program *program, bool device) {
     if (program->lowered) return;
     program->target = device ? &target_device : &target_processor;
     program->lowered = true;
+    if (device && !weights_fit(program, &compiler->reports)) return;
     Work work = work_of(compiler, program);
     run_passes(&work, last_of_all, last_of_machine, device ? DEVICE : ANY);
 }
@@ -371,6 +379,7 @@ const char *moec_emit_cuda(MoecCompiler *compiler, MoecProgram *const *programs,
                            bool standalone, const char **device) {
     char *kernels;
     for (int i = 0; i < count; i++) moec_lower(compiler, programs[i], true);
+    if (moec_failed(compiler)) return NULL;
     Schedule **schedules = schedules_of(compiler, programs, count);
     if (moec_failed(compiler)) return NULL;
     const char *text = emit_cuda(compiler->arena, schedules, count,
@@ -642,6 +651,10 @@ static const Setting *find_setting(const MoecCompiler *compiler, const char *pat
 const char *moec_option(MoecCompiler *compiler, const char *path) {
     const Setting *setting = find_setting(compiler, path);
     return setting ? setting->text : NULL;
+}
+
+void moec_trains(MoecCompiler *compiler) {
+    compiler->trains = true;
 }
 
 bool moec_rounded(MoecCompiler *compiler) {

@@ -77,6 +77,8 @@ const char *moec_options_json(MoecCompiler *compiler);
 /* Whether products are of bf16 (train.precision). */
 bool moec_rounded(MoecCompiler *compiler);
 double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise);
+/* What is compiled from now on shares weights with training: train.weights is not for it. */
+void moec_trains(MoecCompiler *compiler);
 
 /* One graph through all passes; batch and context <= 0 take the spec's. tokens: new tokens of one
  * decode step. NULL after an error (see moec_reports). */

@@ -137,6 +137,15 @@ void simplify(Program *program);
 void scatter_to_select(Program *program);
 /* When products may round: those that decide a choice stay exact. */
 void precision(Program *program);
+/* The same whatever the program says of products. */
+void mark_exact(Program *program);
+/* Products read parameters from copies that take less room, as program->weights says. */
+void smaller_weights(Program *program);
+/* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8 is
+ * for weights alone: then nothing else is rounded. */
+void choose_weights(Program *program, const char *weights);
+/* Whether a device can run it; else reports why not. */
+bool weights_fit(const Program *program, Reports *reports);
 /* What is only ever rounded is stored rounded. */
 void storage(Program *program);
 /* Lines of what products touch begin at multiples of 16 bytes. */

@@ -69,7 +69,9 @@ double traffic(Program *program) {
     for (int i = 0; i < program->tensors.count; i++) {
         const Tensor *tensor = program->tensors.items[i];
         if (tensor->role == ROLE_PARAMETER || tensor->role == ROLE_ROUNDED)
-            bytes += (double)type_bytes(tensor->type) * traffic.read[i];
+            bytes += (type_bytes(tensor->type) +
+                      (tensor->type == TYPE_INT8 ? sizeof(float) / (double)INT8_GROUP : 0)) *
+                     traffic.read[i];
     }
     return bytes;
 }

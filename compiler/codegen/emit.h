@@ -341,7 +341,7 @@ struct Module {
     List emitted; /* Emitted * */
     bool update;
     int *groups;  /* of parameters, by place in weights: see MoecUpdate.own; NULL without update */
-    bool rounded; /* some program reads weights as bf16 */
+    Type rounded; /* that some program reads weights as; TYPE_REAL: none does */
 };
 
 /* Every program into the functions of a module. */

@@ -126,7 +126,11 @@ const Term *pointer_term(Emitter *emitter, const Expr *access) {
     const Term *inside = NULL, *offset = offset_term(emitter, &first, NULL, &inside);
     emitter->used[access->tensor->id] = true;
     const Term *array = term_name(emitter->arena, emitter->names[access->tensor->id]);
-    return term_is_zero(offset) ? array : term(emitter->arena, "$0 + $1", array, offset);
+    if (term_is_zero(offset)) return array;
+    if (access->tensor->type == TYPE_INT8) /* by groups */
+        return term(emitter->arena, arena_format(emitter->arena, "$0 + $1 / %d", INT8_GROUP), array,
+                    offset);
+    return term(emitter->arena, "$0 + $1", array, offset);
 }
 
 const char *pointer_text(Emitter *emitter, const Expr *access) {

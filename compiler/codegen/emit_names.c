@@ -261,7 +261,11 @@ const char *line_of(Arena *arena, Span span) {
 }
 
 const char *type_name(const Tensor *tensor) {
-    return tensor->type == TYPE_INT ? "int32_t" : tensor->type == TYPE_BF16 ? "MoecBf16" : "float";
+    static const char *const names[] = {[TYPE_REAL] = "float",
+                                        [TYPE_INT] = "int32_t",
+                                        [TYPE_BF16] = "MoecBf16",
+                                        [TYPE_INT8] = "MoecGroup"};
+    return names[tensor->type];
 }
 
 const char *axes_of(Arena *arena, const Tensor *tensor) {

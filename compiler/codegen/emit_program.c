@@ -27,21 +27,24 @@ static void add_tensor(Arena *arena, Layout *layout, Tensor *tensor) {
     list_push(arena, &layout->tensors, tensor);
 }
 
-/* Offsets of the tensors that are frozen, or of those that are not. */
-static void place(Layout *layout, bool frozen) {
+/* Offsets of the tensors that are frozen, or of those that are not. unit: of which they are
+ * multiples. */
+static void place(Layout *layout, bool frozen, size_t unit) {
     for (int i = 0; i < layout->tensors.count; i++) {
         const Tensor *tensor = layout->tensors.items[i];
         size_t bytes = (size_t)(tensor_elements(tensor) * type_bytes(tensor->type));
         if (tensor->frozen != frozen) continue;
         layout->offsets[i] = layout->bytes;
-        layout->bytes += (bytes + 63) / 64 * 64;
+        layout->bytes += (bytes + unit - 1) / unit * unit;
     }
 }
 
 Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     Layout layout = {.bytes = 0};
+    size_t unit = 64;
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE) continue;
+        if (role == ROLE_PARAMETER && programs[i]->weights == TYPE_INT8) unit = 4 * INT8_GROUP;
         for (int j = 0; j < programs[i]->tensors.count; j++) {
             Tensor *tensor = programs[i]->tensors.items[j];
             if (tensor->role == role) add_tensor(arena, &layout, tensor);
@@ -49,9 +52,9 @@ Layout layout_of(Arena *arena, Program *const *programs, int count, Role role) {
     }
     layout.offsets =
         arena_alloc(arena, (size_t)(layout.tensors.count + 1) * sizeof *layout.offsets);
-    place(&layout, false);
+    place(&layout, false, unit);
     size_t trained = layout.bytes;
-    place(&layout, true);
+    place(&layout, true, unit);
     layout.frozen_bytes = layout.bytes - trained;
     return layout;
 }
@@ -110,8 +113,9 @@ static const char *memory_of(Emitter *emitter, const Tensor *tensor, const Layou
         return arena_format(arena, "(%s *)(void *)(run->cache + %zu)", type_name(tensor),
                             layout_offset(caches, tensor) / 4);
     case ROLE_ROUNDED:
-        return arena_format(arena, "(const MoecBf16 *)run->rounded + %zu",
-                            layout_offset(weights, tensor->of) / 4);
+        return arena_format(arena, "(const %s *)run->rounded + %zu", type_name(tensor),
+                            layout_offset(weights, tensor->of) / 4 /
+                                (tensor->type == TYPE_INT8 ? INT8_GROUP : 1));
     case ROLE_TEMP:
         break;
     }

@@ -34,6 +34,21 @@ void interpreter_round_all_at(double *to, const double *from, size_t count, doub
     for (size_t i = 0; i < count; i++) to[i] = interpreter_round_at(from[i], scale);
 }
 
+/* The nearest of -127 .. 127 times the largest of the group by 127; as floats, for that is what
+ * decides between two. */
+void interpreter_round_groups(double *to, const double *from, size_t count) {
+    for (size_t i = 0; i < count; i += INT8_GROUP) {
+        size_t end = i + INT8_GROUP < count ? i + INT8_GROUP : count;
+        float most = 0;
+        for (size_t j = i; j < end; j++) most = fmaxf(most, fabsf((float)from[j]));
+        float scale = most / 127.0f, inverse = most > 0 ? 127.0f / most : 0.0f;
+        for (size_t j = i; j < end; j++) {
+            float step = (float)from[j] * inverse;
+            to[j] = (double)scale * (double)(int)(step < 0 ? step - 0.5f : step + 0.5f);
+        }
+    }
+}
+
 /* Of one operand; the first way is that of a device. */
 double interpreter_round_scale(const Interpreter *interpreter, int place) {
     uint32_t bits = (uint32_t)(interpreter->way * 7919 + place) * 2654435761u;

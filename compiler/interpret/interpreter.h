@@ -116,6 +116,8 @@ void interpreter_disturb_results(Interpreter *interpreter, const Statement *call
 /* To bf16: 8 bits of mantissa, the nearest, of two the even one. */
 double interpreter_round(double value);
 void interpreter_round_all(double *to, const double *from, size_t count);
+/* As TYPE_INT8. */
+void interpreter_round_groups(double *to, const double *from, size_t count);
 /* The same at a scale: see interpret_round.c. */
 double interpreter_round_at(double value, double scale);
 void interpreter_round_all_at(double *to, const double *from, size_t count, double scale);

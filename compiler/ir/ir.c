@@ -118,7 +118,7 @@ void tensors_keep(Program *program, const bool *kept) {
 }
 
 long type_bytes(Type type) {
-    return type == TYPE_BF16 ? 2 : 4;
+    return type == TYPE_INT8 ? 1 : type == TYPE_BF16 ? 2 : 4;
 }
 
 long tensor_elements(const Tensor *tensor) {

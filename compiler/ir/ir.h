@@ -66,15 +66,17 @@ typedef enum Role {
                       Statements only add to it */
     ROLE_CACHE,    /* kept between decode steps */
     ROLE_OUTPUT,   /* handed to the caller: logits, loss, aux and probe values */
-    ROLE_ROUNDED, /* a parameter as TYPE_BF16; `of` is the parameter. Made whenever the weights have
-                     changed */
+    ROLE_ROUNDED, /* a parameter as TYPE_BF16 or TYPE_INT8; `of` is the parameter. Made whenever the
+                     weights have changed */
     ROLE_TEMP
 } Role;
 
 /* float in C (double in interpreter); int32; a real that is rounded to bf16 when it is stored
- * (programs for a device, see precision.c; interpreter rounds as well). */
-typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16 } Type;
-/* Bytes of an element. */
+ * (programs for a device, see precision.c; interpreter rounds as well); a real that is one of 255
+ * multiples of a number which it shares with its INT8_GROUP neighbours (smaller_weights.c). */
+typedef enum Type { TYPE_REAL, TYPE_INT, TYPE_BF16, TYPE_INT8 } Type;
+enum { INT8_GROUP = 64 };
+/* Bytes of an element; of a group without the number that it shares. */
 long type_bytes(Type type);
 
 typedef enum InitKind { INIT_CONSTANT, INIT_NORMAL, INIT_UNIFORM } InitKind;
@@ -382,6 +384,7 @@ typedef struct Program {
     long context;                  /* decode: length of the caches */
     bool input_gradients; /* the gradient pass gives those of real inputs as outputs, too */
     bool rounded; /* products round what they multiply to bf16, unless a statement is exact */
+    Type weights; /* that products read parameters as: see smaller_weights.c */
     const Target *target; /* the machine: the processor until another is chosen */
     bool lowered;         /* the passes of its machine have run */
 } Program;

@@ -47,7 +47,15 @@ typedef enum MoecInput {
 } MoecInput;
 
 /* What real numbers are kept as. */
-typedef enum MoecType { MOEC_F32, MOEC_BF16 } MoecType;
+typedef enum MoecType { MOEC_F32, MOEC_BF16, MOEC_INT8 } MoecType;
+
+/* MOEC_INT8: that many neighbours, each `scale` times a whole number. What is so begins with a
+ * group, and so do the parts of it that a product is given. */
+enum { MOEC_GROUP = 64 };
+typedef struct MoecGroup {
+    float scale;
+    signed char steps[MOEC_GROUP];
+} MoecGroup;
 
 /* An output that is a probe of one layer: values of several calls are told as their mean, or as the
  * largest. */
@@ -63,7 +71,7 @@ typedef struct MoecTensor {
     int rank;
     long shape[MOEC_MAX_RANK];
     int is_int;
-    MoecType type; /* of reals; only caches are ever anything but float */
+    MoecType type; /* of reals; only caches are ever anything but float: bf16 */
     MoecInit init; /* constant: a.  normal: mean a, deviation b.  uniform: a to b */
     double a, b;
     MoecInput input;
@@ -175,7 +183,7 @@ typedef struct MoecHost {
 
 struct MoecRun {
     float *weights, *gradients, *states, *cache;
-    /* the weights as bf16, element for element; NULL when table->round is */
+    /* the weights as bf16 or in groups, element for element; NULL when table->round is */
     const void *rounded;
     unsigned char *arena;      /* 64-byte aligned, graph->arena_bytes */
     const void *const *inputs; /* by slot; float or int32_t; scalars too are pointers */

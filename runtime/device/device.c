@@ -42,6 +42,12 @@ static void close_device(Device *device) {
     (void)device;
 }
 
+static bool rounds_products(const MoecTable *table) {
+    bool rounds = false;
+    for (int i = 0; i < table->product_count; i++) rounds |= table->products[i].rounded != 0;
+    return rounds;
+}
+
 static Engine *engine_new(Device *device, const MoecTable *table, const char *kernels, bool keep) {
     (void)kernels, (void)keep;
     Engine *engine = memory_new(sizeof *engine);
@@ -50,7 +56,7 @@ static Engine *engine_new(Device *device, const MoecTable *table, const char *ke
     engine->products = products_new(table);
     engine->host.self = engine->products;
     engine->host.product = engine->products ? products_run : NULL;
-    if (table->round && !products_of_bf16())
+    if (rounds_products(table) && !products_of_bf16())
         note_message(
             "this processor has no products of bf16 (AVX-512 BF16): train.precision = bf16 "
             "saves memory here, but no time");

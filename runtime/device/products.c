@@ -34,6 +34,7 @@ struct Products {
  * below some size the call of the library costs more than the product. Measured with
  * tests/bench/kernels.c. */
 static bool is_ours(const MoecProduct *product) {
+    if (product->b_type == MOEC_INT8) return true;
     if ((product->a_type == MOEC_BF16 || product->b_type == MOEC_BF16) && !products_of_bf16())
         return true;
     double multiplies = (double)product->m * (double)product->n * (double)product->k;

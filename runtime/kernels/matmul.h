@@ -120,22 +120,58 @@ MOEC_LARGE void moec_tile(const MoecTile *tile, long rows, long columns) {
 
 /* ---- few rows: read b once, as it lies ---- */
 
-/* c[j] += sum over the streams of factor[q] * from[q][j]. */
+/* c[j] += sum over the streams of factor[q] * from[q][j]; bf16: a line of memory at a time. `ahead`
+ * as below. */
 MOEC_INLINE void moec_add_streams(long n, const float *factor, const void *const *from,
-                                  const MoecType type, float *c) {
+                                  const MoecType type, long ahead, float *c) {
+    const long vectors = type == MOEC_BF16 ? 2 : 1;
     long j = 0;
-    for (; j + MOEC_LANES <= n; j += MOEC_LANES) {
-        MoecVector sum = moec_load_vector(c + j);
+    for (; j + vectors * MOEC_LANES <= n; j += vectors * MOEC_LANES) {
+        MoecVector sum[2];
+#pragma GCC unroll 2
+        for (long v = 0; v < vectors; v++) sum[v] = moec_load_vector(c + j + v * MOEC_LANES);
 #pragma GCC unroll 8
-        for (long q = 0; q < MOEC_STREAMS; q++)
-            sum += factor[q] * moec_load_wide(moec_at(from[q], j, type), type);
-        moec_store_vector(c + j, sum);
+        for (long q = 0; q < MOEC_STREAMS; q++) {
+            if (type == MOEC_BF16)
+                __builtin_prefetch((const char *)moec_at(from[q], j, type) + ahead);
+#pragma GCC unroll 2
+            for (long v = 0; v < vectors; v++)
+                sum[v] +=
+                    factor[q] * moec_load_wide(moec_at(from[q], j + v * MOEC_LANES, type), type);
+        }
+#pragma GCC unroll 2
+        for (long v = 0; v < vectors; v++) moec_store_vector(c + j + v * MOEC_LANES, sum[v]);
     }
     for (; j < n; j++) {
         float sum = c[j];
         for (long q = 0; q < MOEC_STREAMS; q++)
             sum += factor[q] * moec_value(moec_at(from[q], j, type), type);
         c[j] = sum;
+    }
+}
+
+/* c[j] += sum over the streams of factor[q] * from[q][j], whole groups of columns. `ahead`: from a
+ * stream to the one that is read next in that place, in bytes. Streams of so few bytes are over
+ * before the processor sees that they are streams: it is told. */
+MOEC_INLINE void moec_add_groups(long n, const float *factor, const void *const *from, long ahead,
+                                 float *c) {
+    for (long g = 0; g < n / MOEC_GROUP; g++, c += MOEC_GROUP) {
+        MoecVector sum[MOEC_GROUP / MOEC_LANES];
+#pragma GCC unroll 16
+        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+            sum[v] = moec_load_vector(c + v * MOEC_LANES);
+#pragma GCC unroll 8
+        for (long q = 0; q < MOEC_STREAMS; q++) {
+            const MoecGroup *group = (const MoecGroup *)from[q] + g;
+            const float scale = factor[q] * group->scale;
+            __builtin_prefetch((const char *)group + ahead);
+#pragma GCC unroll 16
+            for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+                sum[v] += scale * moec_load_steps(group->steps + v * MOEC_LANES);
+        }
+#pragma GCC unroll 16
+        for (long v = 0; v < MOEC_GROUP / MOEC_LANES; v++)
+            moec_store_vector(c + v * MOEC_LANES, sum[v]);
     }
 }
 
@@ -165,6 +201,8 @@ MOEC_INLINE void moec_stream_factors(const MoecOperand *a, long i, long p, long 
 /* c[i,j] += sum over p of a[i,p] b[p,j], columns contiguous: MOEC_STREAMS rows of b at a time. */
 MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType type) {
     float *c = block->c;
+    const long ahead = (const char *)moec_at(block->b.data, MOEC_STREAMS * block->b.depth, type) -
+                       (const char *)block->b.data;
     for (long p = 0; p < block->k; p += MOEC_STREAMS) {
         const long count = moec_least(block->k - p, MOEC_STREAMS);
         const void *from[MOEC_STREAMS];
@@ -172,7 +210,10 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
         for (long i = 0; i < block->m; i++) {
             float factor[MOEC_STREAMS];
             moec_stream_factors(&block->a, i, p, count, factor);
-            moec_add_streams(block->n, factor, from, type, c + i * block->c_m);
+            if (type == MOEC_INT8)
+                moec_add_groups(block->n, factor, from, ahead, c + i * block->c_m);
+            else
+                moec_add_streams(block->n, factor, from, type, ahead, c + i * block->c_m);
         }
     }
 }
@@ -180,7 +221,9 @@ MOEC_INLINE void moec_few_streams(const MoecBlockProduct *block, const MoecType 
 MOEC_LARGE void moec_few_by_rows(const MoecBlockProduct *block) {
     for (long i = 0; i < block->m && !block->accumulate; i++)
         memset((float *)block->c + i * block->c_m, 0, (size_t)block->n * sizeof(float));
-    if (block->b.type == MOEC_BF16)
+    if (block->b.type == MOEC_INT8)
+        moec_few_streams(block, MOEC_INT8);
+    else if (block->b.type == MOEC_BF16)
         moec_few_streams(block, MOEC_BF16);
     else
         moec_few_streams(block, MOEC_F32);
@@ -226,6 +269,45 @@ MOEC_INLINE void moec_dots(const MoecDots *dots, MoecType a_type, MoecType b_typ
         moec_dots_of(dots, MOEC_F32, MOEC_BF16, count, c);
     else
         moec_dots_of(dots, MOEC_F32, MOEC_F32, count, c);
+}
+
+/* c[j] (+)= a . b[j], `count` of them side by side; b in groups along k, a f32. */
+MOEC_INLINE void moec_dots_of_groups(const MoecDots *dots, const long count, float *c) {
+    MoecVector sum[MOEC_STREAMS];
+    const float *a = dots->a;
+#pragma GCC unroll 8
+    for (long q = 0; q < count; q++) sum[q] = (MoecVector){0};
+    for (long p = 0; p < dots->k; p += MOEC_GROUP) {
+#pragma GCC unroll 8
+        for (long q = 0; q < count; q++) {
+            const MoecGroup *group = moec_at(dots->b, q * dots->b_n + p, MOEC_INT8);
+            MoecVector part = {0};
+#pragma GCC unroll 16
+            for (long v = 0; v < MOEC_GROUP; v += MOEC_LANES)
+                part += moec_load_vector(a + p + v) * moec_load_steps(group->steps + v);
+            sum[q] += group->scale * part;
+        }
+    }
+    for (long q = 0; q < count; q++)
+        c[q] = moec_vector_sum(sum[q]) + (dots->accumulate ? c[q] : 0.0f);
+}
+
+MOEC_LARGE void moec_few_columns_of_groups(const MoecBlockProduct *block) {
+    for (long j = 0; j < block->n; j += MOEC_STREAMS)
+        for (long i = 0; i < block->m; i++) {
+            const void *b = moec_at(block->b.data, j * block->b.lane, MOEC_INT8);
+            const MoecDots dots = {block->k, moec_element(&block->a, i, 0), b, block->b.lane,
+                                   block->accumulate};
+            float *c = (float *)block->c + i * block->c_m + j;
+            if (j + MOEC_STREAMS <= block->n)
+                moec_dots_of_groups(&dots, MOEC_STREAMS, c);
+            else
+                for (long q = 0; q < block->n - j; q++) {
+                    MoecDots one = dots;
+                    one.b = moec_at(b, q * block->b.lane, MOEC_INT8);
+                    moec_dots_of_groups(&one, 1, c + q);
+                }
+        }
 }
 
 /* Both operands contiguous along k: MOEC_STREAMS columns of b at a time. */
@@ -281,9 +363,10 @@ MOEC_FUNCTION int moec_block_few_rows(const MoecBlockProduct *block) {
     if (b->lane == 1 && block->m <= MOEC_FEW_ROWS)
         moec_few_by_rows(block);
     else if (b->lane != 1 && a->depth == 1 && b->depth == 1 && a->depths == NULL &&
-             b->depths == NULL)
-        moec_few_by_columns(block);
-    else
+             b->depths == NULL) {
+        if (b->type == MOEC_INT8 && a->type != MOEC_F32) return 0;
+        (b->type == MOEC_INT8 ? moec_few_columns_of_groups : moec_few_by_columns)(block);
+    } else
         return 0;
     return 1;
 }
@@ -302,11 +385,14 @@ MOEC_LARGE void moec_block_floats(const MoecBlockProduct *block) {
         return;
     }
     if (moec_block_few_rows(block)) return;
-    const int pairs = MOEC_HAS_PAIRS && block->rounded;
+    const int pairs = MOEC_HAS_PAIRS && block->rounded && block->b.type != MOEC_INT8;
     const int in_place = moec_block_in_place(block, pairs);
     const long most = pairs ? 2 * MOEC_BLOCK_K : MOEC_BLOCK_K,
                even = moec_pieces(block->k, moec_pieces(block->k, most)),
-               deep = pairs ? even + even % 2 : even;
+               unit = block->b.type == MOEC_INT8 ? MOEC_GROUP
+                      : pairs                    ? 2
+                                                 : 1,
+               deep = moec_pieces(even, unit) * unit;
     for (long j = 0; j < block->n; j += MOEC_BLOCK_N) {
         const long columns = moec_least(block->n - j, MOEC_BLOCK_N);
         for (long p = 0; p < block->k; p += deep) {
@@ -379,6 +465,34 @@ MOEC_FUNCTION void moec_round(const float *weights, MoecBf16 *rounded, size_t co
     for (size_t i = 0; i < count; i++) rounded[i] = moec_bf16(weights[i]);
 }
 
+/* All weights in groups: each the nearest multiple of the largest of its group by 127. What is no
+ * number leaves none in its group. */
+MOEC_FUNCTION void moec_round_groups(const float *weights, MoecGroup *rounded, size_t count) {
+#pragma omp parallel for schedule(static)
+    for (size_t g = 0; g < count / MOEC_GROUP; g++) {
+        const float *from = weights + g * MOEC_GROUP;
+        float most = 0.0f;
+        for (int i = 0; i < MOEC_GROUP; i++) {
+            const float size = from[i] < 0.0f ? -from[i] : from[i];
+            most = size <= most ? most : size;
+            if (from[i] != from[i]) most = from[i];
+        }
+        const float inverse = most > 0.0f && most <= 3.4e38f ? 127.0f / most : 0.0f;
+        rounded[g].scale = most / 127.0f;
+        for (int i = 0; i < MOEC_GROUP; i++) {
+            const float step = from[i] * inverse;
+            rounded[g].steps[i] = inverse > 0.0f
+                                      ? (signed char)(step < 0.0f ? step - 0.5f : step + 0.5f)
+                                      : (signed char)(most != 0.0f);
+        }
+    }
+}
+
+/* Pieces of columns of b begin at multiples of this; a group is some tiles wide. */
+MOEC_INLINE long moec_column_unit(MoecType type) {
+    return type == MOEC_INT8 ? (long)MOEC_GROUP : (long)MOEC_TILE_N;
+}
+
 typedef struct MoecGrid {
     long rows, columns; /* pieces along m and n */
 } MoecGrid;
@@ -424,14 +538,14 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
     const long threads =
         moec_worth_threads(work, (double)(k * batches) * (double)n) ? moec_threads() : 1;
     const MoecGrid grid = moec_grid(m, n, moec_pieces(threads, batches > 0 ? batches : 1));
-    const long pieces = grid.rows * grid.columns;
+    const long pieces = grid.rows * grid.columns, unit = moec_column_unit(product->b_type);
 #pragma omp parallel for schedule(static) if (threads > 1)
     for (long task = 0; task < batches * pieces; task++) {
         const long outer = task / pieces / product->batch[1],
                    inner = task / pieces % product->batch[1];
         const long row = task % pieces / grid.columns, column = task % grid.columns;
         const long i = moec_cut(m, MOEC_TILE_M, grid.rows, row),
-                   j = moec_cut(n, MOEC_TILE_N, grid.columns, column);
+                   j = moec_cut(n, unit, grid.columns, column);
         const long at_a = outer * product->a_batch[0] + inner * product->a_batch[1],
                    at_b = outer * product->b_batch[0] + inner * product->b_batch[1],
                    at_c = outer * product->c_batch[0] + inner * product->c_batch[1];
@@ -448,7 +562,7 @@ MOEC_FUNCTION void moec_multiply(const MoecProduct *product, const void *a, cons
                                    NULL,
                                    product->b_type};
         const MoecBlockProduct block = {moec_cut(m, MOEC_TILE_M, grid.rows, row + 1) - i,
-                                        moec_cut(n, MOEC_TILE_N, grid.columns, column + 1) - j,
+                                        moec_cut(n, unit, grid.columns, column + 1) - j,
                                         k,
                                         moec_from(left, i, 0),
                                         moec_from(right, j, 0),

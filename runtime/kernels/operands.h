@@ -1,7 +1,7 @@
 /* operands: what a product multiplies, and how it is packed.
  *
- * Operands are f32 or bf16. A panel holds them as words of 32 bits in the order in which a tile
- * reads them. A word is one number as a float; where the processor multiplies pairs of bf16
+ * Operands are f32 or bf16, b also in groups (see MoecGroup), without tables. A panel holds them as
+ * words of 32 bits in the order in which a tile reads them. A word is one number as a float; where the processor multiplies pairs of bf16
  * (MOEC_HAS_PAIRS) and the product rounds what it multiplies, it is two neighbours along k as bf16,
  * the first in the lower half. The order of the words is the same, so that one tile serves both.
  */
@@ -55,8 +55,9 @@ MOEC_INLINE long moec_pieces(long size, long piece) {
     return (size + piece - 1) / piece;
 }
 
-/* Element `place` of an array of that type. */
+/* Element `place` of an array of that type; where there are groups, the group that begins there. */
 MOEC_INLINE const void *moec_at(const void *data, long place, MoecType type) {
+    if (type == MOEC_INT8) return (const MoecGroup *)data + place / MOEC_GROUP;
     return (const char *)data + place * (type == MOEC_BF16 ? 2 : 4);
 }
 MOEC_INLINE void *moec_to(void *data, long place, MoecType type) {
@@ -85,7 +86,21 @@ MOEC_INLINE MoecWords moec_widen(const void *x) {
 #endif
 }
 
-/* As floats, whatever they are stored as. */
+/* Steps of a group as floats. */
+MOEC_INLINE MoecVector moec_load_steps(const signed char *x) {
+#if defined(__AVX512F__) && !defined(__clang__)
+    typedef char Bytes __attribute__((vector_size(16), aligned(1), may_alias));
+    typedef int32_t Words __attribute__((vector_size(64)));
+    const Words steps =
+        (Words)__builtin_ia32_pmovsxbd512_mask(*(const Bytes *)x, (Words){0}, 0xffff);
+    return __builtin_convertvector(steps, MoecVector);
+#else
+    typedef signed char Bytes __attribute__((vector_size(MOEC_LANES), aligned(1), may_alias));
+    return __builtin_convertvector(*(const Bytes *)x, MoecVector);
+#endif
+}
+
+/* As floats, whatever they are stored as, but not groups. */
 MOEC_INLINE MoecVector moec_load_wide(const void *x, MoecType type) {
     if (type != MOEC_BF16) return *(const MoecVector *)x;
     return (MoecVector)(moec_widen(x) << 16);
@@ -119,6 +134,15 @@ MOEC_INLINE const void *moec_element(const MoecOperand *operand, long lane, long
     const long i = operand->lanes != NULL ? operand->lanes[lane] : lane;
     const long p = operand->depths != NULL ? operand->depths[depth] : depth;
     return moec_at(operand->data, i * operand->lane + p * operand->depth, operand->type);
+}
+
+/* Element (lane, depth). */
+MOEC_INLINE float moec_element_value(const MoecOperand *operand, long lane, long depth) {
+    if (operand->type != MOEC_INT8)
+        return moec_value(moec_element(operand, lane, depth), operand->type);
+    const long place = lane * operand->lane + depth * operand->depth;
+    const MoecGroup *group = moec_at(operand->data, place, MOEC_INT8);
+    return group->scale * (float)group->steps[place % MOEC_GROUP];
 }
 
 /* ---- squares of words ---- */
@@ -191,15 +215,14 @@ MOEC_FUNCTION void moec_pack_panel(const MoecOperand *x, long first, long count,
         }
         return;
     }
-    const int side_by_side = x->depth == 1 && x->depths == NULL;
+    const int side_by_side = x->depth == 1 && x->depths == NULL && x->type != MOEC_INT8;
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long lanes = moec_least(width - i, MOEC_LANES), full = moec_least(count - i, lanes);
         long p = 0;
         if (side_by_side) p = moec_pack_squares(x, first + i, full, depth, width, out + i);
         for (; p < depth; p++)
             for (long j = 0; j < lanes; j++)
-                out[p * width + i + j] =
-                    j < full ? moec_value(moec_element(x, first + i + j, p), x->type) : 0.0f;
+                out[p * width + i + j] = j < full ? moec_element_value(x, first + i + j, p) : 0.0f;
     }
 }
 

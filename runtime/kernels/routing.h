@@ -243,7 +243,8 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
         while (block >= moec_row_blocks(group, g)) block -= moec_row_blocks(group, g++);
         const long count = group[g + 1] - group[g], piece = task % pieces;
         const long i = moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block);
-        const long j = moec_cut(grouped->n, MOEC_TILE_N, pieces, piece);
+        const long unit = moec_column_unit(grouped->b_type);
+        const long j = moec_cut(grouped->n, unit, pieces, piece);
         const long row = group[g] + i;
         const MoecOperand left = {a, grouped->a_row, 1, rows->a_gather, NULL, grouped->a_type};
         const MoecOperand right = {moec_at(b, g * grouped->b_group, grouped->b_type),
@@ -254,7 +255,7 @@ MOEC_FUNCTION void moec_rows_by_weight(const MoecGrouped *grouped, const MoecRow
                                    grouped->b_type};
         const MoecBlockProduct product = {
             moec_cut(count, MOEC_TILE_M, moec_row_blocks(group, g), block + 1) - i,
-            moec_cut(grouped->n, MOEC_TILE_N, pieces, piece + 1) - j,
+            moec_cut(grouped->n, unit, pieces, piece + 1) - j,
             grouped->k,
             moec_from(left, row, 0),
             moec_from(right, j, 0),

@@ -16,6 +16,8 @@ enum { GRAPH_LIMIT = 8 };
 static bool text_of(const Device *device, MoecCompiler *compiler, const GraphShape *shapes,
                     int count, const char *texts[2]) {
     MoecProgram *programs[GRAPH_LIMIT];
+    for (int i = 0; i < count; i++)
+        if (shapes[i].graph == MOEC_TRAIN) moec_trains(compiler);
     for (int i = 0; i < count; i++) {
         const GraphShape *shape = &shapes[i];
         programs[i] =

@@ -17,6 +17,7 @@ static void add_strides(Text *text, const char *name, const long strides[2]) {
 
 void emit_type(Text *text, const char *operand, Type type) {
     if (type == TYPE_BF16) text_add(text, ", .%s_type = MOEC_BF16", operand);
+    if (type == TYPE_INT8) text_add(text, ", .%s_type = MOEC_INT8", operand);
 }
 
 void emit_products(Text *text, const List *products) {
@@ -55,11 +56,14 @@ static const char *prefix_of(Arena *arena, Program *const *programs, int place) 
     return before ? arena_format(arena, "%s_%d", name, before + 1) : name;
 }
 
-static bool has_rounded(Program *const *programs, int count) {
+/* What some program reads weights as, TYPE_REAL when none reads them rounded. */
+static Type type_of_rounded(Program *const *programs, int count) {
     for (int i = 0; i < count; i++)
-        for (int j = 0; j < programs[i]->tensors.count; j++)
-            if (((Tensor *)programs[i]->tensors.items[j])->role == ROLE_ROUNDED) return true;
-    return false;
+        for (int j = 0; j < programs[i]->tensors.count; j++) {
+            const Tensor *tensor = programs[i]->tensors.items[j];
+            if (tensor->role == ROLE_ROUNDED) return tensor->type;
+        }
+    return TYPE_REAL;
 }
 
 Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const EmitTarget *target,
@@ -72,7 +76,7 @@ Module *emit_module(Arena *arena, Schedule *const *schedules, int count, const E
     module->forms = forms;
     module->weights = layout_of(arena, programs, count, ROLE_PARAMETER);
     module->states = layout_of(arena, programs, count, ROLE_STATE);
-    module->rounded = has_rounded(programs, count);
+    module->rounded = type_of_rounded(programs, count);
     text_add(&module->functions, "%s", "");
     for (int i = 0; i < count; i++) {
         if (programs[i]->graph == GRAPH_UPDATE)
@@ -99,12 +103,12 @@ static void emit_run(Module *module, const Update *update) {
              update->head, update->body);
 }
 
-/* All weights as bf16: see MoecTable.round. */
-static void add_rounding(Text *text, size_t weight_bytes) {
+/* All weights as bf16 or int8: see MoecTable.round. */
+static void add_rounding(Text *text, Type type, size_t weight_bytes) {
     text_add(text, "static void round_weights(const MoecHost *host, const float *weights, void "
                    "*rounded)\n{\n");
-    text_add(text, "    (void)host;\n    moec_round(weights, rounded, %zu);\n}\n\n",
-             weight_bytes / 4);
+    text_add(text, "    (void)host;\n    %s(weights, rounded, %zu);\n}\n\n",
+             type == TYPE_INT8 ? "moec_round_groups" : "moec_round", weight_bytes / 4);
 }
 
 const EmitTarget target_c = {.parameters = {.function = "static void",
@@ -131,7 +135,7 @@ char *emit_c(Arena *arena, Schedule *const *schedules, int count, Hosting hostin
     text_add(&text, "#include \"kernels.h\"\n\n");
     emit_products(&text, &module->products);
     text_add_bytes(&text, module->functions.text, module->functions.length);
-    if (module->rounded) add_rounding(&text, module->weights.bytes);
+    if (module->rounded) add_rounding(&text, module->rounded, module->weights.bytes);
     emit_table(module, &text, count ? schedules[0]->program->name : "");
     return text.text;
 }

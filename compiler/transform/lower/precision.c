@@ -38,8 +38,7 @@ static void visit(Statement *statement, void *data) {
     for (int i = 0; i < reads.count; i++) want(search, ((Expr *)reads.items[i])->tensor);
 }
 
-void precision(Program *program) {
-    if (!program->rounded) return;
+void mark_exact(Program *program) {
     Search search = {.program = program};
     search.wanted =
         arena_alloc(program->arena, ((size_t)program->tensors.count + 1) * sizeof *search.wanted);
@@ -47,4 +46,8 @@ void precision(Program *program) {
         search.changed = false;
         block_walk(&program->body, visit, &search);
     } while (search.changed);
+}
+
+void precision(Program *program) {
+    if (program->rounded) mark_exact(program);
 }

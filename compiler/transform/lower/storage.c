@@ -43,6 +43,7 @@
 #include "analysis/contraction.h"
 #include "ir/rewrite.h"
 #include "passes.h"
+#include "transform/lower/smaller_weights.h"
 
 /* A block and the repeat whose body it is. */
 typedef struct Scope {
@@ -416,25 +417,13 @@ static Tensor *copy_for(Storage *storage, const Use *use) {
     return made->copy;
 }
 
-static Tensor *rounded_parameter(Program *program, Tensor *parameter) {
-    for (int i = 0; i < program->tensors.count; i++) {
-        Tensor *tensor = program->tensors.items[i];
-        if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
-    }
-    Tensor *copy =
-        tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
-                   ROLE_ROUNDED, TYPE_BF16, parameter->rank, parameter->axes, parameter->span);
-    copy->of = parameter;
-    copy->path = parameter->path;
-    return copy;
-}
-
 /* Operand number use->operand of the product becomes a read of a copy. */
 static void read_copy(Storage *storage, const Use *use) {
     Program *program = storage->program;
-    Expr *read = use->access, *subs[MAX_RANK], *both[2];
+    Expr *read = use->access, *subs[MAX_RANK];
     bool parameter = read->tensor->role == ROLE_PARAMETER;
-    Tensor *copy = parameter ? rounded_parameter(program, read->tensor) : copy_for(storage, use);
+    Tensor *copy =
+        parameter ? smaller_parameter(program, read->tensor, TYPE_BF16) : copy_for(storage, use);
     int rank = 0;
     for (int i = 0; i < read->count; i++) {
         const Index *turn;
@@ -442,19 +431,14 @@ static void read_copy(Storage *storage, const Use *use) {
         if (parameter || !turn_and_offset(read->args[i], &turn, &offset))
             subs[rank++] = read->args[i];
     }
-    Statement *statement = use->statement;
-    for (int i = 0; i < 2; i++) both[i] = statement->value->args[i];
-    both[use->operand] = expr_read(program, copy, subs);
-    both[use->operand]->span = read->span;
-    Span span = statement->value->span;
-    statement->value = expr_apply(program, OP_MUL, both[0], both[1], NULL);
-    statement->value->span = span;
+    read_instead(program, use->statement, use->operand, expr_read(program, copy, subs));
 }
 
 /* t + bias of a statement becomes t + bias_rounded. */
 static void read_rounded_bias(Program *program, Statement *statement, Expr *bias) {
     Expr *value = statement->value, *both[2] = {value->args[0], value->args[1]};
-    Expr *copy = expr_read(program, rounded_parameter(program, bias->tensor), bias->args);
+    Expr *copy =
+        expr_read(program, smaller_parameter(program, bias->tensor, TYPE_BF16), bias->args);
     copy->span = bias->span;
     both[both[1] == bias] = copy;
     statement->value = expr_apply(program, OP_ADD, both[0], both[1], NULL);

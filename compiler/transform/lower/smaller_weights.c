@@ -1,0 +1,108 @@
+/* smaller_weights: products read parameters from copies that take less room.
+ *
+ * Needs:   a program that trains nothing, with `weights` set (train.weights); strip_mine.
+ * Leaves:  reads of ROLE_ROUNDED tensors in place of those of parameters that products multiply.
+ *          All else, what is looked up, scales, biases, activations and sums, stays f32: the
+ *          products are those of the rounded parameters, exactly.
+ *
+ *     y[b,f] = sum[d] x[b,d] * up[d,f]        y[b,f] = sum[d] x[b,d] * up_rounded[d,f]
+ *
+ * bf16 is the nearest number of 8 binary digits. int8 is one of -127 .. 127 times the largest of a
+ * group of INT8_GROUP neighbours in memory divided by 127. A product reads groups whole: a
+ * parameter whose rows, as the product sees them, are no multiple of a group stays f32, and so does
+ * one that decides who is chosen.
+ */
+#include "transform/lower/smaller_weights.h"
+
+#include "analysis/contraction.h"
+#include "passes.h"
+
+#include <string.h>
+
+Tensor *smaller_parameter(Program *program, Tensor *parameter, Type type) {
+    for (int i = 0; i < program->tensors.count; i++) {
+        Tensor *tensor = program->tensors.items[i];
+        if (tensor->role == ROLE_ROUNDED && tensor->of == parameter) return tensor;
+    }
+    Tensor *copy =
+        tensor_new(program, arena_format(program->arena, "%s_rounded", parameter->name),
+                   ROLE_ROUNDED, type, parameter->rank, parameter->axes, parameter->span);
+    copy->of = parameter;
+    copy->path = parameter->path;
+    return copy;
+}
+
+void read_instead(Program *program, Statement *statement, int operand, Expr *read) {
+    Expr *both[2] = {statement->value->args[0], statement->value->args[1]};
+    read->span = both[operand]->span;
+    both[operand] = read;
+    Span span = statement->value->span;
+    statement->value = expr_apply(program, OP_MUL, both[0], both[1], NULL);
+    statement->value->span = span;
+}
+
+static bool is_whole(long step) {
+    return step % INT8_GROUP == 0;
+}
+
+/* Operand b of the product lies in whole groups: its rows, and what is between them. */
+static bool lies_in_groups(const Contraction *found) {
+    const Product *product = &found->product;
+    bool batches = true;
+    for (int i = 0; i < 2; i++) batches &= product->batch[i] == 1 || is_whole(product->b_batch[i]);
+    for (int i = 0; i < found->outer_count; i++) batches = false;
+    return batches && (product->b_n == 1 ? is_whole(product->n) && is_whole(product->b_k)
+                                         : is_whole(product->k) && is_whole(product->b_n));
+}
+
+/* What stands before the axes of a row is a turn or a group, which are whole, too. */
+static bool begins_with_group(const Expr *read) {
+    long elements = 1;
+    for (int i = read->count - 1; i >= 0; i--) {
+        const Expr *place = read->args[i];
+        bool plain =
+            place->kind == EXPR_INDEX || (place->kind == EXPR_NUMBER && place->number == 0);
+        if (!plain && !is_whole(elements)) return false;
+        elements *= read->tensor->axes[i]->size;
+    }
+    return is_whole(elements);
+}
+
+static void visit(Statement *statement, void *data) {
+    Program *program = data;
+    if (statement->kind != STATEMENT_LOOP || statement->exact) return;
+    const Contraction *found = unit_product(program, statement);
+    if (!found || found->kind == CONTRACTION_ROWS_BY_ROWS || found->second) return;
+    const Expr *read = found->b;
+    if (read->tensor->role != ROLE_PARAMETER) return;
+    if (program->weights == TYPE_INT8 && !(lies_in_groups(found) && begins_with_group(read)))
+        return;
+    int operand = statement->value->args[1] == read;
+    Tensor *copy = smaller_parameter(program, read->tensor, program->weights);
+    read_instead(program, statement, operand, expr_read(program, copy, read->args));
+}
+
+void smaller_weights(Program *program) {
+    if (program->weights == TYPE_REAL) return;
+    mark_exact(program);
+    block_walk(&program->body, visit, program);
+}
+
+void choose_weights(Program *program, const char *weights) {
+    if (!weights || program->graph == GRAPH_TRAIN || program->graph == GRAPH_UPDATE) return;
+    if (!strcmp(weights, "int8")) {
+        program->weights = TYPE_INT8;
+        program->rounded = false;
+    } else if (!strcmp(weights, "bf16") && !program->rounded) {
+        program->weights = TYPE_BF16;
+    }
+}
+
+bool weights_fit(const Program *program, Reports *reports) {
+    if (program->weights == TYPE_REAL) return true;
+    if (reports->errors) return false;
+    report_error(reports, (Span){0}, "train.weights = %s is for processors",
+                 program->weights == TYPE_INT8 ? "int8" : "bf16");
+    report_help(reports, "on a device train.precision = bf16 halves what is read");
+    return false;
+}

@@ -1,0 +1,65 @@
+#!/bin/sh
+# Products that read parameters as bf16 or int8: small models beside their definition, which rounds the same weights; with
+# other registers; eval tells what rounding costs; an emitted model writes what the hosted one does; training knows nothing of it.
+. "$(dirname "$0")/../begin.sh"
+export OMP_NUM_THREADS=1
+
+# Rows of 64 and 192, experts, tied logits, and a router that is no multiple of a group.
+cat >"$work/small.moe" <<'EOF'
+use decoder
+
+model dense = decoder {
+  vocab = 256, dim = 64, layers = 2
+  attention = { heads = { q = 4, k = 2, v = 2 }, head_dim = 32 }
+  ffn = swiglu { hidden = 192 }
+  train = { batch = 2, context = 32, steps = 60, evaluate = 0, lr = 1e-2 }
+}
+
+model tied = dense { tied = true }
+
+model routed = dense { ffn = moe { experts = 6, top = 2, expert = swiglu { hidden = 128 } } }
+EOF
+hold() { # MODEL WEIGHTS
+    moec verify "$work/small.moe:$1" --set train.weights="$2" >"$work/out" 2>&1 || wrong "$1, $2: $(cat "$work/out")"
+    grep -q 'decoding .* the worst is off by' "$work/out" || wrong "$1, $2: $(cat "$work/out")"
+}
+hold dense int8
+hold tied int8
+hold routed int8
+hold routed bf16
+if [ "$(uname -m)" = x86_64 ]; then
+    for flags in -mno-avx512f -mno-avx; do MOEC_CFLAGS=$flags hold tied int8; done
+fi
+
+# Who is chosen does not depend on rounding, and training does not read what is rounded.
+moec dump "$work/small.moe:routed" --graph decode --after smaller_weights --set train.weights=int8 >"$work/dump"
+[ "$(grep -c '^  rounded .*: int8' "$work/dump")" = 8 ] || wrong "int8: $(cat "$work/dump")"
+grep -q 'block_ffn_router_rounded' "$work/dump" && wrong "a choice depends on rounding"
+moec dump "$work/small.moe:routed" --graph train --after storage --set train.weights=int8 | grep -q int8 && wrong "training reads int8"
+
+moec emit "$work/small.moe:dense" --target cuda --graph decode --out "$work/cuda" --set train.weights=int8 >"$work/out" 2>&1 &&
+    wrong "emitted for a device"
+grep -q 'train.weights = int8 is for processors' "$work/out" || wrong "no reason: $(cat "$work/out")"
+
+# The same training, whatever the spec says of weights; eval tells what they cost.
+cat stdlib/*.moe >"$work/text"
+for weights in f32 int8; do
+    moec train "$work/small.moe:routed" --data "$work/text" --out "$work/$weights" --set train.weights=$weights >"$work/log" 2>&1 ||
+        wrong "train: $(cat "$work/log")"
+    moec eval "$work/$weights" --data "$work/text" --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/$weights.loss"
+done
+moec eval "$work/f32" --data "$work/text" --set train.weights=int8 --json | sed -n 's/.*"loss": *\([0-9.]*\).*/\1/p' >"$work/other.loss"
+cmp -s "$work/int8.loss" "$work/other.loss" || wrong "training differs: $(cat "$work/int8.loss" "$work/other.loss")"
+awk '{ loss[NR] = $1 } END { d = loss[2] - loss[1]; exit !(d != 0 && d < 0.01 && d > -0.01) }' "$work/f32.loss" "$work/int8.loss" ||
+    wrong "loss: f32 $(cat "$work/f32.loss"), int8 $(cat "$work/int8.loss")"
+moec eval "$work/int8" --data "$work/text" | grep -q 'perplexity' || wrong "no perplexity"
+
+# Emitted.
+for weights in bf16 int8; do
+    rm -rf "$work/c"
+    moec emit "$work/f32" --target c --graph decode --out "$work/c" --set train.weights=$weights || wrong "emit"
+    make -s -C "$work/c" CFLAGS="-O2 -march=native -Wall -Wextra -Werror" >"$work/out" 2>&1 || wrong "$(cat "$work/out")"
+    (cd "$work/c" && ./generate --prompt 'layer ' --tokens 24 --temperature 0) >"$work/emitted"
+    moec generate "$work/f32" --prompt 'layer ' --tokens 24 --temperature 0 --set train.weights=$weights >"$work/hosted"
+    [ "$(cat "$work/emitted")" = "$(cat "$work/hosted")" ] || wrong "$weights: emitted and hosted write different texts"
+done
