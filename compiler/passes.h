@@ -141,8 +141,8 @@ void precision(Program *program);
 void mark_exact(Program *program);
 /* Products read parameters from copies that take less room, as program->weights says. */
 void smaller_weights(Program *program);
-/* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8 is
- * for weights alone: then nothing else is rounded. */
+/* What products read parameters as where nothing is trained (train.weights; NULL: not said). int8
+ * is for weights alone: then nothing else is rounded. */
 void choose_weights(Program *program, const char *weights);
 /* Whether a device can run it; else reports why not. */
 bool weights_fit(const Program *program, Reports *reports);

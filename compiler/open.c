@@ -1,0 +1,364 @@
+/* open: a spec is read and checked, behind the public header; what was found is asked for here. */
+#include "driver.h"
+
+#include "analysis/parameter_facts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- bounds ---- */
+
+/* What reading a spec and passing it on may take. A model at the bounds of the elaborator needs
+ * less: this is for what they do not foresee, and for machines without that much memory. */
+enum { MEGABYTE = 1 << 20, MAX_MEGABYTES = 450 };
+
+static void out_of_memory(void *data) {
+    MoecCompiler *compiler = data;
+    bool large = arena_bytes(compiler->arena) > (size_t)MEGABYTE * (MAX_MEGABYTES - 100);
+    arena_limit(compiler->arena, 0, NULL, NULL);
+    if (large)
+        report_error(&compiler->reports, compiler->reports.at,
+                     "this is too large: the compiler would need more than %d MB for it",
+                     MAX_MEGABYTES);
+    else
+        report_error(&compiler->reports, compiler->reports.at,
+                     "the machine has no memory left for the compiler");
+    report_help(&compiler->reports,
+                "apply fewer layers, or let a repeat apply them: its turns count once");
+    report_give_up(&compiler->reports);
+}
+
+bool bounded(MoecCompiler *compiler, void (*run)(void *data), void *data) {
+    arena_limit(compiler->arena, (size_t)MEGABYTE * MAX_MEGABYTES, out_of_memory, compiler);
+    bool whole = reports_guard(&compiler->reports, run, data);
+    arena_limit(compiler->arena, 0, NULL, NULL);
+    return whole;
+}
+
+/* ---- opening ---- */
+
+static MoecCompiler *compiler_new(void) {
+    Arena *arena = arena_new();
+    MoecCompiler *compiler = arena_alloc(arena, sizeof *compiler);
+    compiler->arena = arena;
+    compiler->reports.arena = arena;
+    return compiler;
+}
+
+/* What a spec is read from: a file, or sources that are at hand. */
+typedef struct Reading {
+    MoecCompiler *compiler;
+    const char *file, *search, *model;
+    List sources; /* Source * */
+    bool shown;   /* in an editor, the first of them; others are used where they are asked for */
+    List sets;    /* char * */
+    bool layouts; /* no model is wanted */
+    bool asks;    /* for an experiment: */
+    const char *experiment;
+} Reading;
+
+/* A spec that asks which graph it is: what is kept must not depend on that. What only training can
+ * do stands in the way of decoding, and is no error here. */
+static void check_graph(MoecCompiler *compiler, Program *forward, Graph graph) {
+    Reports *reports = &compiler->reports;
+    int errors = reports->errors, count = reports->list.count;
+    Program *other = elaborate(compiler->unit, compiler->model, graph, 0, 0, NULL);
+    if (other) same_tensors(forward, other);
+    if (other || graph != GRAPH_DECODE) return;
+    reports->errors = errors;
+    reports->list.count = count;
+}
+
+/* What parameters have for themselves the optimizer reads from a table. */
+static void note_own(MoecCompiler *compiler, const Program *program) {
+    List *names = &compiler->unit->own;
+    for (int i = 0; i < program->tensors.count; i++) {
+        const Tensor *tensor = program->tensors.items[i];
+        for (int j = 0; j < tensor->own.count; j++) {
+            const OwnNumber *own = tensor->own.items[j];
+            bool known = false;
+            for (int k = 0; k < names->count; k++) known |= !strcmp(names->items[k], own->name);
+            if (!known) list_push(compiler->arena, names, (void *)own->name);
+        }
+    }
+}
+
+Program *elaborated(MoecCompiler *compiler, Graph graph, long batch, long context) {
+    List *settings = compiler->checked ? NULL : &compiler->settings;
+    compiler->checked = true;
+    Program *program = elaborate(compiler->unit, compiler->model, graph, batch, context, settings);
+    if (!program) return NULL;
+    program->rounded = moec_rounded(compiler);
+    if (!compiler->trains) choose_weights(program, moec_option(compiler, "train.weights"));
+    program->input_gradients = compiler->differentiates && graph == GRAPH_TRAIN;
+    parameter_facts(program);
+    if (compiler->tuning && graph != GRAPH_UPDATE) tune(compiler->tuning, program);
+    if (compiler->observes && graph == GRAPH_FORWARD) observe(program);
+    return program;
+}
+
+/* Elaborates the model once, so that its errors and settings are known before anything else is
+ * asked for. */
+static void elaborate_model(MoecCompiler *compiler) {
+    Program *program = elaborated(compiler, GRAPH_FORWARD, 0, 0);
+    if (!program) return;
+    compiler->model = program->name;
+    compiler->gathers = program->gathers;
+    if (program->by_training) check_graph(compiler, program, GRAPH_TRAIN);
+    if (program->by_decoding) check_graph(compiler, program, GRAPH_DECODE);
+    if (compiler->reports.errors) return;
+    compiler->tuning = transfer(compiler->unit, program);
+    if (compiler->tuning) tune(compiler->tuning, program);
+    note_own(compiler, program);
+    if (!compiler->reports.errors && program->loss && moec_option(compiler, "train.optimizer"))
+        elaborate(compiler->unit, compiler->model, GRAPH_UPDATE, 0, 0, NULL);
+}
+
+/* Every experiment is read for its errors. The base of the one that is asked for is the model; so
+ * is that of the last one where the file has no model of its own. */
+static void read_experiments(const Reading *reading) {
+    MoecCompiler *compiler = reading->compiler;
+    Unit *unit = compiler->unit;
+    const Experiment *last = NULL;
+    for (int i = 0; i < unit->experiments.count; i++)
+        last = experiment_read(unit, unit->experiments.items[i]);
+    bool own = false;
+    for (int i = 0; i < unit->models.count; i++)
+        own = own || ((Node *)unit->models.items[i])->span.source == unit->sources.items[0];
+    if (reading->asks && !compiler->reports.errors)
+        compiler->experiment = last = experiment_find(unit, reading->experiment);
+    if (last && !compiler->reports.errors && !compiler->model && (reading->asks || !own))
+        compiler->model = last->model;
+}
+
+static void read_model(void *data) {
+    const Reading *reading = data;
+    MoecCompiler *compiler = reading->compiler;
+    const char *const *sets = (const char *const *)reading->sets.items;
+    const Source *const *sources = (const Source *const *)reading->sources.items;
+    int set_count = reading->sets.count, source_count = reading->sources.count;
+    compiler->unit = reading->shown  ? resolve_documents(compiler->arena, &compiler->reports,
+                                                         sources, source_count, reading->search)
+                     : reading->file ? resolve(compiler->arena, &compiler->reports, reading->file,
+                                               reading->search, sets, set_count)
+                                     : resolve_sources(compiler->arena, &compiler->reports, sources,
+                                                       source_count, sets, set_count);
+    if (reading->layouts) compiler->layouts = layouts_read(compiler->unit);
+    if (reading->layouts) return;
+    if (!compiler->reports.errors) read_experiments(reading);
+    if (!compiler->reports.errors) elaborate_model(compiler);
+}
+
+/* ---- variants of an open model ---- */
+
+static void elaborate_variant(void *data) {
+    elaborate_model(data);
+}
+
+static void with_overrides(MoecCompiler *compiler, const Unit *unit, const List *overrides) {
+    Unit *own = arena_alloc(compiler->arena, sizeof *own);
+    *own = *unit;
+    own->arena = compiler->arena;
+    own->reports = &compiler->reports;
+    own->overrides = (List){0};
+    own->own = (List){0};
+    for (int i = 0; i < unit->overrides.count; i++)
+        list_push(own->arena, &own->overrides, unit->overrides.items[i]);
+    for (int i = 0; i < overrides->count; i++)
+        list_push(own->arena, &own->overrides, overrides->items[i]);
+    compiler->unit = own;
+    bounded(compiler, elaborate_variant, compiler);
+}
+
+/* Errors are told by going the same way again in the one that is to have them. */
+MoecCompiler *moec_vary(MoecCompiler *compiler, const List *overrides, bool tell) {
+    MoecCompiler *variant = compiler_new();
+    variant->model = compiler->model;
+    with_overrides(variant, compiler->unit, overrides);
+    Unit *unit = compiler->unit;
+    if (tell && moec_failed(variant)) with_overrides(compiler, unit, overrides);
+    compiler->unit = unit;
+    return variant;
+}
+
+static MoecCompiler *read_file(Reading reading, const char *const *sets, int set_count) {
+    MoecCompiler *compiler = reading.compiler = compiler_new();
+    const char *model = reading.model;
+    if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
+    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+MoecCompiler *moec_open(const char *file, const char *model, const char *const *sets, int set_count,
+                        const char *search) {
+    return read_file((Reading){.file = file, .search = search, .model = model}, sets, set_count);
+}
+
+MoecCompiler *moec_open_experiment(const char *file, const char *experiment,
+                                   const char *const *sets, int set_count, const char *search) {
+    const Reading reading = {
+        .file = file, .search = search, .asks = true, .experiment = experiment};
+    return read_file(reading, sets, set_count);
+}
+
+MoecCompiler *moec_open_layouts(const char *file, const char *search) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .file = file, .search = search, .layouts = true};
+    if (!file) reading.sources = standard_layouts(compiler->arena);
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+MoecCompiler *moec_open_document(const MoecDocument *documents, int count, const char *model,
+                                 const char *search) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler, .search = search, .shown = true};
+    if (model) compiler->model = arena_copy(compiler->arena, model, strlen(model));
+    for (int i = 0; i < count; i++) {
+        Source *source = arena_alloc(compiler->arena, sizeof *source);
+        const MoecDocument *document = &documents[i];
+        source->path = arena_copy(compiler->arena, document->path, strlen(document->path));
+        source->text = arena_copy(compiler->arena, document->text, document->length);
+        source->length = document->length;
+        list_push(compiler->arena, &reading.sources, source);
+    }
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+void moec_close(MoecCompiler *compiler) {
+    if (compiler) arena_free(compiler->arena);
+}
+
+bool moec_failed(const MoecCompiler *compiler) {
+    return compiler->reports.errors > 0;
+}
+
+const char *moec_reports(MoecCompiler *compiler) {
+    return reports_text(&compiler->reports, compiler->arena);
+}
+
+const char *moec_reports_json(MoecCompiler *compiler) {
+    return reports_json(&compiler->reports, compiler->arena);
+}
+
+const char *moec_warnings(MoecCompiler *compiler) {
+    return warnings_text(&compiler->reports, compiler->arena);
+}
+
+const char *moec_warnings_json(MoecCompiler *compiler) {
+    return warnings_json(&compiler->reports, compiler->arena);
+}
+
+const char *moec_nearest(const char *name, const char *const *candidates, int count) {
+    return did_you_mean(name, candidates, count);
+}
+
+void moec_observe(MoecCompiler *compiler) {
+    compiler->observes = true;
+}
+
+void moec_probe(MoecCompiler *compiler) {
+    if (compiler->unit) compiler->unit->probing = true;
+}
+
+void moec_differentiate_inputs(MoecCompiler *compiler) {
+    compiler->differentiates = true;
+}
+
+bool moec_gathers(const MoecCompiler *compiler) {
+    return compiler->gathers;
+}
+
+const char *moec_transfer(MoecCompiler *compiler, bool json) {
+    if (moec_failed(compiler) || !compiler->tuning) return NULL;
+    return (json ? tuning_json : tuning_text)(compiler->arena, compiler->tuning);
+}
+
+Arena *moec_arena(MoecCompiler *compiler) {
+    return compiler->arena;
+}
+
+Unit *moec_unit(MoecCompiler *compiler) {
+    return compiler->unit;
+}
+
+const List *moec_settings(MoecCompiler *compiler) {
+    return &compiler->settings;
+}
+
+const List *moec_layout_list(MoecCompiler *compiler) {
+    return &compiler->layouts;
+}
+
+const Experiment *moec_asked(MoecCompiler *compiler) {
+    return compiler->experiment;
+}
+
+const char *moec_model(const MoecCompiler *compiler) {
+    return compiler->model;
+}
+
+static const Setting *find_setting(const MoecCompiler *compiler, const char *path) {
+    for (int i = 0; i < compiler->settings.count; i++) {
+        const Setting *setting = compiler->settings.items[i];
+        if (!strcmp(setting->path, path)) return setting;
+    }
+    return NULL;
+}
+
+const char *moec_option(MoecCompiler *compiler, const char *path) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting ? setting->text : NULL;
+}
+
+void moec_trains(MoecCompiler *compiler) {
+    compiler->trains = true;
+}
+
+bool moec_rounded(MoecCompiler *compiler) {
+    const char *precision = moec_option(compiler, "train.precision");
+    return precision && !strcmp(precision, "bf16");
+}
+
+double moec_option_number(MoecCompiler *compiler, const char *path, double otherwise) {
+    const Setting *setting = find_setting(compiler, path);
+    return setting && setting->kind == VALUE_NUMBER ? setting->number : otherwise;
+}
+
+MoecCompiler *moec_open_bundle(const char *text, size_t length, const char *const *sets,
+                               int set_count) {
+    MoecCompiler *compiler = compiler_new();
+    Reading reading = {.compiler = compiler};
+    compiler->model = bundle_read(compiler->arena, text, length, &reading.sources, &reading.sets);
+    if (!compiler->model) {
+        report_error(&compiler->reports, (Span){0}, "the spec saved with the weights is damaged");
+        return compiler;
+    }
+    for (int i = 0; i < set_count; i++) list_push(compiler->arena, &reading.sets, (void *)sets[i]);
+    bounded(compiler, read_model, &reading);
+    return compiler;
+}
+
+/* ---- formatting ---- */
+
+typedef struct Formatting {
+    MoecCompiler *compiler;
+    const char *text;
+} Formatting;
+
+static void format_source(void *data) {
+    Formatting *formatting = data;
+    MoecCompiler *compiler = formatting->compiler;
+    const Source *source = compiler->unit->sources.items[0];
+    Reports reports = {.arena = compiler->arena};
+    const Node *file = parse(compiler->arena, &reports, source);
+    if (file && !reports.errors) formatting->text = format_tree(compiler->arena, source, file);
+}
+
+const char *moec_format(MoecCompiler *compiler) {
+    if (!compiler->unit || !compiler->unit->sources.count) return NULL;
+    Formatting formatting = {.compiler = compiler};
+    return bounded(compiler, format_source, &formatting) ? formatting.text : NULL;
+}
