@@ -38,8 +38,8 @@ model m = decoder {
 END_OF_SPEC
 chunked=$(moec dump "$work/strong.moe" --graph train --after chunk_scan | grep -c '_border\[.*scan(')
 [ "$chunked" = 2 ] || wrong "$chunked of 2 scans by chunks"
-moec verify "$work/strong.moe" >"$work/said" || { cat "$work/said"; exit 1; }
-MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --set train.context=40 --set train.places=16 \
+moec verify "$work/strong.moe" --context 300 --batch 1 >"$work/said" || { cat "$work/said"; exit 1; }
+MOEC_CUDA=$simulator moec verify "$work/strong.moe" --device cuda --context 40 --batch 1 --set train.places=16 \
     >"$work/said" || { cat "$work/said"; exit 1; }
 
 # A hybrid by chunks goes on after a stop as if there had been none, and is emitted as C that writes the same text.
@@ -65,5 +65,5 @@ use decoder
 use recurrent
 model m = decoder { vocab = 32, dim = 64, layers = 1, attention = $mixer, train = { batch = 1, context = 1024 } }
 END_OF_SPEC
-    moec verify "$work/layer.moe" || exit 1
+    moec verify "$work/layer.moe" --context 1024 --batch 1 || exit 1
 done
