@@ -141,14 +141,6 @@ static void check_read(Expr *expr, void *data) {
     }
 }
 
-static bool on_left(const Statement *statement, const Index *index) {
-    for (int i = 0; i < statement->target->count; i++) {
-        const Expr *sub = statement->target->args[i];
-        if (sub->kind == EXPR_INDEX && sub->index == index) return true;
-    }
-    return false;
-}
-
 bool runs_over(const Statement *statement, const Axis *axis) {
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i]->axis == axis) return true;

@@ -225,6 +225,12 @@ Expr *value_behind(const Past *past, Expr *value, const Index *other, const Inde
 
 /* ---- what cannot be counted on ---- */
 
+bool on_left(const Statement *statement, const Index *index) {
+    for (int i = 0; i < statement->target->count; i++)
+        if (plain_index(statement->target, i) == index) return true;
+    return false;
+}
+
 static bool mentions(const Expr *expr, const Index *index) {
     if (expr->kind == EXPR_INDEX) return expr->index == index;
     for (int i = 0; i < expr->count; i++)
@@ -259,12 +265,6 @@ static void count_writer(Statement *statement, void *data) {
 static void set_flag(Tracing *tracing, bool *flag) {
     tracing->changed |= !*flag;
     *flag = true;
-}
-
-static bool on_left(const Statement *statement, const Index *index) {
-    for (int i = 0; i < statement->target->count; i++)
-        if (plain_index(statement->target, i) == index) return true;
-    return false;
 }
 
 /* Whether two sides of a comparison differ by a number, whatever the place. */
@@ -317,7 +317,8 @@ static void trace_other(Tracing *tracing, const Statement *statement, Index *oth
     if (!reduced && past_reads(past, ahead, other)) set_flag(tracing, &past->open[id]);
     if (reduced && scored && statement->reduction == REDUCE_MAX && ahead->number <= LEFT_OUT)
         set_flag(tracing, &past->from_score[id]);
-    if (reduced || !known || statement->reduction != REDUCE_NONE) return;
+    bool alone = places_of(statement->target->tensor, past->sequence) == 2;
+    if (reduced || !known || !alone || statement->reduction != REDUCE_NONE) return;
     past->ahead[id] = ahead->number;
     if (scored) set_flag(tracing, &past->scored[id]);
 }

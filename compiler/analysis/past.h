@@ -19,7 +19,8 @@ typedef struct Past {
     int *place; /* by tensor: the dimension of the place at hand, the only one over the sequence or
                    one of several; -1: it has none */
     bool *open; /* by tensor: what it holds for places ahead is no number to count on */
-    double *ahead;    /* by tensor: what it holds there, if that is one number; else NAN */
+    double *ahead;    /* by tensor of one other place: what it holds there, if that is one number;
+                         else NAN */
     bool *scored;     /* by tensor: that, and more than LEFT_OUT for the place itself */
     bool *from_score; /* by tensor: the largest of such values, LEFT_OUT ahead */
 } Past;
@@ -27,6 +28,8 @@ typedef struct Past {
 Past past_of(Program *program);
 /* The index of a statement that is the place at hand, or NULL. */
 Index *past_place(const Past *past, const Statement *statement);
+/* Whether the index subscripts the target. */
+bool on_left(const Statement *statement, const Index *index);
 /* Whether the value depends on what `other`, a place ahead, stands for. */
 bool past_reads(const Past *past, const Expr *value, const Index *other);
 /* What is left of the value for an `other` ahead of the place, or for one that is not. */
