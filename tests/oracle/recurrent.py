@@ -6,14 +6,20 @@
     retention         Sun et al. 2023
     gated_delta       Yang et al. 2024, with Qwen3-Next's convolutions, norms and gate
     mamba2            Dao and Gu 2024
+    gla               Yang et al. 2023
+    rwkv7             Peng et al. 2025, without the values of the first layer
 """
+import math
+
+
 import torch
 import torch.nn.functional as F
 
 
 def is_factor(name):
     """Factors and shifts with more than one axis, which are no matrices."""
-    return name.endswith(("_conv.weight", "_conv.shift", "attention.bias", "attention.weight"))
+    vectors = ("bias", "weight", "shift", "fade", "share", "removed", "replaced", "bonus")
+    return name.endswith(("_conv.weight", "_conv.shift") + tuple("attention." + vector for vector in vectors))
 
 
 def heads(w, path, name, x, h, e):
@@ -133,8 +139,59 @@ def mamba2(w, path, spec, x):
     return project(w, path, g, d)
 
 
+def low_rank(w, path, x, *to, act=lambda z: z, rank):
+    narrow = act(x @ w.get(path + ".narrow", x.shape[-1], rank))
+    return torch.einsum("btr,rhe->bthe", narrow, w.get(path + ".wide", rank, *to))
+
+
+def gla(w, path, spec, x):
+    h, rank, d = spec["heads"], spec["rank"], x.shape[-1]
+    e, c = d // h // 2, d // h
+    q, k, v = heads(w, path, "query", x, h, e) / e**0.5, heads(w, path, "key", x, h, e), heads(w, path, "value", x, h, c)
+    logits = torch.einsum("btr,rhe->bthe", x @ w.get(path + ".narrow", d, rank), w.get(path + ".wide", rank, h, e))
+    alpha = (logits + w.get(path + ".shift", h, e)).sigmoid() ** (1 / 16)
+    S, out = torch.zeros(x.shape[0], h, e, c, dtype=x.dtype), []
+    for t in range(x.shape[1]):
+        S = alpha[:, t, :, :, None] * S + k[:, t, :, :, None] * v[:, t, :, None, :]
+        out.append(torch.einsum("bhe,bhec->bhc", q[:, t], S))
+    o = torch.stack(out, 1)
+    o = o / torch.sqrt(o.pow(2).mean(-1, keepdim=True) + 1e-6) * w.get(path + ".out_norm.weight", c)
+    return project(w, path, o * F.silu(heads(w, path, "gate", x, h, c)), d)
+
+
+def rwkv7(w, path, spec, x):
+    h, rank, d = spec["heads"], spec["rank"], x.shape[-1]
+    e = d // h
+    past = torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1)
+
+    def shifted(name):
+        return x + (past - x) * w.get(f"{path}.{name}_shift.share", d)
+
+    r, k = (heads(w, path, name, shifted(name), h, e) for name in ("receptance", "key"))
+    v = heads(w, path, "value", shifted("value"), h, e)
+    fade = low_rank(w, path + ".fade_rank", shifted("fade"), h, e, act=torch.tanh, rank=rank) + w.get(path + ".fade", h, e)
+    decay = (-math.exp(-0.5) * fade.sigmoid()).exp()
+    a = (low_rank(w, path + ".share_rank", shifted("share"), h, e, rank=rank) + w.get(path + ".share", h, e)).sigmoid()
+    g = low_rank(w, path + ".gate_rank", shifted("gate"), h, e, act=torch.sigmoid, rank=rank)
+    kk = F.normalize(k * w.get(path + ".removed", h, e), dim=-1)
+    k = k * (1 + (a - 1) * w.get(path + ".replaced", h, e))
+    S, out = torch.zeros(x.shape[0], h, e, e, dtype=x.dtype), []  # [value, key]
+    for t in range(x.shape[1]):
+        removal = torch.diag_embed(decay[:, t]) - kk[:, t, :, :, None] * (a * kk)[:, t, :, None, :]
+        S = S @ removal + v[:, t, :, :, None] * k[:, t, :, None, :]
+        out.append((S @ r[:, t, :, :, None])[..., 0])
+    o = torch.stack(out, 1)
+    o = F.group_norm(o.reshape(-1, d), h, w.get(path + ".weight", h, e).flatten(), w.get(path + ".bias", h, e).flatten(), 64e-5)
+    o = o.view(v.shape) + (r * k * w.get(path + ".bonus", h, e)).sum(-1, keepdim=True) * v
+    return project(w, path, o * g, d)
+
+
+LAYERS = {"lstm": lstm, "min_gru": min_gru, "linear_attention": linear_attention, "gated_delta": gated_delta, "mamba2": mamba2,
+          "gla": gla, "rwkv7": rwkv7}
+
+
 def mix(w, path, row, spec, x, rotate):
     kind = spec["kind"]
     if kind == "retention":
         return retention(w, path, spec, x, rotate)
-    return {"lstm": lstm, "min_gru": min_gru, "linear_attention": linear_attention, "gated_delta": gated_delta, "mamba2": mamba2}[kind](w, path, spec, x)
+    return LAYERS[kind](w, path, spec, x)

@@ -179,6 +179,8 @@ def hybrid():
         "retnet_small": small(kind="retention", heads=2),
         "gated_delta_small": small(lr=5e-4, **delta),
         "mamba2_small": small(kind="mamba2", heads=4, states=8),
+        "gla_small": small(kind="gla", heads=2, rank=4),
+        "rwkv7_small": small(kind="rwkv7", heads=2, rank=6),
         "hybrid_small": decoder(dim=32, layers=4, q=4, k=2, width=8, qk_norm=True, gate=gate("sdpa"), parts=[delta, delta, delta, None],
                                 lr=5e-4, ffn=mixture(8, 2, 16, renormalised=True)),
     }

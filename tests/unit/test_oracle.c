@@ -34,7 +34,7 @@ static const char *const families[] = {"gated_attention", "sigma", "structmoe",
 static const char *const compiled_rows[] = {
     "moe_small_sdpa",       "moe_small_v_shared",  "sigma_small",    "gqa16_small_q_k4_half",
     "structmoe_small_top2", "mue_small_e16a8g4s1", "mue_small_wide", "dit_small_e8a3s1",
-    "lstm_small",           "mamba2_small",        "hybrid_small"};
+    "lstm_small",           "mamba2_small",        "rwkv7_small",    "hybrid_small"};
 
 typedef struct Expected {
     char name[NAME_BYTES];
@@ -239,8 +239,8 @@ static void set_inputs(MoecInterpreter *eval, const Row *row, const int32_t *win
     free(targets);
 }
 
-static MoecInterpreter *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph, long batch,
-                            long tokens) {
+static MoecInterpreter *meaning_of(MoecCompiler *compiler, const Row *row, MoecGraph graph,
+                                   long batch, long tokens) {
     MoecProgram *program = moec_define(compiler, graph, batch, row->context, tokens);
     MoecInterpreter *eval = program ? moec_interpreter_new(compiler, program) : NULL;
     if (!eval) {
