@@ -13,7 +13,7 @@ static const char *growth_text(Arena *arena, const Tuning *tuning, const Tuned *
     text_add(&text, "%s", "");
     for (int i = 0; i < tensor->rank; i++) {
         const Axis *axis = tensor->axes[i], *before = NULL;
-        bool turn = axis->kind == AXIS_REPEAT;
+        bool step = axis->kind == AXIS_REPEAT;
         for (int j = 0; its && j < its->rank; j++)
             if (!strcmp(its->axes[j]->name, axis->name)) before = its->axes[j];
         for (int j = 0; !its && j < tuning->from->axes.count && !before; j++) {
@@ -24,7 +24,7 @@ static const char *growth_text(Arena *arena, const Tuning *tuning, const Tuned *
         if (before && before->size == axis->size) continue;
         if (before)
             text_add(&text, "%s%s %ld -> %ld", comma, axis->name, before->size, axis->size);
-        else if (!turn)
+        else if (!step)
             text_add(&text, "%s%s new, %ld", comma, axis->name, axis->size);
     }
     return text.text;

@@ -1,5 +1,5 @@
 /* interpret: the interpreter behind the public header. Tensors are found by their public names; a
- * tensor stacked over a repeat is given and returned turn by turn. */
+ * tensor stacked over a repeat is given and returned step by step. */
 #include "moec.h"
 
 #include "passes.h"
@@ -13,7 +13,7 @@ struct MoecInterpreter {
     Program *program;
 };
 
-/* Part of a tensor: all of it, or one turn of a stacked one. */
+/* Part of a tensor: all of it, or one step of a stacked one. */
 typedef struct Slice {
     const Tensor *tensor;
     size_t start, count;
@@ -34,16 +34,16 @@ void moec_interpreter_free(MoecInterpreter *interpreter) {
     free(interpreter);
 }
 
-/* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for turn i. */
-static long turn_number(const char *brace, long turn) {
+/* "{i}", "{i+3}", "{2*i}", "{2*i+1}" for step i. */
+static long step_number(const char *brace, long step) {
     long factor = 1, offset = 0;
     if (sscanf(brace, "{%ld*i", &factor) != 1) factor = 1;
     const char *plus = strchr(brace, '+'), *end = strchr(brace, '}');
     if (plus && plus < end) offset = strtol(plus + 1, NULL, 10);
-    return factor * turn + offset;
+    return factor * step + offset;
 }
 
-static bool names_turn(const Tensor *tensor, const char *name, Slice *slice) {
+static bool names_step(const Tensor *tensor, const char *name, Slice *slice) {
     const char *brace = strchr(tensor->path, '{');
     size_t all = (size_t)tensor_elements(tensor);
     if (!brace) {
@@ -56,11 +56,11 @@ static bool names_turn(const Tensor *tensor, const char *name, Slice *slice) {
     char *end;
     long wanted = strtol(name + before, &end, 10);
     if (end == name + before || strcmp(end, after)) return false;
-    long turns = tensor->axes[0]->size;
-    for (long turn = 0; turn < turns; turn++)
-        if (turn_number(brace, turn) == wanted) {
-            size_t each = all / (size_t)turns;
-            *slice = (Slice){tensor, (size_t)turn * each, each};
+    long steps = tensor->axes[0]->size;
+    for (long step = 0; step < steps; step++)
+        if (step_number(brace, step) == wanted) {
+            size_t each = all / (size_t)steps;
+            *slice = (Slice){tensor, (size_t)step * each, each};
             return true;
         }
     return false;
@@ -91,7 +91,7 @@ static bool is_called(const Tensor *tensor, const char *name, Slice *slice) {
     bool by_path = named && named->path && tensor->role != ROLE_CACHE;
     *slice = (Slice){tensor, 0, (size_t)tensor_elements(tensor)};
     if (!by_path) return tensor->role != ROLE_GRADIENT && !strcmp(tensor->name, name);
-    bool found = names_turn(named, name, slice);
+    bool found = names_step(named, name, slice);
     slice->tensor = tensor;
     return found;
 }

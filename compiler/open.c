@@ -24,7 +24,7 @@ static void out_of_memory(void *data) {
         report_error(&compiler->reports, compiler->reports.at,
                      "the machine has no memory left for the compiler");
     report_help(&compiler->reports,
-                "apply fewer layers, or let a repeat apply them: its turns count once");
+                "apply fewer layers, or let a repeat apply them: its steps count once");
     report_give_up(&compiler->reports);
 }
 

@@ -178,8 +178,8 @@ long cache_bytes_per_token(const Program *step);
 long recurrent_bytes(const Program *step);
 /* Bytes of weights that a run of the program reads. */
 double traffic(Program *program);
-/* How many elements a read touches while its loops run once; in all its turns, or in one. */
-double access_elements(const Expr *read, bool one_turn);
+/* How many elements a read touches while its loops run once; in all its steps, or in one. */
+double access_elements(const Expr *read, bool one_step);
 
 /* ---- what it means ---- */
 

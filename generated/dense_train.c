@@ -131,9 +131,9 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long e = 0; e < 8; e++) {
@@ -164,10 +164,10 @@ static void kernel_train_4_sdpa_gate_y(long i, const float *restrict attended,
         const float *restrict sdpa_gate_weight_product, float *restrict act_y, float *restrict sdpa_gate_y)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 256; turn++) {
-        const long b = turn / 128;
-        const long s = turn / 4 % 32;
-        const long h = turn % 4;
+    for (long iteration = 0; iteration < 256; iteration++) {
+        const long b = iteration / 128;
+        const long s = iteration / 4 % 32;
+        const long h = iteration % 4;
         MOEC_OMP(simd)
         for (long c = 0; c < 8; c++) {
             float act_y_now = moec_sigmoid(sdpa_gate_weight_product[((b * 32 + s) * 4 + h) * 8 + c]);
@@ -188,9 +188,9 @@ static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const
         const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         float ffn_norm_sum_of_squares_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
         for (long d = 0; d < 32; d++) {
@@ -215,9 +215,9 @@ static void kernel_train_5_ffn_norm_y_2(long i, const float *restrict x_2, const
 static void kernel_train_6_act_y_2(long i, const float *restrict ffn_gate_product, float *restrict act_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
             const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
@@ -292,9 +292,9 @@ static void kernel_train_10_sum_of_powers(const float *restrict logits, float *r
         float *restrict sum_of_powers)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         float largest_sum = -INFINITY;
         MOEC_OMP(simd reduction(max:largest_sum))
         for (long v = 0; v < 64; v++) {
@@ -347,9 +347,9 @@ static void kernel_train_11_d_logits(const int32_t *restrict targets, const floa
     loss[0] = total * 0.015625f;
     float d_total = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         const long targets_at = (long)targets[b * 32 + s];
         float d_sum_of_powers = d_total * (1.0f / sum_of_powers[b * 32 + s]);
         MOEC_OMP(simd)
@@ -436,9 +436,9 @@ static void kernel_train_14_d_ffn_gate_product(long i, const float *restrict x_3
         float *restrict ffn_norm_y_2_again, float *restrict ffn_h_again)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
             const float ffn_gate_product_at = ffn_gate_product[((i * 2 + b) * 32 + s) * 48 + f];
@@ -517,9 +517,9 @@ static void kernel_train_16_sdpa_gate_y_again(long i, const float *restrict atte
         const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
@@ -554,9 +554,9 @@ static void kernel_train_17_d_attended(long i, const float *restrict x_2,
         float *restrict attention_norm_y_again, float *restrict attention_norm_y_2_again)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         for (long h = 0; h < 4; h++) {
             MOEC_OMP(simd)
             for (long c = 0; c < 8; c++) {
@@ -603,9 +603,9 @@ static void kernel_train_19_d_attention_q(const float *restrict query_rotary_cos
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
             d_attention_k[(b * 32 + s) * 8 + e] = d_key_rotary_y[(b * 32 + s) * 8 + e]

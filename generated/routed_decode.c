@@ -102,11 +102,11 @@ static const MoecAttend moec_options_decode_3 = {
    ffn_norm_root[b,s] = rsqrt(ffn_norm_sum_of_squares[b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y[b,s,d] = x_3[b,s,d] * ffn_norm_root[b,s]   -- std/norms.moe:10
    ffn_norm_y_2[b,s,d] = ffn_norm_y[b,s,d] * block_ffn_norm_weight[i,d]   -- std/norms.moe:13
-   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40
-   ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_value[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
-   ffn_total[b,s] = sum[n] ffn_value[b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_value[b,s,n] / ffn_total[b,s]   -- std/moe.moe:42 */
+   ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:42
+   ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:44
+   ffn_value[b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:44
+   ffn_total[b,s] = sum[n] ffn_value[b,s,n]   -- std/moe.moe:44
+   ffn_p[b,s,n] = ffn_value[b,s,n] / ffn_total[b,s]   -- std/moe.moe:44 */
 static void kernel_decode_4_ffn_p(long i, const float *restrict x_2, const float *restrict attention_y,
         float *restrict x_3, const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2,
         const float *restrict block_ffn_router, float *restrict ffn_p)
@@ -154,8 +154,8 @@ static const MoecPack moec_options_decode_5 = {
     .rank = 3, .shape = {1, 1, 4}, .key = {0, 0, 1}, .rows = 2,
 };
 
-/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:65 */
+/* ffn_total_3[b,s] = sum[n] chosen[b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:66
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[b,s] > 0, ffn_total_3[b,s], 1)   -- std/moe.moe:67 */
 static void kernel_decode_6_ffn_weight(const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_weight)
 {
@@ -183,7 +183,7 @@ static void kernel_decode_7_act_y(const float *restrict expert_gate_product, flo
 }
 
 /* expert_h[r,f] = act_y[r,f] * expert_up_product[r,f]   -- std/mlp.moe:35
-   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
+   ffn_y[b,s,d] = 0   -- std/moe.moe:74 */
 static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h, float *restrict ffn_y)
 {
@@ -200,7 +200,7 @@ static void kernel_decode_8_ffn_y(const float *restrict act_y, const float *rest
 }
 
 /* ffn_y[chosen_batch[r],chosen_s[r],d] += ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]]
-        * expert_y[r,d]   -- std/moe.moe:72
+        * expert_y[r,d]   -- std/moe.moe:74
    x_2[i + 1,b,s,d] = x_3[b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75 */
 static void kernel_decode_9_x_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_weight, const float *restrict expert_y, float *restrict ffn_y,
@@ -326,11 +326,11 @@ static void run_decode(const MoecRun *run)
                 attention_y);
         kernel_decode_4_ffn_p(i, x_2, attention_y, x_3, block_ffn_norm_weight, ffn_norm_y_2,
                 block_ffn_router, ffn_p);
-        /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
+        /* chosen[b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:56 */
         moec_top(1, 4, 1, 2, ffn_p, chosen);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[batch,s,n]; key = [n])
-                  -- std/moe.moe:54 */
+                  -- std/moe.moe:56 */
         moec_pack(&moec_options_decode_5, chosen, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,

@@ -46,8 +46,8 @@ static const MoecProduct moec_products[] = {
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
-   balance[0] = 0   -- std/moe.moe:78
-   busiest[0] = 0   -- std/moe.moe:82
+   balance[0] = 0   -- std/moe.moe:85
+   busiest[0] = 0   -- std/moe.moe:89
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -118,10 +118,10 @@ static void kernel_train_2_key_rotary_y(long i, const float *restrict attention_
         const float *restrict query_rotary_sine, float *restrict query_rotary_y, float *restrict key_rotary_y)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 256; turn++) {
-        const long b = turn / 128;
-        const long s = turn / 4 % 32;
-        const long h = turn % 4;
+    for (long iteration = 0; iteration < 256; iteration++) {
+        const long b = iteration / 128;
+        const long s = iteration / 4 % 32;
+        const long h = iteration % 4;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
             query_rotary_y[(((i * 2 + b) * 32 + s) * 4 + h) * 8 + e] = attention_q[((b * 32 + s) * 4 + h) * 8
@@ -150,9 +150,9 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
         const float *restrict block_ffn_norm_weight, float *restrict ffn_norm_y_2)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         float ffn_norm_sum_of_squares_sum = 0.0f;
         MOEC_OMP(simd reduction(+:ffn_norm_sum_of_squares_sum))
         for (long d = 0; d < 32; d++) {
@@ -172,10 +172,10 @@ static void kernel_train_4_ffn_norm_y_2(long i, const float *restrict x_2, const
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:44
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:44
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:44
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44 */
 static void kernel_train_5_ffn_p(long i, const float *restrict ffn_logit, float *restrict ffn_value,
         float *restrict ffn_total, float *restrict ffn_p)
 {
@@ -207,11 +207,11 @@ static const MoecPack moec_options_train_6 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:58
-   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:65
-   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:60
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:60
+   ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:66
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:67
+   ffn_y[b,s,d] = 0   -- std/moe.moe:74 */
 static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const float *restrict chosen,
         float *restrict ffn_load, float *restrict ffn_total_3, float *restrict ffn_weight,
         float *restrict ffn_y)
@@ -262,8 +262,8 @@ static void kernel_train_7_ffn_y(long i, const float *restrict ffn_p, const floa
 static void kernel_train_8_act_y(long i, const float *restrict expert_gate_product, float *restrict act_y)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 128; turn++) {
-        const long r = turn;
+    for (long iteration = 0; iteration < 128; iteration++) {
+        const long r = iteration;
         MOEC_OMP(simd)
         for (long f = 0; f < 48; f++) {
             const float expert_gate_product_at = expert_gate_product[(i * 128 + r) * 48 + f];
@@ -274,15 +274,15 @@ static void kernel_train_8_act_y(long i, const float *restrict expert_gate_produ
 
 /* expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:72 */
+          -- std/moe.moe:74 */
 static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_weight,
         const float *restrict act_y, const float *restrict expert_up_product,
         float *restrict expert_h_weighed, const int32_t *restrict chosen_batch,
         const int32_t *restrict chosen_s, const int32_t *restrict chosen_n)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 128; turn++) {
-        const long r = turn;
+    for (long iteration = 0; iteration < 128; iteration++) {
+        const long r = iteration;
         const long chosen_batch_at = (long)chosen_batch[r];
         const long chosen_s_at = (long)chosen_s[r];
         const long chosen_n_at = (long)chosen_n[r];
@@ -295,14 +295,14 @@ static void kernel_train_9_expert_h_weighed(long i, const float *restrict ffn_we
     }
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:82
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:74
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:82
-   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:82 */
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:89
+   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:89 */
 static void kernel_train_10_busiest_2(long i, float *restrict x_2, const float *restrict x_3,
         const float *restrict ffn_p, const float *restrict ffn_load, const float *restrict expert_y,
         float *restrict ffn_y, float *restrict balance, float *restrict busiest, float *restrict busiest_2,
@@ -390,9 +390,9 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
         float *restrict sum_of_powers)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         float largest_sum = -INFINITY;
         MOEC_OMP(simd reduction(max:largest_sum))
         for (long v = 0; v < 64; v++) {
@@ -412,13 +412,13 @@ static void kernel_train_12_sum_of_powers(const float *restrict logits, float *r
 /* total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
           -- std/decoder.moe:89
    loss = total * 0.015625   -- std/decoder.moe:89
-   balance_2 = balance[4]   -- std/moe.moe:78
+   balance_2 = balance[4]   -- std/moe.moe:85
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:82
-   busiest_4[0] = busiest_2[0]   -- std/moe.moe:82
-   busiest_4[1] = busiest_2[1]   -- std/moe.moe:82
-   busiest_4[2] = busiest_2[2]   -- std/moe.moe:82
-   busiest_4[3] = busiest_2[3]   -- std/moe.moe:82
+   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:89
+   busiest_4[0] = busiest_2[0]   -- std/moe.moe:89
+   busiest_4[1] = busiest_2[1]   -- std/moe.moe:89
+   busiest_4[2] = busiest_2[2]   -- std/moe.moe:89
+   busiest_4[3] = busiest_2[3]   -- std/moe.moe:89
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89
    d_logits[b,s,v] = d_sum_of_powers[b,s] * exp(logits[b,s,v] - stop(largest[b,s]))   -- std/decoder.moe:84
@@ -462,9 +462,9 @@ static void kernel_train_13_d_logits(const int32_t *restrict targets, const floa
     busiest_4[3] = busiest_2[3];
     float d_total_3 = loss_scale_at * 0.015625f;
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         const long targets_at = (long)targets[b * 32 + s];
         float d_sum_of_powers = d_total_3 * (1.0f / sum_of_powers[b * 32 + s]);
         MOEC_OMP(simd)
@@ -514,7 +514,7 @@ static void kernel_train_14_d_final_norm_sum_of_squares(const float *restrict x_
 
 /* d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
         * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
+   d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
 static void kernel_train_15_d_balance_3(const float *restrict x_2, const float *restrict final_norm_root,
         const float *restrict loss_scale, float *restrict d_balance_3,
         const float *restrict d_final_norm_y_3, float *restrict d_x_2,
@@ -539,11 +539,11 @@ static const MoecPack moec_options_train_16 = {
     .rank = 3, .shape = {2, 32, 4}, .key = {0, 0, 1}, .rows = 128,
 };
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:85
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:85
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:65
+          -- std/moe.moe:67
    d_ffn_norm_y_2[b,s,d] = 0   -- std/mlp.moe:35
    ffn_norm_root_again[b,s] = rsqrt(ffn_norm_sum_of_squares[i,b,s] * 0.03125 + 1e-06)   -- std/norms.moe:9
    ffn_norm_y_again[b,s,d] = x_3[i,b,s,d] * ffn_norm_root_again[b,s]   -- std/norms.moe:10
@@ -594,8 +594,8 @@ static void kernel_train_17_ffn_norm_y_2_again(long i, const float *restrict x_3
           -- std/activations.moe:19
    expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:72
-   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72
+        * expert_h_again[r,f]   -- std/moe.moe:74
+   d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:74
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
@@ -612,8 +612,8 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
         const int32_t *restrict chosen_s_2, const int32_t *restrict chosen_n_2)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 128; turn++) {
-        const long r = turn;
+    for (long iteration = 0; iteration < 128; iteration++) {
+        const long r = iteration;
         const long chosen_batch_2_at = (long)chosen_batch_2[r];
         const long chosen_s_2_at = (long)chosen_s_2[r];
         const long chosen_n_2_at = (long)chosen_n_2[r];
@@ -641,17 +641,17 @@ static void kernel_train_18_d_expert_gate_product(long i, const float *restrict 
 
 /* d_ffn_norm_y_2[chosen_batch_2[r],chosen_s_2[r],d] += d_ffn_norm_y_2_rows[r,d]   -- std/mlp.moe:35
    d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:65
+          -- std/moe.moe:67
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
         / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:65
+          -- std/moe.moe:67
    d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
         * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
-          -- std/moe.moe:42
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:42
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:42
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:40 */
+          -- std/moe.moe:44
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:42 */
 static void kernel_train_19_d_ffn_logit(long i, const float *restrict ffn_value,
         const float *restrict ffn_total, const float *restrict chosen, const float *restrict ffn_total_3,
         const float *restrict d_ffn_total_4, const float *restrict d_ffn_weight,
@@ -759,9 +759,9 @@ static void kernel_train_21_attention_norm_y_2_again(long i, const float *restri
         const float *restrict ffn_norm_root_again)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 64; turn++) {
-        const long b = turn / 32;
-        const long s = turn % 32;
+    for (long iteration = 0; iteration < 64; iteration++) {
+        const long b = iteration / 32;
+        const long s = iteration % 32;
         MOEC_OMP(simd)
         for (long d = 0; d < 32; d++) {
             const float x_3_at = x_3[((i * 2 + b) * 32 + s) * 32 + d];
@@ -798,10 +798,10 @@ static void kernel_train_23_d_attention_q(const float *restrict query_rotary_cos
         const float *restrict d_key_rotary_y, float *restrict d_attention_k, float *restrict d_attention_q)
 {
     MOEC_OMP(parallel for schedule(static))
-    for (long turn = 0; turn < 256; turn++) {
-        const long b = turn / 128;
-        const long s = turn / 4 % 32;
-        const long h = turn % 4;
+    for (long iteration = 0; iteration < 256; iteration++) {
+        const long b = iteration / 128;
+        const long s = iteration / 4 % 32;
+        const long h = iteration % 4;
         MOEC_OMP(simd)
         for (long e = 0; e < 8; e++) {
             d_attention_k[((b * 32 + s) * 4 + h) * 8 + e] = d_key_rotary_y[((b * 32 + s) * 4 + h) * 8 + e]
@@ -859,7 +859,7 @@ static void kernel_train_24_d_attention_norm_sum_of_squares(long i, const float 
 
 /* d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:85 */
 static void kernel_train_25_d_balance_3(long i, const float *restrict x_2, float *restrict d_balance_3,
         float *restrict d_x_2, const float *restrict d_x_3, const float *restrict d_attention_norm_y_3,
         const float *restrict d_attention_norm_sum_of_squares,
@@ -1055,14 +1055,14 @@ static void run_train(const MoecRun *run)
                 * 8 * 32, attention_y);
         kernel_train_4_ffn_norm_y_2(i, x_2, attention_y, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,
                 ffn_norm_y_2);
-        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
+        /* ffn_logit[b,s,n] = sum[d] ffn_norm_y_2[b,s,d] * block_ffn_router[i,d,n]   -- std/moe.moe:42 */
         moec_product(run, 4, &moec_products[4], ffn_norm_y_2, block_ffn_router + i * 32 * 4, ffn_logit);
         kernel_train_5_ffn_p(i, ffn_logit, ffn_value, ffn_total, ffn_p);
-        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:54 */
+        /* chosen[i,b,s,n] = top(ffn_p[b,s,n]; k = 2, dimension = 2)   -- std/moe.moe:56 */
         moec_top(64, 4, 1, 2, ffn_p, chosen + i * 2 * 32 * 4);
         /* chosen_batch[r], chosen_s[r], chosen_n[r], chosen_group[g], chosen_row[batch,s,n],
                 chosen_other[r], chosen_start[o], chosen_list[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:54 */
+                  -- std/moe.moe:56 */
         moec_pack(&moec_options_train_6, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch, chosen_s, chosen_n},
                         .group = chosen_group, .row_of = chosen_row,
@@ -1114,7 +1114,7 @@ static void run_train(const MoecRun *run)
     for (long i = 3; i >= 0; i--) {
         /* chosen_batch_2[r], chosen_s_2[r], chosen_n_2[r], chosen_group_2[g], chosen_row_2[batch,s,n],
                 chosen_other_2[r], chosen_start_2[o], chosen_list_2[r] = pack(chosen[i,batch,s,n]; key = [n])
-                  -- std/moe.moe:54 */
+                  -- std/moe.moe:56 */
         moec_pack(&moec_options_train_16, chosen + i * 2 * 32 * 4, NULL,
                 &(const MoecPacked){.coordinate = (int *const[]){chosen_batch_2, chosen_s_2, chosen_n_2},
                         .group = chosen_group_2, .row_of = chosen_row_2,
@@ -1172,10 +1172,10 @@ static void run_train(const MoecRun *run)
                     .b_group = 1536, .b_k = 48, .b_n = 1, .c_row = 48, .accumulate = 1},
                 &(const MoecRows){.group = chosen_group_2, .a_gather = chosen_other_2, .b_gather = NULL},
                 ffn_norm_y_2_again, d_expert_gate_product, d_block_ffn_expert_gate + i * 4 * 32 * 48);
-        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:40 */
+        /* d_ffn_norm_y_2[b,s,d] += sum[n] d_ffn_logit[b,s,n] * block_ffn_router[i,d,n]   -- std/moe.moe:42 */
         moec_product(run, 8, &moec_products[8], d_ffn_logit, block_ffn_router + i * 32 * 4, d_ffn_norm_y_2);
         /* d_block_ffn_router[i,d,n] += sum[b,s] d_ffn_logit[b,s,n] * ffn_norm_y_2_again[b,s,d]
-                  -- std/moe.moe:40 */
+                  -- std/moe.moe:42 */
         moec_product(run, 9, &moec_products[9], ffn_norm_y_2_again, d_ffn_logit, d_block_ffn_router + i * 32
                 * 4);
         kernel_train_20_d_ffn_norm_sum_of_squares(i, x_3, ffn_norm_sum_of_squares, block_ffn_norm_weight,

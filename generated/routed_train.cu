@@ -3,8 +3,8 @@
 
 /* x[b,s,d] = embedding[tokens[b,s],d]   -- std/decoder.moe:48
    x_2[0,b,s,d] = x[b,s,d]   -- std/decoder.moe:75
-   balance[0] = 0   -- std/moe.moe:78
-   busiest[0] = 0   -- std/moe.moe:82
+   balance[0] = 0   -- std/moe.moe:85
+   busiest[0] = 0   -- std/moe.moe:89
    query_rotary_angle[s,e] = s * 10000 ^ (-2 * (e % 4) / 8)   -- std/rotary.moe:9
    query_rotary_cosine[s,e] = cos(query_rotary_angle[s,e])   -- std/rotary.moe:11
    query_rotary_sine[s,e] = where(e < 4, -1, 1) * sin(query_rotary_angle[s,e])   -- std/rotary.moe:12 */
@@ -60,9 +60,9 @@ extern "C" __global__ void kernel_train_1_attention_norm_y_2(long i, const float
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ attention_norm_y_2)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         float attention_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -165,9 +165,9 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
         float *__restrict__ ffn_norm_y_2)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         float ffn_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_3_lanes[4];
@@ -197,10 +197,10 @@ extern "C" __global__ void kernel_train_4_ffn_norm_y_2(long i, const float *__re
     }
 }
 
-/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:42
-   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:42
-   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:42
-   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42 */
+/* ffn_largest[b,s] = max[n] ffn_logit[b,s,n]   -- std/moe.moe:44
+   ffn_value[i,b,s,n] = exp(ffn_logit[b,s,n] - stop(ffn_largest[b,s]))   -- std/moe.moe:44
+   ffn_total[i,b,s] = sum[n] ffn_value[i,b,s,n]   -- std/moe.moe:44
+   ffn_p[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44 */
 extern "C" __global__ void kernel_train_5_ffn_p(long i, const float *__restrict__ ffn_logit,
         float *__restrict__ ffn_value, float *__restrict__ ffn_total, float *__restrict__ ffn_p)
 {
@@ -234,15 +234,15 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_weight_e
     moec_by_weight<MoecTileExact>(grouped, group, a_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:58
-   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:58 */
+/* ffn_total_2[n] = sum[b,s] chosen[i,b,s,n] / 2   -- std/moe.moe:60
+   ffn_load[i,n] = ffn_total_2[n] * 0.015625   -- std/moe.moe:60 */
 extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restrict__ chosen,
         float *__restrict__ ffn_load)
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 4; moec_from += 32 * moec_blocks()) {
-        const long turn = moec_column(moec_from, 4);
-        const long n = turn;
+        const long iteration = moec_column(moec_from, 4);
+        const long n = iteration;
         float ffn_total_2 = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
             const long b = (unsigned)part / 32u;
@@ -250,22 +250,22 @@ extern "C" __global__ void kernel_train_6_ffn_load(long i, const float *__restri
             ffn_total_2 += chosen[((i * 2 + b) * 32 + s) * 4 + n] / 2.0f;
         }
         ffn_total_2 = moec_column_sum(ffn_total_2);
-        if (moec_thread() < 32 && moec_from + moec_thread() == turn) ffn_load[i * 4 + n] = ffn_total_2
+        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) ffn_load[i * 4 + n] = ffn_total_2
                 * 0.015625f;
     }
 }
 
-/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:64
-   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:65
-   ffn_y[b,s,d] = 0   -- std/moe.moe:72 */
+/* ffn_total_3[i,b,s] = sum[n] chosen[i,b,s,n] * ffn_p[b,s,n]   -- std/moe.moe:66
+   ffn_weight[b,s,n] = ffn_p[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)   -- std/moe.moe:67
+   ffn_y[b,s,d] = 0   -- std/moe.moe:74 */
 extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict__ ffn_p,
         const float *__restrict__ chosen, float *__restrict__ ffn_total_3, float *__restrict__ ffn_weight,
         float *__restrict__ ffn_y)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         float ffn_total_3_sum = 0.0f;
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
             float chosen_lanes[4];
@@ -307,7 +307,7 @@ extern "C" __global__ void kernel_train_7_ffn_y(long i, const float *__restrict_
    act_y[r,f] = expert_gate_product[i,r,f] * sigmoid(expert_gate_product[i,r,f])   -- std/activations.moe:19
    expert_h[r,f] = act_y[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed[r,f] = ffn_weight[chosen_batch[r],chosen_s[r],chosen_n[r]] * expert_h[r,f]
-          -- std/moe.moe:72 */
+          -- std/moe.moe:74 */
 extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(MoecGroupedOnDevice grouped,
         const int32_t *group, const int32_t *a_gather, const float *a, const float *b, long i,
         const float *__restrict__ ffn_weight, const float *__restrict__ expert_gate_product,
@@ -329,14 +329,14 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) product_train_8(
     });
 }
 
-/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:72
-   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:78
-   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:78
-   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:82
+/* ffn_y[chosen_batch[r],chosen_s[r],d] += expert_y[r,d]   -- std/moe.moe:74
+   ffn_total_4[n] = sum[b,s] ffn_p[b,s,n]   -- std/moe.moe:85
+   ffn_product_3 = sum[n] stop(ffn_load[i,n]) * (ffn_total_4[n] * 0.015625)   -- std/moe.moe:85
+   ffn_largest_2 = max[n] ffn_load[i,n]   -- std/moe.moe:89
    x_2[i + 1,b,s,d] = x_3[i,b,s,d] + ffn_y[b,s,d]   -- std/decoder.moe:75
-   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:78
-   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:82
-   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:82 */
+   balance[i + 1] = balance[i] + 0.04 * ffn_product_3   -- std/moe.moe:85
+   busiest[i + 1] = busiest[i] + 4 * ffn_largest_2   -- std/moe.moe:89
+   busiest_2[i] = 4 * ffn_largest_2   -- std/moe.moe:89 */
 extern "C" __global__ void kernel_train_9_busiest_2(long i, float *__restrict__ x_2,
         const float *__restrict__ x_3, const float *__restrict__ ffn_p, const float *__restrict__ ffn_load,
         const float *__restrict__ expert_y, float *__restrict__ ffn_y, float *__restrict__ balance,
@@ -402,9 +402,9 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
         float *__restrict__ final_norm_y_2)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         float final_norm_sum_of_squares_sum = 0.0f;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float x_2_lanes[4];
@@ -443,13 +443,13 @@ extern "C" __global__ void kernel_train_10_final_norm_y_2(const float *__restric
    total = sum[b,s] (stop(largest[b,s]) + log(sum_of_powers[b,s]) - logits[b,s,targets[b,s]])
           -- std/decoder.moe:89
    loss = total * 0.015625   -- std/decoder.moe:89
-   balance_2 = balance[4]   -- std/moe.moe:78
+   balance_2 = balance[4]   -- std/moe.moe:85
    total_2 = total * 0.015625 + balance_2   -- std/decoder.moe:89
-   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:82
-   busiest_4[0] = busiest_2[0]   -- std/moe.moe:82
-   busiest_4[1] = busiest_2[1]   -- std/moe.moe:82
-   busiest_4[2] = busiest_2[2]   -- std/moe.moe:82
-   busiest_4[3] = busiest_2[3]   -- std/moe.moe:82
+   busiest_3 = busiest[4] * 0.25   -- std/moe.moe:89
+   busiest_4[0] = busiest_2[0]   -- std/moe.moe:89
+   busiest_4[1] = busiest_2[1]   -- std/moe.moe:89
+   busiest_4[2] = busiest_2[2]   -- std/moe.moe:89
+   busiest_4[3] = busiest_2[3]   -- std/moe.moe:89
    d_total_3 = loss_scale * 0.015625   -- std/decoder.moe:89
    d_sum_of_powers[b,s] = d_total_3 * (1 / sum_of_powers[b,s])   -- std/decoder.moe:89 */
 extern "C" __global__ void kernel_train_11_d_sum_of_powers(const int32_t *__restrict__ targets,
@@ -521,10 +521,10 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
         float *__restrict__ d_logits)
 {
     moec_begin();
-    for (long turn = 4 * moec_first(); turn < 4096; turn += 4 * moec_step()) {
-        const long b = (unsigned)turn / 2048u;
-        const long s = (unsigned)turn / 64u % 32u;
-        const long v_from = (unsigned)turn % 64u;
+    for (long iteration = 4 * moec_first(); iteration < 4096; iteration += 4 * moec_step()) {
+        const long b = (unsigned)iteration / 2048u;
+        const long s = (unsigned)iteration / 64u % 32u;
+        const long v_from = (unsigned)iteration % 64u;
         const float d_total_3_at = d_total_3[0];
         float logits_lanes[4];
         moec_read(logits_lanes, &logits[(b * 32 + s) * 64 + v_from]);
@@ -548,7 +548,7 @@ extern "C" __global__ void kernel_train_12_d_logits(const int32_t *__restrict__ 
           -- std/norms.moe:9
    d_x_2[4,b,s,d] = d_final_norm_y_3[b,s,d] * final_norm_root[b,s] + d_final_norm_sum_of_squares[b,s]
         * (x_2[4,b,s,d] + x_2[4,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[4] = loss_scale   -- std/moe.moe:78 */
+   d_balance_3[4] = loss_scale   -- std/moe.moe:85 */
 extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__ x_2,
         const float *__restrict__ final_norm_sum_of_squares, const float *__restrict__ final_norm_root,
         const float *__restrict__ final_norm_y, const float *__restrict__ final_norm_weight,
@@ -594,11 +594,11 @@ extern "C" __global__ void kernel_train_13_d_balance_3(const float *__restrict__
     if (moec_thread() == 0) d_balance_3[0] = loss_scale_at;
 }
 
-/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:78
-   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:78
-   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:42
+/* d_ffn_product_3 = d_balance_3[i + 1] * 0.04   -- std/moe.moe:85
+   d_ffn_total_4[n] = d_ffn_product_3 * stop(ffn_load[i,n]) * 0.015625   -- std/moe.moe:85
+   ffn_p_again[b,s,n] = ffn_value[i,b,s,n] / ffn_total[i,b,s]   -- std/moe.moe:44
    ffn_weight_again[b,s,n] = ffn_p_again[b,s,n] / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)
-          -- std/moe.moe:65 */
+          -- std/moe.moe:67 */
 extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ ffn_load,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_balance_3,
@@ -644,7 +644,7 @@ extern "C" __global__ void kernel_train_14_ffn_weight_again(long i, const float 
           -- std/activations.moe:19
    expert_h_again[r,f] = act_y_again[r,f] * expert_up_product[i,r,f]   -- std/mlp.moe:35
    expert_h_weighed_again[r,f] = ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]
-        * expert_h_again[r,f]   -- std/moe.moe:72
+        * expert_h_again[r,f]   -- std/moe.moe:74
    d_expert_h[r,f] = d_expert_h_weighed[r,f]
         * ffn_weight_again[chosen_batch_2[r],chosen_s_2[r],chosen_n_2[r]]   -- std/mlp.moe:35
    d_expert_up_product[r,f] = d_expert_h[r,f] * act_y_again[r,f]   -- std/mlp.moe:35
@@ -692,13 +692,13 @@ extern "C" __global__ void __launch_bounds__(MOEC_TILE_THREADS) rows_by_rows_exa
     moec_by_rows<MoecTileExact>(grouped, group, a_gather, b_gather, a, b, MoecPlainStore<float>{grouped, c});
 }
 
-/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:72 */
+/* d_ffn_weight[r] = sum[f] d_expert_h_weighed[r,f] * expert_h_again[r,f]   -- std/moe.moe:74 */
 extern "C" __global__ void kernel_train_16_d_ffn_weight(const float *__restrict__ d_expert_h_weighed,
         float *__restrict__ d_ffn_weight, const float *__restrict__ expert_h_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 128; turn += moec_blocks()) {
-        const long r = turn;
+    for (long iteration = moec_block(); iteration < 128; iteration += moec_blocks()) {
+        const long r = iteration;
         float d_ffn_weight_sum = 0.0f;
         for (long f_from = 4 * moec_thread(); f_from < 48; f_from += 4 * moec_threads()) {
             float d_expert_h_weighed_lanes[4];
@@ -725,9 +725,9 @@ extern "C" __global__ void kernel_train_17_ffn_norm_y_2_again(long i, const floa
         float *__restrict__ ffn_norm_y_again, float *__restrict__ ffn_norm_y_2_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         for (long d_from = 4 * moec_thread(); d_from < 32; d_from += 4 * moec_threads()) {
             float d_ffn_norm_y_2_lanes[4];
 #pragma unroll
@@ -768,17 +768,17 @@ extern "C" __global__ void kernel_train_18_d_ffn_norm_y_2(float *__restrict__ d_
 }
 
 /* d_ffn_total_3_sum[b,s] = sum[n] d_ffn_weight[chosen_row_2[b,s,n]] * ffn_weight_again[b,s,n]
-          -- std/moe.moe:65
+          -- std/moe.moe:67
    d_ffn_total_3[b,s] = -where(ffn_total_3[i,b,s] > 0, 1
         / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1) * d_ffn_total_3_sum[b,s], 0)
-          -- std/moe.moe:65
+          -- std/moe.moe:67
    d_ffn_p[b,s,n] = d_ffn_total_4[n] + d_ffn_weight[chosen_row_2[b,s,n]]
         * (1 / where(ffn_total_3[i,b,s] > 0, ffn_total_3[i,b,s], 1)) + d_ffn_total_3[b,s] * chosen[i,b,s,n]
-          -- std/moe.moe:42
-   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:42
-   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:42
-   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:42
-   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:40 */
+          -- std/moe.moe:44
+   d_ffn_total_5_sum[b,s] = sum[n] d_ffn_p[b,s,n] * ffn_p_again[b,s,n]   -- std/moe.moe:44
+   d_ffn_total_5[b,s] = -(1 / ffn_total[i,b,s] * d_ffn_total_5_sum[b,s])   -- std/moe.moe:44
+   d_ffn_value[b,s,n] = d_ffn_p[b,s,n] * (1 / ffn_total[i,b,s]) + d_ffn_total_5[b,s]   -- std/moe.moe:44
+   d_ffn_logit[b,s,n] = d_ffn_value[b,s,n] * ffn_value[i,b,s,n]   -- std/moe.moe:42 */
 extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__restrict__ ffn_value,
         const float *__restrict__ ffn_total, const float *__restrict__ chosen,
         const float *__restrict__ ffn_total_3, const float *__restrict__ d_ffn_total_4,
@@ -787,9 +787,9 @@ extern "C" __global__ void kernel_train_19_d_ffn_logit(long i, const float *__re
         const int32_t *__restrict__ chosen_row_2)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         __shared__ __align__(16) float d_ffn_p[4];
         float d_ffn_total_3_sum = 0.0f;
         for (long n_from = 4 * moec_thread(); n_from < 4; n_from += 4 * moec_threads()) {
@@ -858,8 +858,8 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
 {
     moec_begin();
     for (long moec_from = 32 * moec_block(); moec_from < 32; moec_from += 32 * moec_blocks()) {
-        const long turn = moec_column(moec_from, 32);
-        const long d = turn;
+        const long iteration = moec_column(moec_from, 32);
+        const long d = iteration;
         float d_block_ffn_norm_weight_sum = 0.0f;
         for (long part = moec_thread() / 32; part < 64; part += moec_threads() / 32) {
             const long b = (unsigned)part / 32u;
@@ -869,7 +869,7 @@ extern "C" __global__ void kernel_train_20_d_block_ffn_norm_weight(long i,
         }
         d_block_ffn_norm_weight_sum = moec_column_sum(d_block_ffn_norm_weight_sum);
         moec_barrier();
-        if (moec_thread() < 32 && moec_from + moec_thread() == turn) d_block_ffn_norm_weight[i * 32
+        if (moec_thread() < 32 && moec_from + moec_thread() == iteration) d_block_ffn_norm_weight[i * 32
                 + d] += d_block_ffn_norm_weight_sum;
         moec_barrier();
     }
@@ -896,9 +896,9 @@ extern "C" __global__ void kernel_train_21_attention_norm_y_2_again(long i, cons
         float *__restrict__ attention_norm_y_2_again, const float *__restrict__ ffn_norm_root_again)
 {
     moec_begin();
-    for (long turn = moec_block(); turn < 64; turn += moec_blocks()) {
-        const long b = (unsigned)turn / 32u;
-        const long s = (unsigned)turn % 32u;
+    for (long iteration = moec_block(); iteration < 64; iteration += moec_blocks()) {
+        const long b = (unsigned)iteration / 32u;
+        const long s = (unsigned)iteration % 32u;
         __shared__ __align__(16) float d_ffn_norm_y_3[32];
         float d_ffn_norm_root = 0.0f;
         moec_barrier();
@@ -1035,7 +1035,7 @@ extern "C" __global__ void kernel_train_23_d_attention_q(const float *__restrict
         * 0.03125   -- std/norms.moe:9
    d_x_2[i,b,s,d] = d_x_3[b,s,d] + d_attention_norm_y_3[b,s,d] * attention_norm_root_again[b,s]
         + d_attention_norm_sum_of_squares[b,s] * (x_2[i,b,s,d] + x_2[i,b,s,d])   -- std/decoder.moe:75
-   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:78 */
+   d_balance_3[i] = d_balance_3[i + 1]   -- std/moe.moe:85 */
 extern "C" __global__ void kernel_train_24_d_balance_3(long i, const float *__restrict__ x_2,
         const float *__restrict__ attention_norm_sum_of_squares,
         const float *__restrict__ block_attention_norm_weight, float *__restrict__ d_balance_3,
@@ -1149,8 +1149,8 @@ extern "C" __global__ void update_step(
     float unbias1 = 1.0f / (1.0f - moec_pow(0.9f, step_2[0]));
     float unbias2 = 1.0f / (1.0f - moec_pow(0.95f, step_2[0]));
     float share = 0.1f * matrix[0];
-    for (long turn = 4 * moec_thread(); turn < elements; turn += 4 * moec_threads()) {
-        const long elements_2_from = turn;
+    for (long iteration = 4 * moec_thread(); iteration < elements; iteration += 4 * moec_threads()) {
+        const long elements_2_from = iteration;
         const float clip_at = clip[0];
         const float lr_at = lr[0];
         float grad_lanes[4];

@@ -30,13 +30,13 @@ def median_seconds(work, warm=5, times=20):
     """Of one run; several in a row, so that the time to launch is hidden."""
     runs = 1 if QUICK else 5
     found = []
-    for turn in range((1 if QUICK else warm) + (2 if QUICK else times)):
+    for run in range((1 if QUICK else warm) + (2 if QUICK else times)):
         wait()
         began = time.perf_counter()
         for _ in range(runs):
             work()
         wait()
-        if turn >= (1 if QUICK else warm):
+        if run >= (1 if QUICK else warm):
             found.append((time.perf_counter() - began) / runs)
     return statistics.median(found)
 

@@ -34,8 +34,8 @@ killed=0 run=1
 while [ "$killed" -lt "$times" ]; do
     (train "run$run") &
     child=$!
-    sleep "$(awk -v seed="$seed" -v turn="$killed" -v whole="$whole" \
-        'BEGIN { srand(1000 * seed + turn); print 0.9 * whole * rand() }')"
+    sleep "$(awk -v seed="$seed" -v number="$killed" -v whole="$whole" \
+        'BEGIN { srand(1000 * seed + number); print 0.9 * whole * rand() }')"
     if kill -9 "$child" 2>/dev/null; then
         killed=$((killed + 1))
         echo "kill $killed, in run $run: $(cat "$work/run$run/log.jsonl" 2>/dev/null | grep -c '"loss"') steps in the log"

@@ -16,8 +16,8 @@ moec sweep twelve.moe --data text --out whole --jobs 2 > whole.log || wrong "a s
 runs=$(grep -c 'val_bits_per_byte [0-9]' whole.log)
 [ "$runs" = 12 ] || wrong "$runs runs, not 12"
 
-random() { # TURN LIMIT
-    awk -v seed="$((seed % 100000))" -v turn="$1" -v limit="$2" 'BEGIN { srand(1000 * seed + turn); print limit * rand() }'
+random() { # NUMBER LIMIT
+    awk -v seed="$((seed % 100000))" -v number="$1" -v limit="$2" 'BEGIN { srand(1000 * seed + number); print limit * rand() }'
 }
 
 done_runs() { find killed -name result.json 2> /dev/null | sort; }

@@ -33,7 +33,7 @@ static bool same_start(const Expr *a, const Expr *b) {
     return a->kind == b->kind && (a->kind == EXPR_INDEX || expr_equal(a->args[0], b->args[0]));
 }
 
-bool same_turn(const Expr *one, const Index *first, const Expr *other, const Index *second) {
+bool same_iteration(const Expr *one, const Index *first, const Expr *other, const Index *second) {
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];
         if (sub_loop(a, one->tensor->axes[i]) == first &&
@@ -43,15 +43,15 @@ bool same_turn(const Expr *one, const Index *first, const Expr *other, const Ind
     return false;
 }
 
-bool turn_and_offset(const Expr *sub, const Index **turn, double *offset) {
-    *turn = NULL;
+bool step_and_offset(const Expr *sub, const Index **step, double *offset) {
+    *step = NULL;
     *offset = 0;
     if (sub->kind == EXPR_NUMBER) return *offset = sub->number, true;
-    if (sub->kind == EXPR_INDEX) return *turn = sub->index, sub->index->turn;
+    if (sub->kind == EXPR_INDEX) return *step = sub->index, sub->index->of_repeat;
     if (sub->kind != EXPR_APPLY || (sub->op != OP_ADD && sub->op != OP_SUB)) return false;
     const Expr *a = sub->args[0], *b = sub->args[1];
-    if (a->kind != EXPR_INDEX || !a->index->turn || b->kind != EXPR_NUMBER) return false;
-    *turn = a->index;
+    if (a->kind != EXPR_INDEX || !a->index->of_repeat || b->kind != EXPR_NUMBER) return false;
+    *step = a->index;
     *offset = sub->op == OP_ADD ? b->number : -b->number;
     return true;
 }
@@ -60,8 +60,8 @@ bool never_meet(const Expr *one, const Expr *other) {
     for (int i = 0; i < one->count; i++) {
         const Index *a, *b;
         double first, second;
-        if (turn_and_offset(one->args[i], &a, &first) &&
-            turn_and_offset(other->args[i], &b, &second) && a == b && first != second)
+        if (step_and_offset(one->args[i], &a, &first) &&
+            step_and_offset(other->args[i], &b, &second) && a == b && first != second)
             return true;
     }
     return false;

@@ -155,7 +155,7 @@ static void check_others(Check *check) {
         const Index *other = statement->loops[i];
         if (other->axis != check->program->sequence || other == check->place) continue;
         if (on_left(statement, other)) {
-            if (!check->place || check->place->turn)
+            if (!check->place || check->place->of_repeat)
                 error_message(check, "relates places of the sequence to each other");
             continue;
         }
@@ -199,7 +199,7 @@ static void check_call(Check *check) {
     if (call->call == CALL_TOP) {
         int dimension = 0;
         for (int i = 0; i < first->count; i++) {
-            if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->turn) continue;
+            if (first->args[i]->kind != EXPR_INDEX || first->args[i]->index->of_repeat) continue;
             if (dimension++ == call->top.dimension && first->tensor->axes[i] == sequence)
                 error_message(check, "chooses along the sequence");
         }

@@ -23,7 +23,7 @@ typedef struct Product {
 /* A loop around a product, for what neither the matrix nor its batch dimensions can express. */
 typedef struct OuterLoop {
     Index *index;
-    bool summed; /* the product accumulates from the second turn on */
+    bool summed; /* the product accumulates from the second iteration on */
 } OuterLoop;
 
 typedef enum ContractionKind {

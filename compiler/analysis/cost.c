@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The layers of one path, "block.{i}.attention": one for each turn of a repeat. */
+/* The layers of one path, "block.{i}.attention": one for each step of a repeat. */
 typedef struct Family {
-    LayerCost sum; /* of all turns */
-    long turns;
+    LayerCost sum; /* of all steps */
+    long steps;
 } Family;
 
 typedef struct Costing {
@@ -78,19 +78,19 @@ static void visit_read(Expr *expr, void *data) {
 
 /* ---- layers ---- */
 
-/* `path` with its turn filled in: "{i}", "{i+3}", "{2*i}", "{2*i+1}". */
-static const char *path_at(Arena *arena, const char *path, long turn) {
+/* `path` with its step filled in: "{i}", "{i+3}", "{2*i}", "{2*i+1}". */
+static const char *path_at(Arena *arena, const char *path, long step) {
     const char *brace = strchr(path, '{'), *end = brace ? strchr(brace, '}') : NULL;
     if (!end) return path;
     const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
     long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
     long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
-    return arena_format(arena, "%.*s%ld%s", (int)(brace - path), path, factor * turn + offset,
+    return arena_format(arena, "%.*s%ld%s", (int)(brace - path), path, factor * step + offset,
                         end + 1);
 }
 
-/* Adds to what is counted for all turns of the layers that the path stands for. */
-static void add_layer(Costing *costing, const char *path, long turns, LayerCost counted) {
+/* Adds to what is counted for all steps of the layers that the path stands for. */
+static void add_layer(Costing *costing, const char *path, long steps, LayerCost counted) {
     Family *family = NULL;
     for (int i = 0; i < costing->families.count && !family; i++) {
         Family *known = costing->families.items[i];
@@ -101,7 +101,7 @@ static void add_layer(Costing *costing, const char *path, long turns, LayerCost 
         family->sum.path = path;
         list_push(costing->arena, &costing->families, family);
     }
-    family->turns = strchr(path, '{') ? turns : 1;
+    family->steps = strchr(path, '{') ? steps : 1;
     family->sum.parameters += counted.parameters;
     family->sum.active += counted.active;
     family->sum.flops += counted.flops;
@@ -109,25 +109,25 @@ static void add_layer(Costing *costing, const char *path, long turns, LayerCost 
 
 static bool same_repeat(const Family *a, const Family *b) {
     size_t before = strcspn(a->sum.path, "{");
-    return a->turns == b->turns && a->sum.path[before] &&
+    return a->steps == b->steps && a->sum.path[before] &&
            strncmp(a->sum.path, b->sum.path, before + 1) == 0;
 }
 
-/* One entry for each layer, turn by turn. */
+/* One entry for each layer, step by step. */
 static void list_layers(Costing *costing) {
     List *families = &costing->families;
     for (int first = 0, last; first < families->count; first = last) {
         const Family *family = families->items[first];
         for (last = first + 1; last < families->count; last++)
             if (!same_repeat(family, families->items[last])) break;
-        for (long turn = 0; turn < family->turns; turn++) {
+        for (long step = 0; step < family->steps; step++) {
             for (int i = first; i < last; i++) {
                 const Family *each = families->items[i];
                 LayerCost *layer = arena_alloc(costing->arena, sizeof *layer);
-                layer->path = path_at(costing->arena, each->sum.path, turn);
-                layer->parameters = each->sum.parameters / (double)each->turns;
-                layer->active = each->sum.active / (double)each->turns;
-                layer->flops = each->sum.flops / (double)each->turns;
+                layer->path = path_at(costing->arena, each->sum.path, step);
+                layer->parameters = each->sum.parameters / (double)each->steps;
+                layer->active = each->sum.active / (double)each->steps;
+                layer->flops = each->sum.flops / (double)each->steps;
                 list_push(costing->arena, &costing->cost->layers, layer);
             }
         }
@@ -244,10 +244,10 @@ static void add_statement(Costing *costing, Statement *statement) {
     double counted = statement_flops(statement);
     if (statement->kind == STATEMENT_LOOP) expr_walk(statement->value, visit_read, costing);
     if (attends) costing->path = attend_path(costing, statement);
-    long turns = costing->repeat ? costing->repeat->index->axis->size : 1;
-    counted *= (double)turns / costing->tokens;
+    long steps = costing->repeat ? costing->repeat->index->axis->size : 1;
+    counted *= (double)steps / costing->tokens;
     *(attends ? &costing->attention : &costing->arithmetic) += counted;
-    if (costing->path) add_layer(costing, costing->path, turns, (LayerCost){.flops = counted});
+    if (costing->path) add_layer(costing, costing->path, steps, (LayerCost){.flops = counted});
     remember_maker(costing, statement);
     list_push(costing->arena, &costing->cost->paths, (void *)costing->path);
 }

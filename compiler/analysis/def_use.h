@@ -37,7 +37,7 @@ bool def_use_is_plain(const DefUse *def_use, const Tensor *tensor);
 /* Is the tensor written at the position or later, by what could come between there and a read?
  * Another slice of a tensor that a repeat carries does not count. */
 bool def_use_changes(const DefUse *def_use, const Expr *read, int position);
-/* Is it written anew in every turn of this repeat, at the same place? */
+/* Is it written anew in every step of this repeat, at the same place? */
 bool def_use_is_local(const DefUse *def_use, const Tensor *tensor, const Statement *repeat);
 
 #endif

@@ -307,7 +307,7 @@ static double active_of(Flow *flow, const Step *step) {
         int dimension = -1;
         for (int j = 0, at = 0; j < output->count; j++) {
             const Expr *sub = output->args[j];
-            bool iterates = sub->kind == EXPR_INDEX && !sub->index->turn;
+            bool iterates = sub->kind == EXPR_INDEX && !sub->index->of_repeat;
             if (iterates && at++ == top->top.dimension) dimension = j;
         }
         if (dimension < 0) return whole;

@@ -30,14 +30,14 @@ static void find_index(Expr *expr, void *data) {
     if (lookup->count < MAX_LOOPS) lookup->indices[lookup->count++] = expr->index;
 }
 
-double access_elements(const Expr *read, bool one_turn) {
+double access_elements(const Expr *read, bool one_step) {
     double plain = 1, places = 1, all = 1;
     Lookup lookup = {.count = 0};
     for (int i = 0; i < read->count; i++) {
         const Index *index = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
-        const Index *turn;
+        const Index *step;
         double offset;
-        if (one_turn && turn_and_offset(read->args[i], &turn, &offset)) continue;
+        if (one_step && step_and_offset(read->args[i], &step, &offset)) continue;
         if (index) {
             plain *= (double)index->axis->size;
         } else {

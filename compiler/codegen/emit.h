@@ -88,7 +88,7 @@ struct Emitter {
     bool *declared;     /* by tensor->id: the function that runs the program needs a pointer */
     int kernels;        /* how many have been written */
     List *products;     /* Product *, of all programs */
-    double flops, product_flops, turns;
+    double flops, product_flops, repeats; /* repeats: how often what is written runs */
 
     Text functions; /* the kernels */
     Text *out;      /* what lines are added to */
@@ -106,7 +106,7 @@ struct Emitter {
     bool *known;          /* by place in kernel->locals: the variable exists */
     const char **locals;  /* names of the variables */
     bool uses_seed;
-    List turns_used; /* Index * of repeats around */
+    List repeats_used; /* Index * of repeats around */
 
     /* programs for a device */
     const EmitTarget *target;
@@ -116,8 +116,8 @@ struct Emitter {
     const Term *owner;    /* several threads have the value at hand: the condition for the one that
                              stores it, or NULL */
     bool shares;          /* several threads store, each its own elements */
-    Lanes *lanes;         /* turns that a thread takes together, while they are written, or NULL */
-    const char *storage;  /* where rows are declared: "__shared__ ", or NULL */
+    Lanes *lanes; /* iterations that a thread takes together, while they are written, or NULL */
+    const char *storage; /* where rows are declared: "__shared__ ", or NULL */
 };
 
 /* ---- emit_names.c ---- */
@@ -263,7 +263,7 @@ typedef struct ScanCells {
     const Axis *axes[MAX_RANK];
     Index **loops[MAX_RANK]; /* of each, by statement */
     bool all;                /* no statement has other loops */
-    long turns;              /* how many cells */
+    long size;               /* how many cells */
 } ScanCells;
 ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device);
 /* The scan as one kernel, for what looks at one. */
@@ -281,7 +281,7 @@ void emit_scan(Emitter *emitter, const Statement *scan);
 
 /* ---- emit_calls.c, emit_units.c ---- */
 
-/* An operand of a call without the dimensions that turns and numbers fix. */
+/* An operand of a call without the dimensions that steps of repeats and numbers fix. */
 typedef struct Shape {
     int rank;
     long size[MAX_RANK];
@@ -410,7 +410,7 @@ void emit_cuda_scan(Emitter *emitter, const Statement *scan);
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest);
 Launch emit_cuda_update_nests(Emitter *emitter, const Kernel *kernel);
 void emit_cuda_update(Module *module, const Update *update);
-/* Who takes turns of a loop that is shared out. */
+/* Who takes iterations of a loop that is shared out. */
 typedef enum Sharing {
     THREADS_ALONE,
     COLUMNS_OF_THREADS,
@@ -419,25 +419,25 @@ typedef enum Sharing {
     SHARED_BY_ALL
 } Sharing;
 /* How many loops from `nest` inwards each member runs in with an element of its own; who takes
- * turns inside the last. */
+ * iterations inside the last. */
 int chain_of(const Emitter *emitter, const Nest *nest);
 Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, int length);
-/* Several turns of a nest's outer loops, each long enough for many threads. */
-bool shares_turns(const Emitter *emitter, const Nest *nest);
+/* Several iterations of a nest's outer loops, each long enough for many threads. */
+bool shares_iterations(const Emitter *emitter, const Nest *nest);
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing);
-/* The loop variables of a chain from the number of the turn. */
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn);
+/* The loop variables of a chain from the number of the iteration. */
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *iteration);
 /* What a thread begins with or moves by, times the width of lanes where there are any. */
 const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads);
 /* Two values of a reduction into one: "MoecSum::join($0, $1)". */
 const char *join_of(const Member *member);
-/* Turns of the innermost loop that a thread takes together; NULL when they are better taken one by
- * one. The loop is bound. alone: no other loop is shared out with it, so that the last of them may
- * be fewer. */
+/* Iterations of the innermost loop that a thread takes together; NULL when they are better taken
+ * one by one. The loop is bound. alone: no other loop is shared out with it, so that the last of
+ * them may be fewer. */
 Lanes *lanes_of(Emitter *emitter, const Nest *nest, bool alone);
-/* Turns of a loop that has others inside. */
+/* Iterations of a loop that has others inside. */
 Lanes *lanes_around(Emitter *emitter, const Nest *nest);
-/* That many turns in any case; the loop has a multiple of them. */
+/* That many iterations in any case; the loop has a multiple of them. */
 Lanes *lanes_of_width(Emitter *emitter, const Nest *nest, int width);
 int lanes_width(const Lanes *lanes); /* 1 without lanes */
 /* Names: of the place of the first of them, of the number of one of them. */

@@ -7,7 +7,7 @@
 Shape shape_of(const Expr *operand) {
     Shape shape = {.rank = 0};
     for (int i = 0; i < operand->count; i++) {
-        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->of_repeat) continue;
         shape.index[shape.rank] = operand->args[i]->index;
         shape.size[shape.rank++] = operand->tensor->axes[i]->size;
     }
@@ -44,7 +44,7 @@ void count_attend(Emitter *emitter, const Statement *statement) {
     double pairs =
         pairs_seen(&statement->attention, (double)size_at(&q, 3), (double)size_at(&k, 3));
     double flops = 2 * pairs * (double)(batch * size_at(&q, 2) * (size_at(&q, 1) + size_at(&v, 1)));
-    emitter->flops += emitter->turns * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
+    emitter->flops += emitter->repeats * flops * (statement->call == CALL_ATTEND_GRAD ? 2.5 : 1);
 }
 
 /* What is stored as bf16. */
@@ -131,7 +131,7 @@ void top_sizes(const Statement *statement, long sizes[3]) {
     int dimension = 0; /* counted over subscripts that iterate */
     for (int i = 0; i < 3; i++) sizes[i] = 1;
     for (int i = 0; i < scores->count; i++) {
-        if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->turn) continue;
+        if (scores->args[i]->kind != EXPR_INDEX || scores->args[i]->index->of_repeat) continue;
         int part = (dimension >= statement->top.dimension) + (dimension > statement->top.dimension);
         sizes[part] *= scores->tensor->axes[i]->size;
         dimension++;

@@ -42,7 +42,7 @@ static const Term *slot_term(Emitter *emitter, const Expr *sub) {
 /* Dimensions of a row on the stack that its place in the nest fixes. */
 static bool is_fixed(const Local *local, int dimension) {
     const Expr *sub = local->first->statement->target->args[dimension];
-    if (sub->kind != EXPR_INDEX || sub->index->turn) return true;
+    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return true;
     for (int i = 0; i < local->covered; i++)
         if (sub->index == local->first->order[i]) return true;
     return false;

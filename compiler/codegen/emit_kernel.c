@@ -243,8 +243,8 @@ void add_parameters(Emitter *emitter, Text *parameters, Text *arguments) {
     const ParameterStyle *style = &emitter->target->parameters;
     if (emitter->uses_seed)
         add_parameter(emitter, parameters, arguments, style->seed, style->seed_argument);
-    for (int i = 0; i < emitter->turns_used.count; i++) {
-        const char *name = bound_index(emitter, emitter->turns_used.items[i]);
+    for (int i = 0; i < emitter->repeats_used.count; i++) {
+        const char *name = bound_index(emitter, emitter->repeats_used.items[i]);
         add_parameter(emitter, parameters, arguments, arena_format(arena, "long %s", name), name);
     }
     for (int i = 0; i < emitter->program->tensors.count; i++) {
@@ -267,7 +267,7 @@ void begin_kernel(Emitter *emitter, Kernel *kernel) {
     emitter->known = arena_alloc(emitter->arena, locals * sizeof *emitter->known);
     emitter->locals = arena_alloc(emitter->arena, locals * sizeof *emitter->locals);
     emitter->uses_seed = false;
-    emitter->turns_used = (List){0};
+    emitter->repeats_used = (List){0};
     for (int i = 0; i < kernel->locals.count; i++) {
         const Local *local = kernel->locals.items[i];
         const char *name = emitter->names[local->tensor->id];

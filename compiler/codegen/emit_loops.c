@@ -156,7 +156,7 @@ void begin_sums(Emitter *emitter, const Nest *nest, bool apart) {
     }
 }
 
-/* A sum over several loops is kept for each turn of the outer ones first: so long chains of
+/* A sum over several loops is kept for each iteration of the outer ones first: so long chains of
  * additions do not lose digits. */
 static bool sums_in_parts(const Member *member, const Nest *nest) {
     int innermost = member->depth - (member->column ? 2 : 1);
@@ -311,11 +311,11 @@ static int chain_length(const Emitter *emitter, const Nest *nest) {
     return length;
 }
 
-/* The place of one of the loops that became one: b = turn / (s * h), s = turn / h % s, h = turn %
- * h. */
+/* The place of one of the loops that became one: b = iteration / (s * h), s = iteration / h % s,
+ * h = iteration % h. */
 static const Term *place_in_chain(Emitter *emitter, const Nest *loop, long inner, bool outermost) {
     Arena *arena = emitter->arena;
-    const Term *place = named(emitter, "turn");
+    const Term *place = named(emitter, "iteration");
     if (inner > 1) place = term(arena, "$0 / $1", place, whole(emitter, inner));
     if (!outermost) place = term(arena, "$0 % $1", place, whole(emitter, loop->size));
     if (loop->step > 1) place = term(arena, "$0 * $1", place, whole(emitter, loop->step));
@@ -325,17 +325,17 @@ static const Term *place_in_chain(Emitter *emitter, const Nest *loop, long inner
 /* `length` loops as one that is shared out. */
 static void emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
-    long turns = 1;
+    long iterations = 1;
     int bindings = emitter->binding_count;
     for (int i = 0; i < length; i++) {
         loops[i] = i ? loops[i - 1]->children.items[0] : nest;
-        turns *= loops[i]->size;
+        iterations *= loops[i]->size;
         bind_loop(emitter, loops[i]);
     }
-    lower_count(emitter, "long", "turn", turns, IN_BRACES)->run = RUN_PARALLEL;
+    lower_count(emitter, "long", "iteration", iterations, IN_BRACES)->run = RUN_PARALLEL;
     for (int i = 0; i < length; i++) {
-        turns /= loops[i]->size;
-        lower_place(emitter, loops[i]->text, place_in_chain(emitter, loops[i], turns, i == 0));
+        iterations /= loops[i]->size;
+        lower_place(emitter, loops[i]->text, place_in_chain(emitter, loops[i], iterations, i == 0));
     }
     emit_body(emitter, loops[length - 1], length - 1);
     close_loop(emitter, bindings);

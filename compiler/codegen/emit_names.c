@@ -115,7 +115,7 @@ static const char *const called[] = {
 };
 
 /* Variables of generated functions that are not bound as indices and tensors are. */
-static const char *const variables[] = {"chunk", "run", "turn"};
+static const char *const variables[] = {"chunk", "run", "iteration"};
 
 /* What the functions of an update call their parameters. */
 static const char *const reserved_in_updates[] = {"elements", "scalars", "weight", "gradient",

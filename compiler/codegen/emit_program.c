@@ -72,7 +72,7 @@ Emitter *emitter_new(Module *module, Schedule *schedule, const char *prefix) {
     emitter->device_kernels = &module->device_kernels;
     emitter->own_products = &module->own_products;
     emitter->forms = module->forms;
-    emitter->turns = 1;
+    emitter->repeats = 1;
     emitter->functions.arena = arena;
     emitter->names = arena_alloc(arena, tensors * sizeof *emitter->names);
     emitter->declared = arena_alloc(arena, tensors * sizeof *emitter->declared);

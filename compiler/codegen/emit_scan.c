@@ -2,7 +2,7 @@
  * body, one after the other. What knows nothing of each other, sequences of a batch, heads, columns
  * of a state, is shared out among threads around it.
  *
- *     for turn in parallel 0 .. 32                              b = turn / 4, h = turn % 4
+ *     for iteration in parallel 0 .. 32                     b = iteration / 4, h = iteration % 4
  *         for s in 0 .. 1024
  *             S[b,s,h,e,c] = decay[b,s,h] * S[b,s-1,h,e,c] + ...
  */
@@ -50,7 +50,7 @@ static void agree(Class *class, const Expr *target, const Expr *read) {
     if (read->kind != EXPR_READ || !class->written[read->tensor->id]) return;
     const Expr *sub = at >= 0 ? target->args[at] : there >= 0 ? read->args[there] : NULL;
     if (!sub) return;
-    if (sub->kind != EXPR_INDEX || sub->index->turn) {
+    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) {
         class->good = false;
         return;
     }
@@ -76,7 +76,7 @@ static bool find_class(Arena *arena, const Program *program, const Statement *sc
         class->written[body_at(scan, i)->target->tensor->id] = true;
     const Expr *first = body_at(scan, 0)->target;
     const Expr *sub = first->args[dimension];
-    if (sub->kind != EXPR_INDEX || sub->index->turn) return false;
+    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
     class->dimension[first->tensor->id] = dimension;
     while (class->good && class->changed) {
         class->changed = false;
@@ -113,11 +113,11 @@ static void add_class(Arena *arena, ScanCells *cells, const Class *class) {
     }
     cells->axes[cells->count] = loops[0]->axis;
     cells->loops[cells->count++] = loops;
-    cells->turns *= loops[0]->axis->size;
+    cells->size *= loops[0]->axis->size;
 }
 
 ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan, bool device) {
-    ScanCells cells = {.turns = 1, .all = true};
+    ScanCells cells = {.size = 1, .all = true};
     const Expr *first = body_at(scan, 0)->target;
     Class inner;
     bool left = false;
@@ -126,7 +126,7 @@ ScanCells scan_cells(Arena *arena, const Program *program, const Statement *scan
     for (int i = 0; i < first->count; i++) {
         Class class;
         behind |= expr_uses_index(first->args[i], scan->index);
-        if (!device && behind && cells.turns >= ENOUGH_CELLS) break;
+        if (!device && behind && cells.size >= ENOUGH_CELLS) break;
         if (!find_class(arena, program, scan, i, &class)) continue;
         classes++;
         if (is_innermost_of(&class, program->tensors.count)) {
@@ -156,7 +156,7 @@ Kernel *scan_kernel(Emitter *emitter, const Statement *scan) {
 }
 
 void bind_cells(Emitter *emitter, const Statement *scan, const ScanCells *cells, const char *cell) {
-    long inner = cells->turns;
+    long inner = cells->size;
     for (int i = 0; i < cells->count; i++) {
         const Axis *axis = cells->axes[i];
         const char *name = bind_name(emitter, cells->loops[i][0], NULL, cells->loops[i][0]->name);
@@ -185,12 +185,12 @@ void open_places(Emitter *emitter, const Statement *scan) {
 }
 
 void close_places(Emitter *emitter, const Statement *scan) {
-    List turns = {0};
+    List others = {0};
     lower_end(emitter);
-    for (int i = 0; i < emitter->turns_used.count; i++)
-        if (emitter->turns_used.items[i] != scan->index)
-            list_push(emitter->arena, &turns, emitter->turns_used.items[i]);
-    emitter->turns_used = turns;
+    for (int i = 0; i < emitter->repeats_used.count; i++)
+        if (emitter->repeats_used.items[i] != scan->index)
+            list_push(emitter->arena, &others, emitter->repeats_used.items[i]);
+    emitter->repeats_used = others;
 }
 
 int free_loops(const Emitter *emitter, const Statement *statement, Index **loops, int *kept) {
@@ -220,7 +220,7 @@ static const Index *limit_of(const Statement *statement, const Index *index) {
     if (below->kind != EXPR_APPLY || below->op != OP_LT) return NULL;
     const Expr *place = below->args[0], *limit = below->args[1];
     bool fits = place->kind == EXPR_INDEX && place->index == index && limit->kind == EXPR_INDEX &&
-                limit->index->turn && limit->index->axis->size <= index->axis->size;
+                limit->index->of_repeat && limit->index->axis->size <= index->axis->size;
     return fits ? limit->index : NULL;
 }
 
@@ -267,8 +267,8 @@ static int neighbours(const Expr *expr, const Index *index) {
     return count;
 }
 
-/* The sums for all turns of the target's last loop side by side, since that is how what they sum
- * lies in memory. */
+/* The sums for all iterations of the target's last loop side by side, since that is how what they
+ * sum lies in memory. */
 static bool sums_by_column(const Statement *statement, Index **loops, int kept, int count) {
     if (statement->reduction != REDUCE_SUM || !kept || count == kept) return false;
     if (loops[kept - 1]->axis->size > MAX_COLUMNS) return false;
@@ -321,7 +321,7 @@ void emit_scan(Emitter *emitter, const Statement *scan) {
     ScanCells cells = scan_cells(emitter->arena, emitter->program, scan, false);
     open_kernel(emitter, kernel, &text);
     const char *cell = bind_name(emitter, NULL, NULL, "cell");
-    lower_count(emitter, "long", cell, cells.turns, IN_BRACES)->run = RUN_PARALLEL;
+    lower_count(emitter, "long", cell, cells.size, IN_BRACES)->run = RUN_PARALLEL;
     bind_cells(emitter, scan, &cells, cell);
     open_places(emitter, scan);
     for (int i = 0; i < scan->body.statements.count; i++)

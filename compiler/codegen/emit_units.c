@@ -12,9 +12,9 @@ static int add_product(Emitter *emitter, const Contraction *contraction, bool ac
     return emitter->products->count - 1;
 }
 
-/* The condition under which the loops around a product stand at their first turn of what they sum.
- */
-static const char *first_turn(Emitter *emitter, const Contraction *contraction) {
+/* The condition under which the loops around a product stand at their first iteration of what they
+ * sum. */
+static const char *first_iteration(Emitter *emitter, const Contraction *contraction) {
     Text text = {.arena = emitter->arena};
     for (int i = 0; i < contraction->outer_count; i++) {
         const OuterLoop *loop = &contraction->outer[i];
@@ -33,7 +33,7 @@ void emit_equation(Emitter *emitter, const Statement *statement) {
 
 static void add_dense(Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
-    const char *first = product->accumulate ? NULL : first_turn(emitter, contraction);
+    const char *first = product->accumulate ? NULL : first_iteration(emitter, contraction);
     const char *number =
         arena_format(emitter->arena, "%d", add_product(emitter, contraction, product->accumulate));
     if (first)
@@ -93,7 +93,7 @@ static double flops_of(const Emitter *emitter, const Contraction *contraction) {
     const Product *product = &contraction->product;
     double depth =
         (double)product->k + (contraction->second ? (double)contraction->second->product.k : 0);
-    return 2.0 * (double)product->m * (double)product->n * depth * emitter->turns;
+    return 2.0 * (double)product->m * (double)product->n * depth * emitter->repeats;
 }
 
 void emit_contraction(Emitter *emitter, const ScheduleUnit *unit) {
@@ -145,7 +145,7 @@ static int emit_beside(Emitter *emitter, const List *units, int first) {
 static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     const Statement *statement = unit->statement;
     int bindings = emitter->binding_count;
-    double turns = emitter->turns;
+    double repeats = emitter->repeats;
     long size = statement->index->axis->size;
     const char *name = bind_name(emitter, statement->index, NULL, statement->index->name);
     if (statement->reverse)
@@ -153,9 +153,9 @@ static void emit_repeat(Emitter *emitter, const ScheduleUnit *unit) {
     else
         emit_line(emitter, "for (long %s = 0; %s < %ld; %s++) {", name, name, size, name);
     emitter->indent++;
-    emitter->turns *= (double)size;
+    emitter->repeats *= (double)size;
     emit_units(emitter, &unit->body);
-    emitter->turns = turns;
+    emitter->repeats = repeats;
     emitter->indent--;
     emit_line(emitter, "}");
     emitter->binding_count = bindings;

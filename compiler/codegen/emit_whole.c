@@ -268,12 +268,12 @@ static const Term *integer_apply(Emitter *emitter, const Expr *expr) {
 
 const Term *index_term(Emitter *emitter, Index *index) {
     const char *name = bound_index(emitter, index);
-    if (!name) return term_whole(emitter->arena, 0); /* a loop of one turn is not written */
-    if (index->turn) {
+    if (!name) return term_whole(emitter->arena, 0); /* a loop of one iteration is not written */
+    if (index->of_repeat) {
         bool known = false;
-        for (int i = 0; i < emitter->turns_used.count; i++)
-            known |= emitter->turns_used.items[i] == index;
-        if (!known) list_push(emitter->arena, &emitter->turns_used, index);
+        for (int i = 0; i < emitter->repeats_used.count; i++)
+            known |= emitter->repeats_used.items[i] == index;
+        if (!known) list_push(emitter->arena, &emitter->repeats_used, index);
     }
     return term_name(emitter->arena, name);
 }

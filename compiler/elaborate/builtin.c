@@ -291,7 +291,7 @@ static Value *top(Elaborator *e, const Node *node, const Node *subs) {
     int rank = 0, dimension = -1;
     for (int i = 0; i < read->count; i++) {
         Index *sub = read->args[i]->kind == EXPR_INDEX ? read->args[i]->index : NULL;
-        if (!sub || sub->turn) continue; /* a fixed place of a stacked tensor */
+        if (!sub || sub->of_repeat) continue; /* a fixed place of a stacked tensor */
         if (sub == index) dimension = rank;
         axes[rank] = sub->axis;
         out_subs[rank++] = read->args[i];
@@ -577,7 +577,7 @@ static Value *drawn_for(Elaborator *e, const Node *node) {
     return value_error(e, node->span);
 }
 
-/* The row-major number of the element: turn, mapped indices, then its own. */
+/* The row-major number of the element: step, mapped indices, then its own. */
 static Value *random_number(Elaborator *e, const Node *node, OpCode op) {
     Value *drawn = drawn_for(e, node);
     if (drawn->kind == KIND_ERROR) return drawn;

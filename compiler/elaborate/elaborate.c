@@ -211,8 +211,8 @@ static void output_shares(Elaborator *e, const Metric *metric) {
     tensor->path = name;
     for (int i = 0; i < count; i++) {
         const Share *share = metric->shares.items[i];
-        Expr *place = expr_number(program, i), *turn = expr_number(program, (double)share->turn);
-        Expr *value = share->stack ? expr_read(program, share->stack, &turn) : share->value;
+        Expr *place = expr_number(program, i), *step = expr_number(program, (double)share->step);
+        Expr *value = share->stack ? expr_read(program, share->stack, &step) : share->value;
         statement_loop(program, e->block, expr_read(program, tensor, &place), false, REDUCE_NONE,
                        NULL, 0, value, metric->span);
     }

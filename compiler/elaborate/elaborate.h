@@ -105,7 +105,7 @@ typedef struct Frame {
     Span given;   /* where the layer was chosen as an option; no place when by its name */
     bool refused; /* by a requirement, or for sizes that do not divide */
     int depth;
-    int turns; /* iterations of the repeats around it; 0: none */
+    int repeats; /* iterations of the repeats around it; 0: none */
     int ambient_count;
     Index *ambient[MAX_RANK]; /* indices the layer is mapped over: batch first, then those it was
                                  applied under */
@@ -114,11 +114,11 @@ typedef struct Frame {
     List contextual; /* const char *: names of its options that exist (for did-you-mean) */
 } Frame;
 
-/* What one layer gives a probe: a value, or after a repeat an element of what its turns left. */
+/* What one layer gives a probe: a value, or after a repeat an element of what its steps left. */
 typedef struct Share {
     Expr *value;
-    Tensor *stack; /* by turn; NULL: the value */
-    long turn;
+    Tensor *stack; /* by step; NULL: the value */
+    long step;
 } Share;
 
 /* A named term that sums over depth: aux and probe values. */
@@ -134,8 +134,8 @@ typedef struct Metric {
 
 /* The repeat being built. */
 typedef struct Region {
-    Index *index; /* NULL: an inlined turn */
-    long turns;
+    Index *index; /* NULL: an inlined step */
+    long steps;
     List metrics; /* Metric *: those met inside */
     struct Region *outer;
 } Region;

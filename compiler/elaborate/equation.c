@@ -170,7 +170,7 @@ static bool is_ambient(const Elaborator *e, const Index *index) {
     return false;
 }
 
-static bool is_turn(const Elaborator *e, const Index *index) {
+static bool is_step(const Elaborator *e, const Index *index) {
     for (const Region *region = e->region; region; region = region->outer)
         if (region->index == index) return true;
     return false;
@@ -178,7 +178,7 @@ static bool is_turn(const Elaborator *e, const Index *index) {
 
 static void find_index(Expr *expr, void *data) {
     Found *found = data;
-    if (expr->kind != EXPR_INDEX || is_turn(found->e, expr->index)) return;
+    if (expr->kind != EXPR_INDEX || is_step(found->e, expr->index)) return;
     if (is_ambient(found->e, expr->index) != found->ambient) return;
     for (int i = 0; i < found->count; i++)
         if (found->indices[i] == expr->index) return;
@@ -274,7 +274,7 @@ Value *define(Elaborator *e, const char *name, Index *const *dims, int rank, Red
 static void find_index_of_data(Expr *expr, void *data) {
     Found *found = data;
     if (expr->kind == EXPR_READ) found->count++;
-    if (expr->kind == EXPR_INDEX && !is_turn(found->e, expr->index)) found->count++;
+    if (expr->kind == EXPR_INDEX && !is_step(found->e, expr->index)) found->count++;
 }
 
 /* A tensor as it is: every subscript an index of its own. */

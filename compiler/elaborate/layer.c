@@ -320,7 +320,7 @@ Value *apply_layer(Elaborator *e, Value *layer, const char *label, bool labelled
                    .given = layer->span,
                    .option = layer->option,
                    .depth = e->frame->depth + 1,
-                   .turns = e->frame->turns};
+                   .repeats = e->frame->repeats};
     if (!frame_ambient(e, &frame, under, under_count, seen, count)) {
         report_error(e->reports, span, "layer '%s' would be mapped over more than %d indices",
                      node->name, MAX_RANK);

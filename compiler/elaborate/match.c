@@ -19,8 +19,8 @@ const char *pattern_of(Arena *arena, const char *path) {
     text_add(&text, "%s", "");
     for (const char *at = path; *at;) {
         size_t length = strcspn(at, ".");
-        bool turn = *at == '{' || isdigit((unsigned char)*at);
-        text_add(&text, "%.*s%s", turn ? 1 : (int)length, turn ? "*" : at, at[length] ? "." : "");
+        bool step = *at == '{' || isdigit((unsigned char)*at);
+        text_add(&text, "%.*s%s", step ? 1 : (int)length, step ? "*" : at, at[length] ? "." : "");
         at += length + (at[length] == '.');
     }
     return text.text;
@@ -45,7 +45,7 @@ static int common_axes(const Tensor *a, const Tensor *b) {
 static bool may_stand_for(const ParameterFlow *a, const ParameterFlow *b) {
     const Tensor *x = a->tensor, *y = b->tensor;
     if (a->product != b->product || a->lookup != b->lookup || a->joins != b->joins ||
-        a->last != b->last || a->first != b->first || !x->turns != !y->turns)
+        a->last != b->last || a->first != b->first || !x->repeats != !y->repeats)
         return false;
     int own = x->rank - x->lead, common = common_axes(x, y);
     if (own != y->rank - y->lead) return false;

@@ -2,20 +2,20 @@
  *
  *     repeat block[i < 48] { x = x + attention(norm(x)) }
  *
- * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at turn i and
- * written at i+1; what it declares (weights) has the turn as its first dimension. A body that
- * differs with i (`if i % 4 == 3`) is read once for each turn to see where it starts to recur:
- * turns before that, and those left over, stand by themselves, and the repeat statement holds one
+ * becomes one repeat statement. What the body changes (x) is a stacked tensor, read at step i and
+ * written at i+1; what it declares (weights) has the step as its first dimension. A body that
+ * differs with i (`if i % 4 == 3`) is read once for each step to see where it starts to recur:
+ * steps before that, and those left over, stand by themselves, and the repeat statement holds one
  * period. So the program's size follows the differences that were written, not the depth.
  *
- * A repeat inside a repeat is written out turn by turn.
+ * A repeat inside a repeat is written out step by step.
  */
 #include "elaborate/elaborate.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { MAX_CARRIED = 32, MAX_PERIOD = 16, MAX_TURNS = 4096 };
+enum { MAX_CARRIED = 32, MAX_PERIOD = 16, MAX_TIMES = 4096 };
 
 typedef struct Carried {
     Binding *binding;
@@ -26,7 +26,7 @@ typedef struct Carried {
 } Carried;
 
 typedef struct Plan {
-    long count, prefix, period, turns;
+    long count, prefix, period, steps;
 } Plan;
 
 static int find_carried(Elaborator *e, const Node *node, Carried *carried, int count) {
@@ -51,8 +51,8 @@ static int find_carried(Elaborator *e, const Node *node, Carried *carried, int c
     return count;
 }
 
-/* One turn in the block being built. `path` is the public path of what it defines. */
-static void turn(Elaborator *e, const Node *node, long i, const char *segment) {
+/* One step in the block being built. `path` is the public path of what it defines. */
+static void step(Elaborator *e, const Node *node, long i, const char *segment) {
     Frame frame = *e->frame, *outer = e->frame;
     frame.path = *outer->path ? arena_format(e->arena, "%s.%s.%s", outer->path, node->name, segment)
                               : arena_format(e->arena, "%s.%s", node->name, segment);
@@ -66,17 +66,17 @@ static void turn(Elaborator *e, const Node *node, long i, const char *segment) {
     e->frame = outer;
 }
 
-/* What turn i makes, as text: two turns that print the same are the same. */
+/* What step i makes, as text: two steps that print the same are the same. */
 static char *signature(Elaborator *e, const Node *node, long i, const Carried *carried, int count) {
     Elaborator saved = *e;
-    Program *program = program_new(e->arena, e->reports, "turn", e->program->graph);
+    Program *program = program_new(e->arena, e->reports, "step", e->program->graph);
     program->batch = saved.program->batch;
     program->sequence = saved.program->sequence;
     e->program = program;
     e->block = &program->body;
     e->metrics = e->probed = e->once = e->stored = e->named = e->axes = (List){0};
     e->settings = NULL;
-    turn(e, node, i, "turn");
+    step(e, node, i, "step");
     Text text = {.arena = e->arena};
     text_add(&text, "%s", print_program(e->arena, program));
     for (int j = 0; j < e->stored.count; j++) {
@@ -100,7 +100,7 @@ static char *signature(Elaborator *e, const Node *node, long i, const Carried *c
     return text.text;
 }
 
-/* The cheapest way to write the turns: as few bodies as possible. */
+/* The cheapest way to write the steps: as few bodies as possible. */
 static Plan find_plan(char **texts, long count) {
     Plan best = {count, count, 1, 0};
     long best_bodies = count;
@@ -109,17 +109,17 @@ static Plan find_plan(char **texts, long count) {
         for (long prefix = 0; prefix + 2 * period <= count && prefix < best_bodies; prefix++) {
             long end = prefix + period;
             while (end < count && !strcmp(texts[end], texts[end - period])) end++;
-            long turns = (end - prefix) / period;
-            long bodies = prefix + period + (count - prefix - turns * period);
-            if (turns < 2 || bodies >= best_bodies) continue;
-            best = (Plan){count, prefix, period, turns};
+            long steps = (end - prefix) / period;
+            long bodies = prefix + period + (count - prefix - steps * period);
+            if (steps < 2 || bodies >= best_bodies) continue;
+            best = (Plan){count, prefix, period, steps};
             best_bodies = bodies;
         }
     }
     return best;
 }
 
-static bool plan_turns(Elaborator *e, const Node *node, long count, const Carried *carried,
+static bool plan_steps(Elaborator *e, const Node *node, long count, const Carried *carried,
                        int carried_count, Plan *plan) {
     bool inner = false;
     for (const Region *region = e->region; region; region = region->outer)
@@ -263,7 +263,7 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     if (!value || value->kind != KIND_TENSOR) {
         if (value && value->kind != KIND_ERROR)
             report_error(e->reports, carried->binding->span,
-                         "'%s' is a tensor before the repeat and %s after a turn",
+                         "'%s' is a tensor before the repeat and %s after a step",
                          carried->binding->name, value_kind_text(value));
         return;
     }
@@ -278,7 +278,7 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     }
     if (!same) {
         report_error(e->reports, value->span,
-                     "'%s' changes its axes from one turn of the repeat to the next",
+                     "'%s' changes its axes from one step of the repeat to the next",
                      carried->binding->name);
         report_note(e->reports, carried->before->span, "as it comes in");
         return;
@@ -290,16 +290,16 @@ static void carry_out(Elaborator *e, Carried *carried, Block *body, Index *index
     statement_loop(e->program, body, target, false, REDUCE_NONE, NULL, 0, value->expr, value->span);
 }
 
-/* A metric met inside adds up over the turns. */
+/* A metric met inside adds up over the steps. */
 static void carry_metric(Elaborator *e, Metric *metric, Block *outer, Block *body, Index *index,
                          Axis *places) {
     Tensor *stack =
         tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &places, metric->span);
-    Expr *zero = expr_number(e->program, 0), *turn_index = expr_index(e->program, index);
-    Expr *next = expr_apply(e->program, OP_ADD, turn_index, expr_number(e->program, 1), NULL);
+    Expr *zero = expr_number(e->program, 0), *step_index = expr_index(e->program, index);
+    Expr *next = expr_apply(e->program, OP_ADD, step_index, expr_number(e->program, 1), NULL);
     Expr *start = expr_read(e->program, stack, &zero);
     statement_loop(e->program, outer, start, false, REDUCE_NONE, NULL, 0, zero, metric->span);
-    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &turn_index),
+    Expr *sum = expr_apply(e->program, OP_ADD, expr_read(e->program, stack, &step_index),
                            metric->sum, NULL);
     statement_loop(e->program, body, expr_read(e->program, stack, &next), false, REDUCE_NONE, NULL,
                    0, sum, metric->span);
@@ -312,22 +312,22 @@ static void add_share(Elaborator *e, Metric *metric, Share share) {
     list_push(e->arena, &metric->shares, copy);
 }
 
-/* What the turns gave a probe one by one is left where it can be read after them. */
+/* What the steps gave a probe one by one is left where it can be read after them. */
 static List stack_shares(Elaborator *e, const Metric *metric, Block *body, const Region *region) {
     Metric after = {.shares = {0}};
     Share *stacked = arena_alloc(e->arena, sizeof *stacked * (size_t)(metric->shares.count + 1));
     for (int i = 0; i < metric->shares.count; i++) {
         const Share *share = metric->shares.items[i];
         Axis *axis = region->index->axis;
-        Expr *turn = expr_index(e->program, region->index);
+        Expr *step = expr_index(e->program, region->index);
         stacked[i].stack =
             tensor_new(e->program, metric->name, ROLE_TEMP, TYPE_REAL, 1, &axis, metric->span);
-        statement_loop(e->program, body, expr_read(e->program, stacked[i].stack, &turn), false,
+        statement_loop(e->program, body, expr_read(e->program, stacked[i].stack, &step), false,
                        REDUCE_NONE, NULL, 0, share->value, metric->span);
     }
-    for (long turn = 0; turn < region->turns; turn++)
+    for (long step = 0; step < region->steps; step++)
         for (int i = 0; i < metric->shares.count; i++)
-            add_share(e, &after, (Share){.stack = stacked[i].stack, .turn = turn});
+            add_share(e, &after, (Share){.stack = stacked[i].stack, .step = step});
     return after.shares;
 }
 
@@ -359,13 +359,13 @@ static const char *segment(Elaborator *e, const Plan *plan, long offset) {
                   : arena_format(e->arena, "{%ld*i}", plan->period);
 }
 
-/* The turns of the plan as one repeat statement. */
+/* The steps of the plan as one repeat statement. */
 static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *carried, int count) {
-    Axis *axis = axis_new(e->program, node->name, plan->turns, AXIS_REPEAT, node->span);
-    Axis *places = axis_new(e->program, node->name, plan->turns + 1, AXIS_REPEAT, node->span);
+    Axis *axis = axis_new(e->program, node->name, plan->steps, AXIS_REPEAT, node->span);
+    Axis *places = axis_new(e->program, node->name, plan->steps + 1, AXIS_REPEAT, node->span);
     Index *index = index_new(e->program, node->kids[0]->name, axis);
-    index->turn = true;
-    Region inner = {.index = index, .turns = plan->turns, .outer = e->region};
+    index->of_repeat = true;
+    Region inner = {.index = index, .steps = plan->steps, .outer = e->region};
     Block *outer = e->block, body = {{0}};
     Scope *scope = scope_push(e);
     for (int i = 0; i < count; i++) {
@@ -376,7 +376,7 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     e->region = &inner;
     e->block = &body;
     for (long j = 0; j < plan->period && e->reports->errors == errors; j++)
-        turn(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
+        step(e, node, plan->prefix + j, segment(e, plan, plan->prefix + j));
     for (int i = 0; i < count && e->reports->errors == errors; i++)
         carry_out(e, &carried[i], &body, index, scope);
     e->region = inner.outer;
@@ -386,11 +386,11 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     scope_pop(e);
     Statement *statement = statement_repeat(e->program, outer, index, false, node->span);
     statement->body = body;
-    Expr *last = expr_number(e->program, (double)plan->turns);
+    Expr *last = expr_number(e->program, (double)plan->steps);
     for (int i = 0; i < inner.metrics.count; i++) {
         Metric metric = *(Metric *)inner.metrics.items[i];
         metric.sum = expr_read(e->program, metric.carried, &last);
-        metric.count *= (double)plan->turns;
+        metric.count *= (double)plan->steps;
         metric.shares = stack_shares(e, &metric, &statement->body, &inner);
         merge_metric(e, e->region ? &e->region->metrics : &e->metrics, &metric);
     }
@@ -401,8 +401,8 @@ static void region(Elaborator *e, const Node *node, const Plan *plan, Carried *c
     }
 }
 
-/* The turns before the recurring ones, the recurring ones, those left over. */
-static void all_turns(Elaborator *e, const Node *node, long number) {
+/* The steps before the recurring ones, the recurring ones, those left over. */
+static void all_steps(Elaborator *e, const Node *node, long number) {
     Carried carried[MAX_CARRIED] = {{0}};
     int count = find_carried(e, node->kids[2], carried, 0);
     Plan plan;
@@ -410,31 +410,31 @@ static void all_turns(Elaborator *e, const Node *node, long number) {
         if (!fits_rank(e, carried[i].binding->name,
                        e->frame->ambient_count + carried[i].before->rank, node->span))
             return;
-    if (!plan_turns(e, node, number, carried, count, &plan)) return;
-    long after = plan.prefix + plan.period * plan.turns;
+    if (!plan_steps(e, node, number, carried, count, &plan)) return;
+    long after = plan.prefix + plan.period * plan.steps;
     int errors = e->reports->errors;
     for (long i = 0; i < plan.count && e->reports->errors == errors; i++) {
-        if (plan.turns && i == plan.prefix) {
+        if (plan.steps && i == plan.prefix) {
             region(e, node, &plan, carried, count);
             i = after - 1;
             continue;
         }
-        turn(e, node, i, arena_format(e->arena, "%ld", i));
+        step(e, node, i, arena_format(e->arena, "%ld", i));
     }
 }
 
 /* repeat: a body repeated over depth. */
 void repeat_statement(Elaborator *e, const Node *node) {
     double number;
-    if (!evaluate_number(e, node->kids[1], "the number of turns", &number)) return;
-    if (number != floor(number) || number < 0 || number > MAX_TURNS) {
+    if (!evaluate_number(e, node->kids[1], "the count of a repeat", &number)) return;
+    if (number != floor(number) || number < 0 || number > MAX_TIMES) {
         report_error(e->reports, node->kids[1]->span,
-                     "a repeat cannot run %.9g turns: give a whole number from 0 to %d", number,
-                     (int)MAX_TURNS);
+                     "a repeat cannot run %.9g times: give a whole number from 0 to %d", number,
+                     (int)MAX_TIMES);
         return;
     }
-    int around = e->frame->turns;
-    e->frame->turns = (around ? around : 1) * (int)number;
-    all_turns(e, node, (long)number);
-    e->frame->turns = around;
+    int around = e->frame->repeats;
+    e->frame->repeats = (around ? around : 1) * (int)number;
+    all_steps(e, node, (long)number);
+    e->frame->repeats = around;
 }

@@ -416,7 +416,7 @@ void scan_statement(Elaborator *e, const Node *node) {
         return;
     }
     scan.place = index_new(e->program, node->name, scan.axis);
-    scan.place->turn = true;
+    scan.place->of_repeat = true;
     for (int i = 0; i < node->kids[0]->count; i++) {
         if (!declare_state(e, &scan, &scan.states[i], node->kids[0]->kids[i])) {
             leave_states(e, node);

@@ -161,7 +161,7 @@ static bool shared_tensor(Elaborator *e, const Node *node, Axis *const *axes, in
     return true;
 }
 
-/* A tensor that is kept: dimensions are the turn of the repeat, what the layer is mapped over (but
+/* A tensor that is kept: dimensions are the step of the repeat, what the layer is mapped over (but
  * the batch), its own. */
 static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored *stored) {
     Index *own[MAX_RANK], *all[MAX_RANK * 3];
@@ -187,7 +187,7 @@ static Value *declare_stored(Elaborator *e, const Node *node, Role role, Stored 
                             node->name_span);
         tensor->path = path;
         tensor->lead = lead;
-        tensor->turns = e->frame->turns;
+        tensor->repeats = e->frame->repeats;
     }
     stored->tensor = tensor;
     stored->scope = e->scope;
@@ -537,7 +537,7 @@ void count_step(Elaborator *e, Span span) {
     if (!many && e->program->tensors.count <= MAX_TENSORS) return;
     if (many)
         report_error(e->reports, span,
-                     "this model is too large: its layers, loops and turns come to more than %d "
+                     "this model is too large: its layers, loops and repeats come to more than %d "
                      "expressions here",
                      MAX_STEPS);
     else
@@ -546,7 +546,7 @@ void count_step(Elaborator *e, Span span) {
     if (e->frame && e->frame->caller)
         report_note(e->reports, e->frame->call, "layer '%s' is applied here",
                     e->frame->layer->name);
-    report_help(e->reports, "a repeat counts once where its turns are alike and no other repeat is "
+    report_help(e->reports, "a repeat counts once where its steps are alike and no other repeat is "
                             "around it; a layer that applies itself must come to an end");
     report_give_up(e->reports);
 }

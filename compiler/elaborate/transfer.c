@@ -93,7 +93,7 @@ static void note_flows(Side *side) {
     side->depth = 0;
     for (int i = 0; i < side->flows.count; i++) {
         const ParameterFlow *flow = side->flows.items[i];
-        if (flow->tensor->turns > side->depth) side->depth = flow->tensor->turns;
+        if (flow->tensor->repeats > side->depth) side->depth = flow->tensor->repeats;
     }
 }
 
@@ -146,19 +146,19 @@ static void bind_facts(Derivation *d, Scope *scope) {
     bool scored = its && its->product && flow->product;
     double in = scored ? ratio_of(flow->fan_in, its->fan_in) : growth(d, AXIS_SUMMED);
     double out = scored ? ratio_of(flow->fan_out, its->fan_out) : growth(d, AXIS_KEPT);
-    double depth = its ? ratio_of(flow->tensor->turns, its->tensor->turns)
+    double depth = its ? ratio_of(flow->tensor->repeats, its->tensor->repeats)
                        : ratio_of(d->model.depth, d->base.depth);
     bind_flag(d, scope, "product", flow->product);
     bind_flag(d, scope, "lookup", flow->lookup);
     bind_flag(d, scope, "joins", flow->joins);
     bind_flag(d, scope, "first", flow->first);
     bind_flag(d, scope, "last", flow->last);
-    bind_flag(d, scope, "repeated", flow->tensor->turns > 0);
+    bind_flag(d, scope, "repeated", flow->tensor->repeats > 0);
     bind_number(d, scope, "fan_in", in);
     bind_number(d, scope, "fan_out", out);
     bind_number(d, scope, "meets", scored ? ratio_of(flow->meets, its->meets) : in);
     bind_number(d, scope, "share", share_of(flow) / (scored ? share_of(its) : 1));
-    bind_number(d, scope, "depth", flow->tensor->turns > 0 ? depth : 1);
+    bind_number(d, scope, "depth", flow->tensor->repeats > 0 ? depth : 1);
     bind_number(d, scope, "batch", ratio_of(d->model.batch, d->base.batch));
     bind_number(d, scope, "data",
                 ratio_of(d->model.batch * d->model.steps, d->base.batch * d->base.steps));

@@ -14,8 +14,8 @@ const char *explain_number(Arena *arena, double number) {
     return arena_format(arena, "%.3g%c", number, letters[unit]);
 }
 
-/* A part of a path that says which turn of a repeat it is: "{i}", "3". */
-static bool is_turn(const char *part, size_t length) {
+/* A part of a path that says which step of a repeat it is: "{i}", "3". */
+static bool is_step(const char *part, size_t length) {
     return length && (*part == '{' || strspn(part, "0123456789") >= length);
 }
 
@@ -23,7 +23,7 @@ const char *explain_path(Arena *arena, const char *path) {
     Text text = {.arena = arena};
     for (const char *part = path; *part; part += *part == '.') {
         size_t length = strcspn(part, ".");
-        if (!is_turn(part, length))
+        if (!is_step(part, length))
             text_add(&text, "%s%.*s", text.length ? "." : "", (int)length, part);
         part += length;
     }

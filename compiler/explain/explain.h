@@ -12,7 +12,7 @@ typedef struct ExplainedUnit {
     const char *name;    /* of its result */
     const char *kind;    /* "product", "attention", "loops" */
     List statements;     /* const Statement *: what is fused into it, its own first */
-    double runs;         /* turns of the repeat around it, else 1 */
+    double runs;         /* steps of the repeat around it, else 1 */
     double flops, bytes; /* of all its runs */
     double seconds;      /* at the ceilings */
     bool by_memory;      /* it is the memory that takes longer */

@@ -6,7 +6,7 @@
 
 /* ---- operands ---- */
 
-/* A subscript made of turns and numbers. */
+/* A subscript made of steps and numbers. */
 static long fixed_place(const Interpreter *interpreter, const Expr *sub) {
     if (sub->kind == EXPR_NUMBER) return (long)sub->number;
     if (sub->kind == EXPR_INDEX) {
@@ -29,7 +29,7 @@ View interpreter_view(Interpreter *interpreter, const Expr *operand) {
     }
     for (int i = 0; i < tensor->rank; i++) {
         const Expr *sub = operand->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn) {
+        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) {
             view.index[view.rank] = sub->index;
             view.size[view.rank] = tensor->axes[i]->size;
             view.stride[view.rank++] = strides[i];

@@ -153,10 +153,11 @@ static void run_steps(Interpreter *interpreter, Step *step);
 
 static void run_repeat(Interpreter *interpreter, Step *step) {
     const Statement *statement = step->statement;
-    long turns = statement->index->axis->size;
+    long iterations = statement->index->axis->size;
     interpreter->slots[interpreter->slot_count++] = statement->index;
-    for (long turn = 0; turn < turns && !interpreter->message; turn++) {
-        interpreter->at[step->first_slot] = statement->reverse ? turns - 1 - turn : turn;
+    for (long iteration = 0; iteration < iterations && !interpreter->message; iteration++) {
+        interpreter->at[step->first_slot] =
+            statement->reverse ? iterations - 1 - iteration : iteration;
         run_steps(interpreter, step->body);
     }
     interpreter->slot_count--;

@@ -7,7 +7,7 @@
 #include "passes.h"
 
 /* Expressions are computed for up to STRIP values of one loop at a time. */
-enum { STRIP = 64, MAX_TURNS = 8, MAX_SLOTS = MAX_TURNS + MAX_LOOPS };
+enum { STRIP = 64, MAX_REPEATS = 8, MAX_SLOTS = MAX_REPEATS + MAX_LOOPS };
 
 typedef struct EvalNode EvalNode;
 typedef struct Step Step;
@@ -29,7 +29,7 @@ struct Interpreter {
     uint64_t seed;
     bool last_micro_batch;
     const Index
-        *slots[MAX_SLOTS]; /* the indices in scope: turns, then the loops of one statement */
+        *slots[MAX_SLOTS]; /* the indices in scope: steps, then the loops of one statement */
     int slot_count;
     long at[MAX_SLOTS];  /* their values */
     int running;         /* the slot that a strip runs over, or -1 */
@@ -96,7 +96,7 @@ const int64_t *interpreter_whole_strip(Interpreter *interpreter, EvalNode *node,
 /* The offsets of a prepared element there; -1 when a subscript is outside. */
 void interpreter_offsets(Interpreter *interpreter, Address *address, int count, long *offsets);
 
-/* An operand of a call: the dimensions that iterate, at the present turns. */
+/* An operand of a call: the dimensions that iterate, at the present steps. */
 typedef struct View {
     double *real;
     long *ints;

@@ -313,7 +313,7 @@ bool expr_reads(const Expr *expr, const Tensor *tensor) {
 Expr *sub_over(Program *program, Expr *sub, const Axis *axis) {
     if (sub->kind != EXPR_INDEX || axis->padded) return sub;
     const Axis *own = sub->index->axis;
-    bool inside = sub->index->turn ? own->size <= axis->size : own->size == axis->size;
+    bool inside = sub->index->of_repeat ? own->size <= axis->size : own->size == axis->size;
     if (inside || own->kind == AXIS_ELEMENTS || axis->kind == AXIS_ELEMENTS) return sub;
     return expr_apply(program, OP_MOD, sub, expr_number(program, (double)own->size), NULL);
 }
@@ -373,9 +373,9 @@ static Statement *statement_new(Program *program, Block *block, StatementKind ki
     return statement;
 }
 
-/* An index iterates once, however often it is named; a turn does not iterate at all. */
+/* An index iterates once, however often it is named; that of a repeat does not iterate at all. */
 static void add_loop(Program *program, Statement *statement, Index *index) {
-    if (index->turn) return;
+    if (index->of_repeat) return;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == index) return;
     if (statement->loop_count == MAX_LOOPS) {
@@ -411,15 +411,16 @@ Statement *statement_repeat(Program *program, Block *block, Index *index, bool r
     Statement *statement = statement_new(program, block, STATEMENT_REPEAT, span);
     statement->index = index;
     statement->reverse = reverse;
-    index->turn = true;
+    index->of_repeat = true;
     return statement;
 }
 
-/* The largest value of an expression of turns and numbers that is never negative, else -1. */
+/* The largest value of an expression of steps of repeats and numbers that is never negative, else
+ * -1. */
 static double largest(const Expr *expr) {
     if (expr->kind == EXPR_NUMBER) return expr->number;
     if (expr->kind == EXPR_INDEX)
-        return expr->index->turn ? (double)expr->index->axis->size - 1 : -1;
+        return expr->index->of_repeat ? (double)expr->index->axis->size - 1 : -1;
     if (expr->kind != EXPR_APPLY) return -1;
     double a = largest(expr->args[0]), b = expr->count > 1 ? largest(expr->args[1]) : 0;
     if (a < 0 || b < 0) return -1;
@@ -440,13 +441,13 @@ static double largest(const Expr *expr) {
 }
 
 Index *sub_loop(const Expr *sub, const Axis *axis) {
-    if (sub->kind == EXPR_INDEX) return sub->index->turn ? NULL : sub->index;
+    if (sub->kind == EXPR_INDEX) return sub->index->of_repeat ? NULL : sub->index;
     if (sub->kind != EXPR_APPLY || sub->op != OP_ADD || sub->args[1]->kind != EXPR_INDEX)
         return NULL;
     Index *index = sub->args[1]->index;
     const double first = largest(sub->args[0]);
     bool inside = first >= 0 && first + (double)index->axis->size <= (double)axis->size;
-    return inside && !index->turn ? index : NULL;
+    return inside && !index->of_repeat ? index : NULL;
 }
 
 bool statement_is_scatter(const Statement *statement) {

@@ -7,7 +7,7 @@
  *
  * A call statement is one of the few operations that are not loops (attention, the choice of the
  * largest, packing of chosen rows). A repeat statement runs its body `count` times with an index at
- * hand; what differs from turn to turn (weights, residual stream, saved activations) is a tensor
+ * hand; what differs from step to step (weights, residual stream, saved activations) is a tensor
  * with one axis more, subscripted by that index. So the size of a program does not depend on depth,
  * and there is no special kind of tensor for it. A scan does the same along any axis, place after
  * place, and is one call: to whoever does not look into it a statement that reads and writes
@@ -27,7 +27,7 @@
 #include <stdint.h>
 
 /* What is written has one dimension less than a tensor may have: a repeat adds one to what its
- * turns keep. */
+ * steps keep. */
 enum { MAX_RANK = 10, MAX_DIMENSIONS = MAX_RANK - 1, MAX_LOOPS = 14 };
 
 /* ---- axes, indices, tensors ---- */
@@ -54,8 +54,8 @@ typedef struct Axis {
 typedef struct Index {
     const char *name;
     Axis *axis;
-    bool turn; /* the index of a repeat statement (set by statement_repeat): in scope in its body,
-                  never iterated there */
+    bool of_repeat; /* the index of a repeat statement (set by statement_repeat): in scope in its
+                       body, never iterated there */
 } Index;
 
 typedef enum Role {
@@ -108,7 +108,7 @@ typedef struct Tensor {
     int id;           /* its place in program->tensors */
     const char *name; /* unique in the program, an identifier: what generated code calls it */
     const char *path; /* parameters and states: the public name, "block.{i}.attention.query". "{i}"
-                         or "{2*i+1}" is the turn of the repeat, present exactly when axes[0] is an
+                         or "{2*i+1}" is the step of the repeat, present exactly when axes[0] is an
                          AXIS_REPEAT axis */
     Role role;
     Type type;
@@ -123,7 +123,7 @@ typedef struct Tensor {
     int lead; /* parameters and states: axes before its own: the iteration of a repeat, what its
                  layer is applied under */
     struct ParameterFacts *facts; /* parameters: see parameter_facts.h; NULL in update programs */
-    int turns;   /* parameters: iterations of the repeats it was declared in, 0: of none */
+    int repeats; /* parameters: iterations of the repeats it was declared in, 0: of none */
     bool frozen; /* parameters: not trained */
     List own;    /* OwnNumber *, parameters: what the optimizer reads for it alone */
     Probe probe; /* outputs */
@@ -225,7 +225,7 @@ typedef enum CallKind {
     /* top: marks the `top.k` largest along dimension `top.dimension` of p (ties: lowest index
      * first) with 1, the rest 0.
      *   in: p[...]  out: mask[...] of the same axes
-     * Dimensions of a call are counted over subscripts that iterate: those made of turns and
+     * Dimensions of a call are counted over subscripts that iterate: those made of steps and
      * numbers are fixed places. */
     CALL_TOP,
     /* pack (made by route): the true entries of a mask as rows, sorted by group, then by the
@@ -248,12 +248,12 @@ typedef enum CallKind {
      */
     CALL_PACK,
     /* scan: a recurrence. The body, loop statements alone, runs for every place of index->axis in
-     * their order (downwards when `reverse`); the index is a turn there. What a place hands to the
-     * next one is read a place further back, S[b,s-1,h] where S[b,s,h] is written; outside the axis
-     * that is 0.
+     * their order (downwards when `reverse`); the index is that of a repeat there. What a place
+     * hands to the next one is read a place further back, S[b,s-1,h] where S[b,s,h] is written;
+     * outside the axis that is 0.
      *   in:  every tensor that the body reads and does not define, those it adds to besides
      *   out: every tensor that the body writes
-     * all of them whole but for turns around the scan (see scan_operands). */
+     * all of them whole but for the steps around the scan (see scan_operands). */
     CALL_SCAN
 } CallKind;
 
@@ -287,9 +287,9 @@ struct Statement {
      * target subscript computed from a loop index is a scatter: two iterations that hit the same
      * element add up in loop order. With accumulate false it stores instead, and the places must be
      * distinct (a cache written at position+s); what it does not hit stays. A computed sub of the
-     * target outside the axis is dropped. A subscript made of turns and numbers only, x[i+1,b,s,d],
-     * is a fixed place and no scatter; one that runs over a part of its axis, x[4*i+b,s,d], is a
-     * plain one (see sub_loop). */
+     * target outside the axis is dropped. A subscript made of steps of repeats and numbers only,
+     * x[i+1,b,s,d], is a fixed place and no scatter; one that runs over a part of its axis,
+     * x[4*i+b,s,d], is a plain one (see sub_loop). */
     Expr *target; /* EXPR_READ */
     bool accumulate;
     Reduction reduction;
@@ -456,7 +456,7 @@ Statement *statement_call(Program *program, Block *block, CallKind call, Span sp
 Statement *statement_repeat(Program *program, Block *block, Index *index, bool reverse, Span span);
 bool statement_is_scatter(const Statement *statement);
 /* The loop index with which a subscript runs over its axis or over a part of it: `index`, or `first
- * + index` where `first` is made of turns and numbers and the sum never leaves the axis. NULL for
+ * + index` where `first` is made of steps and numbers and the sum never leaves the axis. NULL for
  * any other subscript. */
 Index *sub_loop(const Expr *sub, const Axis *axis);
 /* All statements, repeats and scans before their bodies. */

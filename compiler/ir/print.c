@@ -109,9 +109,9 @@ static void add_attention(Text *text, const AttendOptions *attention) {
 static void add_pack(Text *text, const Statement *statement) {
     const Expr *mask = statement->inputs.items[0];
     const char *comma = "; key = [";
-    int dimension = 0; /* turns are not counted */
+    int dimension = 0; /* steps of repeats are not counted */
     for (int i = 0; i < mask->count; i++) {
-        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->turn) continue;
+        if (mask->args[i]->kind != EXPR_INDEX || mask->args[i]->index->of_repeat) continue;
         if (!statement->pack.key[dimension++]) continue;
         text_add(text, "%s", comma);
         add_expr(text, mask->args[i], LEVEL_OR);

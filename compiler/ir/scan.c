@@ -9,7 +9,7 @@ Statement *statement_scan(Program *program, Block *block, Index *index, bool rev
     Statement *scan = statement_call(program, block, CALL_SCAN, span);
     scan->index = index;
     scan->reverse = reverse;
-    index->turn = true;
+    index->of_repeat = true;
     return scan;
 }
 
@@ -21,10 +21,10 @@ typedef struct Operands {
     bool *defined; /* by tensor id: set in the body, not only added to */
 } Operands;
 
-/* Made of turns around the scan and of numbers. */
+/* Made of the steps around the scan and of numbers. */
 static bool is_fixed(const Expr *sub, const Index *place) {
     if (sub->kind == EXPR_READ || expr_uses_index(sub, place)) return false;
-    if (sub->kind == EXPR_INDEX) return sub->index->turn;
+    if (sub->kind == EXPR_INDEX) return sub->index->of_repeat;
     for (int i = 0; i < sub->count; i++)
         if (!is_fixed(sub->args[i], place)) return false;
     return true;
@@ -32,8 +32,8 @@ static bool is_fixed(const Expr *sub, const Index *place) {
 
 static bool same_part(const Expr *a, const Expr *b) {
     for (int i = 0; i < a->count; i++) {
-        bool plain = a->args[i]->kind == EXPR_INDEX && !a->args[i]->index->turn,
-             other = b->args[i]->kind == EXPR_INDEX && !b->args[i]->index->turn;
+        bool plain = a->args[i]->kind == EXPR_INDEX && !a->args[i]->index->of_repeat,
+             other = b->args[i]->kind == EXPR_INDEX && !b->args[i]->index->of_repeat;
         if (plain != other || (!plain && !expr_equal(a->args[i], b->args[i]))) return false;
     }
     return true;
@@ -44,9 +44,9 @@ static void add_operand(Operands *operands, List *list, const Expr *access) {
     Expr *subs[MAX_RANK];
     for (int i = 0; i < access->count; i++) {
         Axis *axis = access->tensor->axes[i];
-        bool turn = axis->kind == AXIS_REPEAT && is_fixed(access->args[i], operands->scan->index);
+        bool step = axis->kind == AXIS_REPEAT && is_fixed(access->args[i], operands->scan->index);
         subs[i] =
-            turn ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
+            step ? access->args[i] : expr_index(program, index_new(program, axis->name, axis));
     }
     Expr *whole = expr_read(program, access->tensor, subs);
     whole->span = access->span;

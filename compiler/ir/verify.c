@@ -2,7 +2,7 @@
  * pass that ran last.
  *
  * Tensors are listed once, have names of their own and known axes. Every subscript is an integer,
- * one for each dimension; every index is a loop of its statement or the turn of an enclosing
+ * one for each dimension; every index is a loop of its statement or that of an enclosing
  * repeat; loops that are not on the left are reduced. A temporary is set before it is read or added
  * to, in the order of the text.
  */
@@ -16,7 +16,7 @@ typedef struct Verify {
     Arena *arena;
     const Program *program;
     const Statement *statement; /* under examination, or NULL */
-    List turns;                 /* Index * of the enclosing repeats */
+    List repeats;               /* Index * of the enclosing repeats */
     bool *set;                  /* by tensor: something was stored in it */
     char *message;              /* the first complaint */
 } Verify;
@@ -97,9 +97,9 @@ static bool is_listed(const Verify *verify, const Tensor *tensor) {
 
 /* ---- expressions ---- */
 
-static bool is_open_turn(const Verify *verify, const Index *index) {
-    for (int i = 0; i < verify->turns.count; i++)
-        if (verify->turns.items[i] == index) return true;
+static bool is_open_repeat(const Verify *verify, const Index *index) {
+    for (int i = 0; i < verify->repeats.count; i++)
+        if (verify->repeats.items[i] == index) return true;
     return false;
 }
 
@@ -111,7 +111,7 @@ static bool is_loop(const Statement *statement, const Index *index) {
 
 static void check_expr(Verify *verify, const Expr *expr);
 
-/* A plain subscript runs over the whole dimension; that of a turn may stop short of a carried
+/* A plain subscript runs over the whole dimension; that of a repeat may stop short of a carried
  * tensor's last place, any of the end of a padded axis. */
 static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const Expr *sub) {
     check_expr(verify, sub);
@@ -122,7 +122,7 @@ static void check_sub(Verify *verify, const Tensor *tensor, int dimension, const
                       print_expr(verify->arena, sub), tensor->name);
     } else if (sub->kind == EXPR_INDEX && sub->index->axis != axis) {
         long size = sub->index->axis->size;
-        if (sub->index->turn || axis->padded ? size > axis->size : size != axis->size)
+        if (sub->index->of_repeat || axis->padded ? size > axis->size : size != axis->size)
             error_message(verify, "index %s runs over %s (%ld), dimension %d of %s is %s (%ld)",
                           sub->index->name, sub->index->axis->name, size, dimension, tensor->name,
                           axis->name, axis->size);
@@ -146,11 +146,11 @@ static void check_read(Verify *verify, const Expr *read) {
     for (int i = 0; i < read->count; i++) check_sub(verify, tensor, i, read->args[i]);
 }
 
-/* An index that is in scope: in a call, every one that is not a turn stands for itself. */
+/* An index that is in scope: in a call, every one that is not of a repeat stands for itself. */
 static void check_index(Verify *verify, const Index *index) {
     const Statement *statement = verify->statement;
-    if (index->turn ? is_open_turn(verify, index)
-                    : statement->kind == STATEMENT_CALL || is_loop(statement, index))
+    if (index->of_repeat ? is_open_repeat(verify, index)
+                         : statement->kind == STATEMENT_CALL || is_loop(statement, index))
         return;
     error_message(verify, "index %s is not bound", index->name);
 }
@@ -191,7 +191,8 @@ static void check_may_be_set(Verify *verify, const Tensor *tensor) {
 static void check_loops(Verify *verify, const Statement *statement) {
     for (int i = 0; i < statement->loop_count; i++) {
         const Index *index = statement->loops[i];
-        if (index->turn) error_message(verify, "index %s of a repeat is iterated", index->name);
+        if (index->of_repeat)
+            error_message(verify, "index %s of a repeat is iterated", index->name);
         for (int j = 0; j < i; j++)
             if (statement->loops[j] == index)
                 error_message(verify, "index %s is iterated twice", index->name);
@@ -239,19 +240,19 @@ static void check_loop(Verify *verify, const Statement *statement) {
 
 /* ---- calls ---- */
 
-/* The dimensions of a call's operand that iterate: places fixed by turns and numbers are left out.
- */
+/* The dimensions of a call's operand that iterate: places fixed by steps of repeats and numbers are
+ * left out. */
 typedef struct Shape {
     int rank;
     const Index *index[MAX_RANK];
     long size[MAX_RANK];
 } Shape;
 
-static bool uses_only_turns(const Expr *expr) {
-    if (expr->kind == EXPR_INDEX) return expr->index->turn;
+static bool uses_only_steps(const Expr *expr) {
+    if (expr->kind == EXPR_INDEX) return expr->index->of_repeat;
     if (expr->kind == EXPR_READ) return false;
     for (int i = 0; i < expr->count; i++)
-        if (!uses_only_turns(expr->args[i])) return false;
+        if (!uses_only_steps(expr->args[i])) return false;
     return true;
 }
 
@@ -264,10 +265,10 @@ static Shape operand_shape(Verify *verify, const Expr *operand) {
     check_expr(verify, operand);
     for (int i = 0; i < operand->count && !verify->message; i++) {
         const Expr *sub = operand->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn) {
+        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) {
             shape.index[shape.rank] = sub->index;
             shape.size[shape.rank++] = operand->tensor->axes[i]->size;
-        } else if (!uses_only_turns(sub)) {
+        } else if (!uses_only_steps(sub)) {
             error_message(verify, "subscript %s of an operand is computed",
                           print_expr(verify->arena, sub));
         }
@@ -472,7 +473,7 @@ static void check_listed(Verify *verify, const Statement *scan, const Expr *expr
 /* A tensor that the body defines may be read before, at another place. */
 static void check_scan(Verify *verify, const Statement *scan) {
     const List *body = &scan->body.statements;
-    if (!scan->index->turn || is_open_turn(verify, scan->index))
+    if (!scan->index->of_repeat || is_open_repeat(verify, scan->index))
         error_message(verify, "index %s of a scan is not its own", scan->index->name);
     for (int i = 0; i < scan->inputs.count && !verify->message; i++)
         check_is_set(verify, operand(&scan->inputs, i));
@@ -480,7 +481,7 @@ static void check_scan(Verify *verify, const Statement *scan) {
         const Statement *inner = body->items[i];
         if (!inner->accumulate) check_may_be_set(verify, inner->target->tensor);
     }
-    list_push(verify->arena, &verify->turns, scan->index);
+    list_push(verify->arena, &verify->repeats, scan->index);
     for (int i = 0; i < body->count && !verify->message; i++) {
         verify->statement = body->items[i];
         if (verify->statement->kind != STATEMENT_LOOP) error_message(verify, "in a scan");
@@ -489,7 +490,7 @@ static void check_scan(Verify *verify, const Statement *scan) {
         check_listed(verify, scan, verify->statement->target);
         check_listed(verify, scan, verify->statement->value);
     }
-    verify->turns.count--;
+    verify->repeats.count--;
     verify->statement = scan;
 }
 
@@ -551,11 +552,11 @@ static void check_block(Verify *verify, const Block *block) {
         if (statement->kind == STATEMENT_LOOP) check_loop(verify, statement);
         if (statement->kind == STATEMENT_CALL) check_call(verify, statement);
         if (statement->kind != STATEMENT_REPEAT) continue;
-        if (!statement->index->turn || is_open_turn(verify, statement->index))
+        if (!statement->index->of_repeat || is_open_repeat(verify, statement->index))
             error_message(verify, "index %s of a repeat is not its own", statement->index->name);
-        list_push(verify->arena, &verify->turns, statement->index);
+        list_push(verify->arena, &verify->repeats, statement->index);
         check_block(verify, &statement->body);
-        verify->turns.count--;
+        verify->repeats.count--;
     }
 }
 

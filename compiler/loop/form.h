@@ -1,7 +1,7 @@
 /* form: what a kernel does, between its schedule and its text: a small loop language.
  *
- *     for turn in block() .. 8, step blocks()
- *         let long b = turn / 4
+ *     for iteration in block() .. 8, step blocks()
+ *         let long b = iteration / 4
  *         for s in thread() .. 64, step threads()
  *             y[b * 64 + s] = x[b * 64 + s] * scale[s]
  *         barrier

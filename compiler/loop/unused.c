@@ -1,7 +1,7 @@
 /* unused: places of loops that nothing reads are not computed.
  *
- *     let? long b = turn / 4                        let long s = turn % 4
- *     let? long s = turn % 4              -->       store y[s] = x[s]
+ *     let? long b = iteration / 4                   let long s = iteration % 4
+ *     let? long s = iteration % 4         -->       store y[s] = x[s]
  *     store y[s] = x[s]
  */
 #include "loop/form.h"

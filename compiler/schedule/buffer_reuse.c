@@ -4,8 +4,8 @@
  *     y[b,v] = x[b,v] - m[b]         x is not read again: y lies where x lay
  *
  * One statement must read the old element that it replaces and no other; what else of the same
- * kernel reads the old tensor comes before it, in the same turns of the loops that both are in.
- */
+ * kernel reads the old tensor comes before it, in the same iterations of the loops that both are
+ * in. */
 #include "schedule/nest.h"
 
 /* For less, loops that know that nothing else lies there are worth more than the memory. */
@@ -25,13 +25,13 @@ static bool is_block(const Place *place) {
     return place->bytes >= MIN_TAKEN && !place->slots && !place->taken;
 }
 
-/* The statement sets every element of its target, one for each turn of its loops. */
+/* The statement sets every element of its target, one for each iteration of its loops. */
 static bool sets_all(const Statement *statement) {
     const Expr *target = statement->target;
     if (statement->accumulate || statement->reduction != REDUCE_NONE) return false;
     if (statement->loop_count != target->count) return false;
     for (int i = 0; i < target->count; i++)
-        if (target->args[i]->kind != EXPR_INDEX || target->args[i]->index->turn) return false;
+        if (target->args[i]->kind != EXPR_INDEX || target->args[i]->index->of_repeat) return false;
     return !statement_is_scatter(statement);
 }
 
@@ -41,14 +41,14 @@ static bool same_subs(const Expr *one, const Expr *other) {
     return one->count == other->count;
 }
 
-/* What a member reads at `read` the other has not yet replaced: it comes first in each turn that
- * they share. */
+/* What a member reads at `read` the other has not yet replaced: it comes first in each iteration
+ * that they share. */
 static bool reads_before(const Member *reader, const Expr *read, const Member *writer) {
     const Expr *target = writer->statement->target;
     for (int level = 0; level < reader->depth && level < writer->depth; level++) {
         if (reader->path[level] != writer->path[level]) return true;
         if (read->count != target->count ||
-            !same_turn(read, reader->order[level], target, writer->order[level]))
+            !same_iteration(read, reader->order[level], target, writer->order[level]))
             return false;
     }
     return true;

@@ -14,7 +14,7 @@ bool lies_in_pieces(const Expr *read) {
     if (tensor->type != TYPE_BF16 || !tensor->rank) return false;
     const Expr *last = read->args[tensor->rank - 1];
     return tensor->axes[tensor->rank - 1]->size % MOEC_PIECE == 0 && last->kind == EXPR_INDEX &&
-           !last->index->turn;
+           !last->index->of_repeat;
 }
 
 bool lines_begin_in_pieces(const Expr *read, long across) {
@@ -23,15 +23,15 @@ bool lines_begin_in_pieces(const Expr *read, long across) {
     if (!tensor->rank || tensor->type == TYPE_INT) return false;
     const Expr *last = read->args[tensor->rank - 1];
     return tensor->axes[tensor->rank - 1]->size % piece == 0 && across % piece == 0 &&
-           last->kind == EXPR_INDEX && !last->index->turn;
+           last->kind == EXPR_INDEX && !last->index->of_repeat;
 }
 
 bool same_place(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
         const Expr *a = one->args[i], *b = other->args[i];
-        bool loops =
-            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        bool loops = a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->of_repeat &&
+                     !b->index->of_repeat;
         if (loops ? a->index->axis != b->index->axis : !expr_equal(a, b)) return false;
     }
     return true;

@@ -13,7 +13,7 @@
  *
  * A statement goes in when it reads what is in there already at the same indices, or when what it
  * makes is wanted in there (and it can wait for the product, or be done before its time): no two
- * turns of the loops may then have to do with each other. What nobody else asks for needs no
+ * iterations of the loops may then have to do with each other. What nobody else asks for needs no
  * memory.
  *
  * Any statement may go into a product over packed rows or of a single row, which is ours, and into
@@ -54,10 +54,10 @@ static List touched_by(const Folding *folding, const Statement *statement) {
     return list;
 }
 
-/* ---- the same turn of the same loops ---- */
+/* ---- the same iteration of the same loops ---- */
 
 static bool is_loop(const Expr *sub) {
-    return sub->kind == EXPR_INDEX && !sub->index->turn && loop_size(sub->index) > 1;
+    return sub->kind == EXPR_INDEX && !sub->index->of_repeat && loop_size(sub->index) > 1;
 }
 
 static int level_of(const Member *member, const Index *index) {
@@ -87,8 +87,8 @@ static bool same_element(const Member *member, const Expr *mine, const Member *o
             if (level < 0 || level != level_of(other, b->index)) return false;
             continue;
         }
-        bool ones =
-            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        bool ones = a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->of_repeat &&
+                    !b->index->of_repeat;
         for (int level = 0; level < member->depth; level++)
             if (expr_uses_index(a, member->order[level])) return false;
         if (!ones && !expr_equal(a, b)) return false;
@@ -114,7 +114,7 @@ static bool keeps_off(const Folding *folding, const Statement *statement) {
     return !names(&reads, 0, statement->target->tensor);
 }
 
-/* What one writes the other touches in the same turn only. */
+/* What one writes the other touches in the same iteration only. */
 static bool in_step(Folding *folding, const Member *one, const Member *other) {
     const Expr *write = one->statement->target;
     List touched = touched_by(folding, other->statement);

@@ -35,15 +35,15 @@ static bool join_strides(const Member *member, const long *strides, int from, in
     return true;
 }
 
-/* Subscripts are loops or places that are there whatever the turn is. */
+/* Subscripts are loops or places that are there whatever the step is. */
 static bool is_plain(const Expr *access) {
     for (int i = 0; i < access->count; i++) {
         const Expr *sub = access->args[i];
-        const Index *turn;
+        const Index *step;
         double offset;
-        if (sub->kind == EXPR_INDEX && !sub->index->turn) continue;
-        if (!turn_and_offset(sub, &turn, &offset) || offset < 0) return false;
-        if (offset + (turn ? (double)turn->axis->size : 1) > (double)access->tensor->axes[i]->size)
+        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) continue;
+        if (!step_and_offset(sub, &step, &offset) || offset < 0) return false;
+        if (offset + (step ? (double)step->axis->size : 1) > (double)access->tensor->axes[i]->size)
             return false;
     }
     return true;

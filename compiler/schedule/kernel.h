@@ -23,15 +23,15 @@ struct Member {
     Nest *path[MAX_LOOPS + 1];
     int kept;    /* loops before the first reduced one; == depth without a reduction */
     bool column; /* the last loop belongs to the target and runs inside the reduced loops: one sum
-                    for each of its turns */
-    bool across; /* where no sum is a column: neighbours in memory are turns of the target's last
-                    loop */
+                    for each of its iterations */
+    bool across; /* where no sum is a column: neighbours in memory are iterations of the target's
+                    last loop */
     int block;   /* place in order of the loop over blocks of the last one, or -1 */
     long block_size;
     Member *online_max; /* sums exponentials less this largest of the same loop: online_softmax.c */
     bool is_online_max; /* is such a largest */
     const char *sum, *part, *partial; /* what a reduction is kept in, named by the emitter */
-    const char *before;       /* what the largest was before this turn, or this thread's own */
+    const char *before;       /* what the largest was before this iteration, or this thread's own */
     const struct Term *given; /* the value, where it is at hand and not computed; or NULL */
     bool sum_is_local;
 };
@@ -40,8 +40,9 @@ struct Member {
 struct Nest {
     Member *member; /* a leaf; NULL for a loop */
     Index *index;
-    long size; /* turns */
-    long step; /* >1: a loop over blocks of `step` turns of a loop further in, `total` in all */
+    long size; /* iterations */
+    long
+        step; /* >1: a loop over blocks of `step` iterations of a loop further in, `total` in all */
     long total;
     Nest *block;      /* a loop over one block: the loop over the blocks */
     List children;    /* Nest * */
@@ -89,7 +90,7 @@ typedef struct ScheduleUnit {
 /* Where a tensor lives. */
 typedef struct Place {
     bool used;    /* some unit needs its memory */
-    bool slots;   /* a carried tensor: turn t lives in slot t & 1 */
+    bool slots;   /* a carried tensor: iteration t lives in slot t & 1 */
     bool cleared; /* zero at the start of each run */
     int first, last;
     size_t bytes, offset;

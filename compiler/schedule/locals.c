@@ -1,8 +1,8 @@
 /* locals: keep in variables what only one nest needs.
  *
- * A tensor whose every use in the kernel sits in the same turn of all its loops becomes a scalar;
- * one that shares only the outer loops with its uses becomes a row on the stack. Without users
- * elsewhere it then needs no memory at all.
+ * A tensor whose every use in the kernel sits in the same iteration of all its loops becomes a
+ * scalar; one that shares only the outer loops with its uses becomes a row on the stack. Without
+ * users elsewhere it then needs no memory at all.
  */
 #include "schedule/nest.h"
 
@@ -67,7 +67,7 @@ static bool names_the_one(const Uses *uses, int dimension) {
 static bool is_regular(const Use *write, const Uses *uses) {
     for (int i = 0; i < write->access->count; i++) {
         const Expr *sub = write->access->args[i];
-        bool loop = sub->kind == EXPR_INDEX && !sub->index->turn;
+        bool loop = sub->kind == EXPR_INDEX && !sub->index->of_repeat;
         for (int j = 0; j < i; j++)
             if (loop && expr_equal(write->access->args[j], sub)) return false;
         if (loop && loop_size(sub->index) == 1 && !names_the_one(uses, i)) return false;
@@ -80,7 +80,8 @@ static bool is_regular(const Use *write, const Uses *uses) {
     return true;
 }
 
-/* How many loops from outside all uses share with the first write, one turn of both at a time. */
+/* How many loops from outside all uses share with the first write, one iteration of both at a time.
+ * */
 static int shared_by_all(const Use *write, const Uses *uses) {
     const Member *member = write->member;
     int shared = member->block >= 0 ? member->block : member->kept;
@@ -89,8 +90,8 @@ static int shared_by_all(const Use *write, const Uses *uses) {
         int level = 0;
         while (level < shared && level < other->depth &&
                other->path[level] == member->path[level] &&
-               same_turn(write->access, member->order[level], uses->items[i].access,
-                         other->order[level]))
+               same_iteration(write->access, member->order[level], uses->items[i].access,
+                              other->order[level]))
             level++;
         shared = level;
     }
@@ -104,7 +105,7 @@ static long row_size(const Member *member, const Expr *target, int covered) {
         bool fixed = target->args[i]->kind != EXPR_INDEX;
         for (int j = 0; j < covered && !fixed; j++)
             fixed = target->args[i]->index == member->order[j];
-        if (!fixed && !target->args[i]->index->turn) size *= target->tensor->axes[i]->size;
+        if (!fixed && !target->args[i]->index->of_repeat) size *= target->tensor->axes[i]->size;
     }
     return size;
 }

@@ -1,8 +1,8 @@
 /* nest: add a statement to the loops of a kernel.
  *
- * From outside to inside, a statement joins the loop written last when both loops turn equally
- * often and nothing that one statement writes in one turn is touched by another in a different
- * turn. Below the loops that it shares it gets its own.
+ * From outside to inside, a statement joins the loop written last when both loops run equally
+ * often and nothing that one statement writes in one iteration is touched by another in a different
+ * iteration. Below the loops that it shares it gets its own.
  *
  *     m[b,s] = sum[d] x[b,s,d]               for b, s:
  *     t[b,s] = rsqrt(m[b,s] / 64)      -->       for d: m += x
@@ -12,7 +12,7 @@
 #include "schedule/nest.h"
 
 /* A kernel that grows beyond this is slow to compile and to read; loops that run in parallel should
- * turn so often at least. */
+ * have so many iterations at least. */
 enum { MAX_MEMBERS = 32, MIN_PARALLEL = 64 };
 
 typedef struct Accesses {
@@ -26,15 +26,15 @@ static Accesses accesses_of(Program *program, const Statement *statement) {
     return accesses;
 }
 
-/* No element that `writes` of one member touch in one turn of the loop at `level` is among
- * `touched` in another turn. */
+/* No element that `writes` of one member touch in one iteration of the loop at `level` is among
+ * `touched` in another iteration. */
 static bool apart(const List *writes, const Index *write_index, const List *touched,
                   const Index *touch_index) {
     for (int i = 0; i < writes->count; i++)
         for (int j = 0; j < touched->count; j++) {
             const Expr *write = writes->items[i], *touch = touched->items[j];
             if (write->tensor != touch->tensor || never_meet(write, touch)) continue;
-            if (!same_turn(write, write_index, touch, touch_index)) return false;
+            if (!same_iteration(write, write_index, touch, touch_index)) return false;
         }
     return true;
 }
@@ -84,20 +84,20 @@ static Nest *last_loop(const Nest *nest) {
 /* How many loops the statement shares with the kernel's last nest. */
 static int shared_loops(Program *program, const Kernel *kernel, Member *added, bool small) {
     const Nest *at = kernel->root;
-    double turns = 1;
+    double iterations = 1;
     int shared = 0;
     for (; shared < added->depth; shared++) {
         Nest *loop = last_loop(at);
         if (!loop || !same_loop(loop, added, shared) ||
             !may_share(program, kernel, loop, added, shared))
             break;
-        if (!small && turns < MIN_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
+        if (!small && iterations < MIN_PARALLEL && !same_sort(kernel, loop, added, shared)) break;
         added->path[shared] = loop;
-        if (shared < added->kept) turns *= (double)loop->size;
+        if (shared < added->kept) iterations *= (double)loop->size;
         at = loop;
     }
     bool whole = shared == added->depth && last_loop(at) == NULL;
-    return small || whole || turns >= MIN_PARALLEL ? shared : 0;
+    return small || whole || iterations >= MIN_PARALLEL ? shared : 0;
 }
 
 static Nest *new_loop(Program *program, Nest *parent, const Member *added, int level) {

@@ -11,7 +11,7 @@
 Member *order_loops(Program *program, Statement *statement);
 /* How many operations a statement makes. */
 double statement_work(const Statement *statement);
-/* How often a loop turns; an axis whose size only the run knows counts as long. */
+/* How often a loop runs; an axis whose size only the run knows counts as long. */
 long loop_size(const Index *index);
 
 /* ---- nest.c ---- */
@@ -39,7 +39,7 @@ bool gemm_epilogue(Contraction *product, const Member *first, const Member *next
 
 /* ---- dual_gemm.c ---- */
 
-/* Whether two statements read the same element where their loops stand at the same turns. */
+/* Whether two statements read the same element where their loops stand at the same iterations. */
 bool same_place(const Expr *one, const Expr *other);
 
 /* The place of an earlier product that can be done in the tiles of the one at `place`, or -1. */

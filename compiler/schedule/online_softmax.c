@@ -11,7 +11,7 @@
 #include "schedule/nest.h"
 
 /* A shorter row is still at hand when it is read again. */
-enum { MIN_TURNS = 1024 };
+enum { MIN_ITERATIONS = 1024 };
 
 static bool is_reduced(const Nest *loop, const Member *member, Reduction reduction) {
     return member->statement->reduction == reduction && !member->statement->accumulate &&
@@ -66,8 +66,8 @@ static bool follows(Program *program, const Member *sum, const Member *largest) 
     return expr_equal(x, less->args[0]) && !expr_reads(x, m->tensor);
 }
 
-/* What the sum reads of the other loop is computed in the same turn. */
-static bool reads_this_turn(Program *program, const Nest *loop, const Member *sum) {
+/* What the sum reads of the other loop is computed in the same iteration. */
+static bool reads_this_iteration(Program *program, const Nest *loop, const Member *sum) {
     List reads = {0};
     reads_of(program->arena, sum->statement, &reads);
     for (int i = 0; i < loop->children.count; i++) {
@@ -86,8 +86,8 @@ static bool reads_this_turn(Program *program, const Nest *loop, const Member *su
 static bool join(Program *program, const Kernel *kernel, Nest *loop, const Nest *next) {
     Member *largest = largest_of(loop), *sum = sum_of(next);
     if (!largest || !sum || largest->kept != sum->kept || loop->size != next->size ||
-        loop->size < MIN_TURNS || !is_variable(kernel, largest) ||
-        !follows(program, sum, largest) || !reads_this_turn(program, loop, sum))
+        loop->size < MIN_ITERATIONS || !is_variable(kernel, largest) ||
+        !follows(program, sum, largest) || !reads_this_iteration(program, loop, sum))
         return false;
     sum->path[sum->kept] = loop;
     sum->online_max = largest;

@@ -2,8 +2,8 @@
  *
  *     y[b,s] = sum[d] x[b,s,d]        b s d     one sum, along what lies side by side in memory
  *     g[d] += sum[b,s] x[b,s,d]       D b s d   a block D of sums at once, again along memory
- *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two turns may both hit stays in
- *                                               one thread
+ *     e[tokens[b,s],d] += x[b,s,d]    D b s d   a scatter: what two iterations may both hit stays
+ *                                               in one thread
  *     p[at[r],n[r]] += x[r]           r         but not where no two rows have the same place
  */
 #include "schedule/nest.h"
@@ -66,8 +66,8 @@ static bool is_plain_target(const Statement *statement, const Index *index) {
     return false;
 }
 
-/* What each turn of decides alone, and what several turns put together; loops of one turn are left
- * out. */
+/* What each iteration decides alone, and what several iterations put together; loops of one
+ * iteration are left out. */
 typedef struct Split {
     Index *kept[MAX_LOOPS], *summed[MAX_LOOPS];
     int kept_count, summed_count;

@@ -3,10 +3,10 @@
  * Needs:   fuse.
  * Leaves:  for each tensor that needs memory an offset; tensors that live together do not overlap.
  *
- * Time is the linear order of the units. What is used inside one repeat only lives for one turn;
- * what is used inside and outside of it, or has a place for each turn, lives as long as the whole
- * repeat. A tensor that a repeat hands from turn to turn and nobody reads otherwise needs two
- * places instead of one for each turn:
+ * Time is the linear order of the units. What is used inside one repeat only lives for one step;
+ * what is used inside and outside of it, or has a place for each step, lives as long as the whole
+ * repeat. A tensor that a repeat hands from step to step and nobody reads otherwise needs two
+ * places instead of one for each step:
  *
  *     x[0,b,s,d] = ...
  *     repeat i: x[i+1,b,s,d] = x[i,b,s,d] + ...        x[t] lives in slot t & 1
@@ -22,7 +22,7 @@ enum { ALIGNMENT = 64 };
 
 typedef struct Touch {
     const Expr *access;
-    bool write, defines; /* defines: sets all elements of the turn without looking at them */
+    bool write, defines; /* defines: sets all elements of the step without looking at them */
     int at;
     const ScheduleUnit *repeat; /* the innermost around it, or NULL */
     const ScheduleUnit *top;    /* the outermost */
@@ -115,28 +115,28 @@ static void touch_units(Planning *planning, List *units, const ScheduleUnit *top
 
 /* ---- lifetimes ---- */
 
-static bool uses_turn(const Expr *access) {
+static bool uses_step(const Expr *access) {
     for (int i = 0; i < access->count; i++) {
-        const Index *turn;
+        const Index *step;
         double offset;
-        if (turn_and_offset(access->args[i], &turn, &offset) && turn) return true;
+        if (step_and_offset(access->args[i], &step, &offset) && step) return true;
     }
     return false;
 }
 
 static void find_lifetime(Place *place, const List *touches) {
     const Touch *first = touches->items[0];
-    bool one_turn = first->repeat != NULL;
+    bool one_step = first->repeat != NULL;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
-        one_turn = one_turn && touch->repeat == first->repeat && !uses_turn(touch->access);
+        one_step = one_step && touch->repeat == first->repeat && !uses_step(touch->access);
     }
-    one_turn = one_turn && first->defines;
+    one_step = one_step && first->defines;
     place->first = first->at;
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
-        int from = one_turn || !touch->top ? touch->at : touch->top->first;
-        int to = one_turn || !touch->top ? touch->at : touch->top->last;
+        int from = one_step || !touch->top ? touch->at : touch->top->first;
+        int to = one_step || !touch->top ? touch->at : touch->top->last;
         if (from < place->first) place->first = from;
         if (to > place->last) place->last = to;
     }
@@ -148,8 +148,8 @@ static void find_lifetime(Place *place, const List *touches) {
 
 typedef struct Carry {
     const ScheduleUnit *repeat;
-    double read, written; /* offsets from the turn */
-    bool defined;         /* in this turn, so far */
+    double read, written; /* offsets from the step */
+    bool defined;         /* in this step, so far */
 } Carry;
 
 static const Expr *carried_sub(const Touch *touch) {
@@ -160,21 +160,21 @@ static const Expr *carried_sub(const Touch *touch) {
 static bool find_carry(const List *touches, Carry *carry) {
     for (int i = 0; i < touches->count; i++) {
         const Touch *touch = touches->items[i];
-        const Index *turn;
+        const Index *step;
         if (!touch->repeat || !touch->write) continue;
         carry->repeat = touch->repeat;
-        if (!turn_and_offset(carried_sub(touch), &turn, &carry->written)) return false;
+        if (!step_and_offset(carried_sub(touch), &step, &carry->written)) return false;
         carry->read = touch->repeat->statement->reverse ? carry->written + 1 : carry->written - 1;
-        return turn == touch->repeat->statement->index;
+        return step == touch->repeat->statement->index;
     }
     return false;
 }
 
 static bool fits_inside(const Touch *touch, Carry *carry) {
-    const Index *turn;
+    const Index *step;
     double offset;
-    if (!turn_and_offset(carried_sub(touch), &turn, &offset) ||
-        turn != carry->repeat->statement->index)
+    if (!step_and_offset(carried_sub(touch), &step, &offset) ||
+        step != carry->repeat->statement->index)
         return false;
     if (offset == carry->read) return !touch->write;
     if (offset != carry->written) return false;
@@ -182,15 +182,15 @@ static bool fits_inside(const Touch *touch, Carry *carry) {
     return carry->defined;
 }
 
-/* Outside, only the place that the first turn reads is touched before, the one that the last turn
+/* Outside, only the place that the first step reads is touched before, the one that the last step
  * writes after. */
 static bool fits_outside(const Touch *touch, const Carry *carry) {
-    const Index *turn;
+    const Index *step;
     double place, last = (double)carry->repeat->statement->index->axis->size - 1;
     bool reverse = carry->repeat->statement->reverse, before = touch->at < carry->repeat->first;
-    if (!turn_and_offset(carried_sub(touch), &turn, &place) || turn) return false;
-    double first_turn = reverse ? last : 0, last_turn = reverse ? 0 : last;
-    return place == (before ? first_turn + carry->read : last_turn + carry->written);
+    if (!step_and_offset(carried_sub(touch), &step, &place) || step) return false;
+    double first_step = reverse ? last : 0, last_step = reverse ? 0 : last;
+    return place == (before ? first_step + carry->read : last_step + carry->written);
 }
 
 static bool is_carried(const Tensor *tensor, const List *touches) {

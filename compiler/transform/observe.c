@@ -41,14 +41,14 @@ static void add(Arena *arena, List *list, const Tensor *tensor, const char *name
 }
 
 /* out[i, ...] = read, behind what made it. */
-static Statement *copy_out(Program *program, const Expr *read, const char *name, Index *turn,
+static Statement *copy_out(Program *program, const Expr *read, const char *name, Index *step,
                            Span span) {
     Axis *axes[MAX_RANK];
     Expr *subs[MAX_RANK];
     int rank = 0;
-    if (turn) {
-        axes[rank] = turn->axis;
-        subs[rank++] = expr_index(program, turn);
+    if (step) {
+        axes[rank] = step->axis;
+        subs[rank++] = expr_index(program, step);
     }
     for (int i = 0; i < read->count && rank < MAX_RANK; i++) {
         if (read->tensor->axes[i]->kind == AXIS_REPEAT) continue;
@@ -64,13 +64,13 @@ static Statement *copy_out(Program *program, const Expr *read, const char *name,
 }
 
 /* The first read of what an earlier iteration left: x[i, b, s, d]. */
-static Expr *carried_read(const Program *program, Expr *expr, const Index *turn) {
+static Expr *carried_read(const Program *program, Expr *expr, const Index *step) {
     if (expr->kind == EXPR_READ && expr->tensor->role == ROLE_TEMP && expr->count > 2 &&
         has_axis(expr->tensor, program->batch) && expr->args[0]->kind == EXPR_INDEX &&
-        expr->args[0]->index == turn)
+        expr->args[0]->index == step)
         return expr;
     for (int i = 0; i < expr->count; i++) {
-        Expr *found = carried_read(program, expr->args[i], turn);
+        Expr *found = carried_read(program, expr->args[i], step);
         if (found) return found;
     }
     return NULL;
@@ -82,13 +82,13 @@ static bool is_plain(const Expr *read) {
     return true;
 }
 
-static void observe_block(Program *program, Block *block, const List *wanted, Index *turn) {
+static void observe_block(Program *program, Block *block, const List *wanted, Index *step) {
     List all = {0};
-    bool stream = turn == NULL;
+    bool stream = step == NULL;
     for (int i = 0; i < block->statements.count; i++) {
         Statement *statement = block->statements.items[i];
         Expr *carried = !stream && statement->kind == STATEMENT_LOOP
-                            ? carried_read(program, statement->value, turn)
+                            ? carried_read(program, statement->value, step)
                             : NULL;
         list_push(program->arena, &all, statement);
         if (statement->kind == STATEMENT_REPEAT)
@@ -96,7 +96,7 @@ static void observe_block(Program *program, Block *block, const List *wanted, In
         if (carried && is_plain(carried)) {
             list_push(program->arena, &all,
                       copy_out(program, carried,
-                               arena_format(program->arena, "%s.{i}", turn->axis->name), turn,
+                               arena_format(program->arena, "%s.{i}", step->axis->name), step,
                                statement->span));
             stream = true;
         }
@@ -104,7 +104,7 @@ static void observe_block(Program *program, Block *block, const List *wanted, In
             const Observation *one = wanted->items[j];
             if (statement->target->tensor == one->tensor)
                 list_push(program->arena, &all,
-                          copy_out(program, statement->target, one->name, turn, statement->span));
+                          copy_out(program, statement->target, one->name, step, statement->span));
         }
     }
     block->statements = all;

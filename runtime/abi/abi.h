@@ -63,7 +63,7 @@ typedef enum MoecProbe { MOEC_PROBE_NONE, MOEC_PROBE_MEAN, MOEC_PROBE_LARGEST } 
 
 typedef struct MoecTensor {
     /* public path; for a tensor stacked over a repeat axis "block.{2*i+1}.ffn.up": axis 0 is the
-     * turn i and each turn is a tensor of its own in files */
+     * step i and each step is a tensor of its own in files */
     const char *name;
     const char *axes; /* names, comma separated: "block,dim,hidden" */
     MoecBlock block;

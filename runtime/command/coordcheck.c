@@ -165,14 +165,14 @@ static bool is_activation(const MoecTensor *tensor) {
 }
 
 /* "block.{2*i+1}.ffn.up" at iteration 3. */
-static char *name_at(const MoecTensor *tensor, long turn) {
+static char *name_at(const MoecTensor *tensor, long layer) {
     const char *brace = strchr(tensor->name, '{'), *end = brace ? strchr(brace, '}') : NULL;
     if (!end) return memory_format("%s", tensor->name);
     const char *times = strchr(brace, '*'), *plus = strchr(brace, '+');
     long factor = times && times < end ? strtol(brace + 1, NULL, 10) : 1;
     long offset = plus && plus < end ? strtol(plus + 1, NULL, 10) : 0;
     return memory_format("%.*s%ld%s", (int)(brace - tensor->name), tensor->name,
-                         factor * turn + offset, end + 1);
+                         factor * layer + offset, end + 1);
 }
 
 static const MoecTensor *output_called(const Sized *sized, const char *name, int *slot) {
@@ -198,10 +198,10 @@ static double share_before(const MoecGraphEntry *graph, int output) {
     return all ? (double)before / all : 0;
 }
 
-/* Of `points` parts that a model of `turns` layers is cut in, the layer in part `point` that as
+/* Of `points` parts that a model of `layers` layers is cut in, the layer in part `point` that as
  * many branches lie before as before this activation in each part: the same share of the way. */
-static long turn_of(long point, long points, long turns, double share) {
-    return (long)(((double)point + share) * (double)turns / (double)points);
+static long layer_of(long point, long points, long layers, double share) {
+    return (long)(((double)point + share) * (double)layers / (double)points);
 }
 
 /* The next one; after the first draw it is there already. */
@@ -222,10 +222,10 @@ static void measure_at(Sized *all, CoordinateCheck *check, int output, long poin
     for (int i = 0; i < check->sizes; i++) {
         int slot;
         const MoecTensor *tensor = output_called(&all[i], graph->outputs[output].name, &slot);
-        long turns = is_stacked(tensor) ? tensor->shape[0] : 1;
-        double times = part * (is_branch(tensor) ? (double)turns : 1);
-        size_t count = tensor_count(tensor) / (size_t)turns;
-        size_t first = (size_t)turn_of(point, points, turns, turns > 1 ? share : 0) * count;
+        long layers = is_stacked(tensor) ? tensor->shape[0] : 1;
+        double times = part * (is_branch(tensor) ? (double)layers : 1);
+        size_t count = tensor_count(tensor) / (size_t)layers;
+        size_t first = (size_t)layer_of(point, points, layers, layers > 1 ? share : 0) * count;
         const float *after = call_get(all[i].forward, slot) + first;
         coordinate->size[i] += times * root_mean_square(after, NULL, count);
         coordinate->change[i] +=

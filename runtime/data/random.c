@@ -29,9 +29,9 @@ uint64_t random_permuted(uint64_t seed, uint64_t value, uint64_t count) {
     while (half < 31 && ((uint64_t)1 << (2 * half)) < count) half++;
     uint64_t mask = ((uint64_t)1 << half) - 1;
     do {
-        for (uint64_t turn = 0; turn < 4; turn++) {
+        for (uint64_t round = 0; round < 4; round++) {
             uint64_t left = value >> half, right = value & mask;
-            value = (right << half) | ((left ^ random_bits(seed + turn, right)) & mask);
+            value = (right << half) | ((left ^ random_bits(seed + round, right)) & mask);
         }
     } while (value >= count);
     return value;

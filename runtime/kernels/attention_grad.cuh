@@ -166,7 +166,7 @@ MOEC_DEVICE void moec_weigh_columns(float s[1][N][4], float through[1][N][4],
 }
 
 /* The queries of head h that see some of Shape::rows keys from `at` on, and the gradients of their
- * results, in parts: see moec_each_turn. */
+ * results, in parts: see moec_part_by_part. */
 template <class A, class Shape, class In, class D> struct MoecSeeingQueries {
     enum { COUNT = Shape::part };
     const In &in;
@@ -181,8 +181,8 @@ template <class A, class Shape, class In, class D> struct MoecSeeingQueries {
     }
 
     template <class Ready, class Bring, class Work>
-    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring,
-                                              const Work &work) const {
+    __device__ __forceinline__ void part_by_part(const Ready &ready, const Bring &bring,
+                                                 const Work &work) const {
         const float *documents = in.documents + (long)b * A::keys;
         const MoecSpan span = moec_span<A>(documents, at, Shape::rows);
         int end = A::queries;
@@ -192,7 +192,7 @@ template <class A, class Shape, class In, class D> struct MoecSeeingQueries {
         const auto from_on = [&](int query) {
             return moec_next_part<A>(span, documents, query, end, COUNT);
         };
-        moec_each_turn(
+        moec_part_by_part(
             from_on(from), end, [&](int query) { return from_on(query + COUNT); }, ready, bring,
             work);
     }
@@ -256,19 +256,19 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGradKeys {
         const auto *d = seeing.grads();
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        seeing.each_turn([] { moec_copy_wait<0>(); },
-                         [&](int turn, int, int behind) {
-                             uint16_t *to = shared + QUERY + (turn ^ 1) * STAGE;
-                             if (behind < 0) return;
-                             moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
-                             moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
-                         },
-                         [&](int turn, int query) {
-                             if (!moec_hides_all<A>(query, Shape::part, row, 16))
-                                 part(shared, shared + QUERY + turn * STAGE, documents,
-                                      lse + (long)query * A::heads, totals + (long)query * A::heads,
-                                      row, query);
-                         });
+        seeing.part_by_part(
+            [] { moec_copy_wait<0>(); },
+            [&](int half, int, int behind) {
+                uint16_t *to = shared + QUERY + (half ^ 1) * STAGE;
+                if (behind < 0) return;
+                moec_fetch<E, A::heads, Shape::part>(to, q, behind, A::queries);
+                moec_fetch<C, A::heads, Shape::part>(to + GRAD, d, behind, A::queries);
+            },
+            [&](int half, int query) {
+                if (!moec_hides_all<A>(query, Shape::part, row, 16))
+                    part(shared, shared + QUERY + half * STAGE, documents,
+                         lse + (long)query * A::heads, totals + (long)query * A::heads, row, query);
+            });
     }
 };
 

@@ -26,9 +26,9 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
     unsigned slope[N / 2][4]; /* of the part before */
 
     /* before: the keys of the part before, if there is one. */
-    __device__ __forceinline__ void turn(const uint16_t *shared, const uint16_t *key,
-                                         const uint16_t *value, const uint16_t *before,
-                                         const float *documents, int row, int at) {
+    __device__ __forceinline__ void next_part(const uint16_t *shared, const uint16_t *key,
+                                              const uint16_t *value, const uint16_t *before,
+                                              const float *documents, int row, int at) {
         const int group = threadIdx.x / 128 * 64;
         float s[1][N][4], through[1][N][4];
         auto &out = moec_group_sums(this->out);
@@ -84,20 +84,20 @@ template <class A, class Shape> struct MoecGroupGradQuery : MoecGradRows<A, 1> {
         moec_fetch<C, A::heads, Shape::rows, THREADS, Grads>(
             shared + GRAD, moec_head<C>(output_grad, b, A::queries, A::heads, h), from, A::queries);
         this->begin();
-        seen.each_turn(
+        seen.part_by_part(
             moec_group_ready,
-            [&](int turn, int, int behind) {
+            [&](int half, int, int behind) {
                 if (behind < 0) return;
                 moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(
                     shared + KEY + coming * Keys::SIZE, k, behind, A::keys);
                 moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(
-                    shared + VALUE + (turn ^ 1) * Values::SIZE, v, behind, A::keys);
+                    shared + VALUE + (half ^ 1) * Values::SIZE, v, behind, A::keys);
                 coming = after(coming);
             },
             [&](int place, int at) {
                 const uint16_t *key = shared + KEY + now * Keys::SIZE;
-                turn(shared, key, shared + VALUE + place * Values::SIZE, before, documents,
-                     from + threadIdx.x / 32 * 16, at);
+                next_part(shared, key, shared + VALUE + place * Values::SIZE, before, documents,
+                          from + threadIdx.x / 32 * 16, at);
                 before = key;
                 now = after(now);
             });
@@ -216,7 +216,7 @@ template <class A, class Shape, bool KEYS, bool VALUES> struct MoecGroupGradKeys
         };
         moec_barrier(); /* all are done with the head before */
         if (A::key_heads != A::value_heads && !first) fetch_keys(shared, in, b, h, at);
-        seeing.each_turn(
+        seeing.part_by_part(
             moec_group_ready,
             [&](int, int, int behind) {
                 if (behind < 0) return;

@@ -121,7 +121,7 @@ MOEC_DEVICE void moec_fetch(uint16_t *to, const T *head, int first, int rows) {
 /* ---- products of a warp ---- */
 
 /* Lane's row of the four matrices that make 16 by 16 of the left operand; of the right one, 16 of
- * its rows; of the right one turned. */
+ * its rows; of the right one transposed. */
 template <int W> MOEC_DEVICE const uint16_t *moec_left_at(const uint16_t *x, int row, int k) {
     return x + (row + threadIdx.x % 16) * moec_stride(W) + k + threadIdx.x % 32 / 16 * 8;
 }
@@ -176,7 +176,7 @@ MOEC_DEVICE void moec_multiply_add(float out[M][moec_padded(W) / 8][4], const fl
 #pragma unroll
         for (int n = 0; n < moec_padded(W) / 8; n += 2) {
             unsigned right[4];
-            moec_load_matrices_turned(right, moec_left_at<W>(b, k * 8, n * 8));
+            moec_load_matrices_transposed(right, moec_left_at<W>(b, k * 8, n * 8));
 #pragma unroll
             for (int m = 0; m < M; m++) {
                 moec_mma(out[m][n], left[m], right);
@@ -266,40 +266,40 @@ template <class Q, class K, class V> struct MoecAttended {
     const float *sink, *documents;
 };
 
-/* Parts one after the other from the one at `at` on: work(turn, at) has the one at `at`. ready():
- * what this thread has asked for is there. bring(turn, at, behind) asks for what comes next: all
- * have the part at `at` in place `turn`, and are done with the one before; the part `behind`
+/* Parts one after the other from the one at `at` on: work(half, at) has the one at `at`. ready():
+ * what this thread has asked for is there. bring(half, at, behind) asks for what comes next: all
+ * have the part at `at` in place `half`, and are done with the one before; the part `behind`
  * follows. Where there is none of them it is -1. */
 template <class Next, class Ready, class Bring, class Work>
-MOEC_DEVICE void moec_each_turn(int at, int end, const Next &next, const Ready &ready,
-                                const Bring &bring, const Work &work) {
+MOEC_DEVICE void moec_part_by_part(int at, int end, const Next &next, const Ready &ready,
+                                   const Bring &bring, const Work &work) {
     bring(1, -1, at < end ? at : -1);
     moec_copy_commit();
-    for (int turn = 0; at < end; turn ^= 1) {
+    for (int half = 0; at < end; half ^= 1) {
         const int behind = next(at);
         ready();
         moec_barrier();
-        bring(turn, at, behind < end ? behind : -1);
+        bring(half, at, behind < end ? behind : -1);
         moec_copy_commit();
-        work(turn, at);
+        work(half, at);
         at = behind;
     }
 }
 
-/* The same where fetch(turn, at) begins to bring a part into the first or second place for them. */
+/* The same where fetch(half, at) begins to bring a part into the first or second place for them. */
 template <class Next, class Fetch, class Work>
 MOEC_DEVICE void moec_each_part(int at, int end, const Next &next, const Fetch &fetch,
                                 const Work &work) {
-    moec_each_turn(
+    moec_part_by_part(
         at, end, next, [] { moec_copy_wait<0>(); },
-        [&](int turn, int, int behind) {
-            if (behind >= 0) fetch(turn ^ 1, behind);
+        [&](int half, int, int behind) {
+            if (behind >= 0) fetch(half ^ 1, behind);
         },
         work);
 }
 
 /* The keys and values that a block of Shape::rows queries of head h sees, in parts: see
- * moec_each_turn. */
+ * moec_part_by_part. */
 template <class A, class Shape, class In> struct MoecSeenKeys {
     enum { COUNT = Shape::part };
     const In &in;
@@ -315,15 +315,15 @@ template <class A, class Shape, class In> struct MoecSeenKeys {
     }
 
     template <class Ready, class Bring, class Work>
-    __device__ __forceinline__ void each_turn(const Ready &ready, const Bring &bring,
-                                              const Work &work) const {
+    __device__ __forceinline__ void part_by_part(const Ready &ready, const Bring &bring,
+                                                 const Work &work) const {
         const float *documents = in.documents + b * A::keys;
         const MoecSpan span = moec_span<A>(documents, from, Shape::rows);
         const int end = moec_visible<A>(moec_least(from + Shape::rows, A::queries) - 1).end;
         const auto from_on = [&](int at) {
             return moec_next_part<A>(span, documents, at, end, COUNT);
         };
-        moec_each_turn(
+        moec_part_by_part(
             from_on(moec_visible<A>(from).first / COUNT * COUNT), end,
             [&](int at) { return from_on(at + COUNT); }, ready, bring, work);
     }
@@ -348,17 +348,18 @@ MOEC_DEVICE void moec_each_part_of_keys(uint16_t *shared, const In &in, long b, 
     const MoecSeenKeys<A, Shape, In> seen = {in, b, h, from};
     const auto *k = seen.keys();
     const auto *v = seen.values();
-    seen.each_turn([] { moec_copy_wait<0>(); },
-                   [&](int turn, int, int behind) {
-                       uint16_t *to = shared + (turn ^ 1) * Part::SIZE;
-                       if (behind < 0) return;
-                       moec_fetch<E, A::key_heads, COUNT>(to, k, behind, A::keys);
-                       moec_fetch<C, A::value_heads, COUNT>(to + Part::VALUE, v, behind, A::keys);
-                   },
-                   [&](int turn, int at) {
-                       if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT))
-                           work(shared + turn * Part::SIZE, at);
-                   });
+    seen.part_by_part([] { moec_copy_wait<0>(); },
+                      [&](int half, int, int behind) {
+                          uint16_t *to = shared + (half ^ 1) * Part::SIZE;
+                          if (behind < 0) return;
+                          moec_fetch<E, A::key_heads, COUNT>(to, k, behind, A::keys);
+                          moec_fetch<C, A::value_heads, COUNT>(to + Part::VALUE, v, behind,
+                                                               A::keys);
+                      },
+                      [&](int half, int at) {
+                          if (!moec_hides_all<A>(row, 16 * Shape::tiles, at, COUNT))
+                              work(shared + half * Part::SIZE, at);
+                      });
 }
 
 /* What makes a power of 2 of a score as moec_bent leaves it: products themselves, where their order

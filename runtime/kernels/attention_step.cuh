@@ -88,7 +88,7 @@ template <class A, class Shape> struct MoecStep : MoecSoftened<A::value_width, S
 #pragma unroll
         for (int n = 0; n < moec_padded(C) / 8; n += 2) {
             unsigned right[4];
-            moec_load_matrices_turned(right, moec_left_at<C>(value, 0, n * 8));
+            moec_load_matrices_transposed(right, moec_left_at<C>(value, 0, n * 8));
 #pragma unroll
             for (int m = 0; m < M; m++) {
                 unsigned left[4];

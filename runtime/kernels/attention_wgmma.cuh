@@ -5,7 +5,7 @@
  * lines along the sum, values as lines across it; weights stay in the registers that their scores
  * came in. The scores of a part are asked for together with the values of the part before, so that
  * tensor cores multiply while weights are computed (FlashAttention-3, arXiv 2407.08608, section
- * 3.2): keys come a turn ahead of their values. */
+ * 3.2): keys come a part ahead of their values. */
 #ifndef MOEC_ATTENTION_WGMMA_CUH
 #define MOEC_ATTENTION_WGMMA_CUH
 
@@ -103,9 +103,9 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
 
     /* A part of which the keys are there; `value`: the values of the one before, if there is
      * one. */
-    __device__ __forceinline__ void turn(const uint16_t *query, const uint16_t *key,
-                                         const uint16_t *value, const float *documents, int row,
-                                         int at) {
+    __device__ __forceinline__ void next_part(const uint16_t *query, const uint16_t *key,
+                                              const uint16_t *value, const float *documents,
+                                              int row, int at) {
         float s[1][N][4], factor[1][2];
         auto &scores = moec_group_sums(s);
         auto &out = moec_group_sums(this->out);
@@ -162,19 +162,19 @@ template <class A, class Shape> struct MoecGroupForward : MoecSoftened<A::value_
         moec_fetch<E, A::heads, Shape::rows, THREADS, Queries>(
             shared, moec_head<E>(in.q, b, A::queries, A::heads, h), from, A::queries);
         this->begin(in.sink != NULL ? in.sink + h : NULL);
-        seen.each_turn(
+        seen.part_by_part(
             moec_group_ready,
-            [&](int turn, int at, int behind) {
-                uint16_t *keys = shared + KEY + (turn ^ 1) * Keys::SIZE,
-                         *values = shared + VALUE + turn * Values::SIZE;
+            [&](int half, int at, int behind) {
+                uint16_t *keys = shared + KEY + (half ^ 1) * Keys::SIZE,
+                         *values = shared + VALUE + half * Values::SIZE;
                 if (behind >= 0)
                     moec_fetch<E, A::key_heads, COUNT, THREADS, Keys>(keys, k, behind, A::keys);
                 if (at >= 0)
                     moec_fetch<C, A::value_heads, COUNT, THREADS, Values>(values, v, at, A::keys);
             },
             [&](int place, int at) {
-                turn(shared, shared + KEY + place * Keys::SIZE, value, documents,
-                     from + threadIdx.x / 32 * 16, at);
+                next_part(shared, shared + KEY + place * Keys::SIZE, value, documents,
+                          from + threadIdx.x / 32 * 16, at);
                 value = shared + VALUE + place * Values::SIZE;
             });
         moec_group_ready();

@@ -246,7 +246,7 @@ MOEC_INLINE MoecVector moec_sixteen_pairs(const void *x, long count, MoecType ty
 }
 
 /* Up to 16 lanes whose elements lie side by side along depth. */
-MOEC_INLINE void moec_pairs_turned(const MoecOperand *x, long first, long count, long depth,
+MOEC_INLINE void moec_pairs_transposed(const MoecOperand *x, long first, long count, long depth,
                                    long width, float *out, const MoecType type) {
     const long words = moec_pieces(depth, 2);
     for (long p = 0; p < words; p += MOEC_LANES) {
@@ -285,9 +285,9 @@ MOEC_LARGE void moec_pack_pairs(const MoecOperand *x, long first, long count, lo
     for (long i = 0; i < width; i += MOEC_LANES) {
         const long full = count > i ? moec_least(count - i, moec_least(width - i, MOEC_LANES)) : 0;
         if (side_by_side && x->type == MOEC_BF16)
-            moec_pairs_turned(x, first + i, full, depth, width, out + i, MOEC_BF16);
+            moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_BF16);
         else if (side_by_side)
-            moec_pairs_turned(x, first + i, full, depth, width, out + i, MOEC_F32);
+            moec_pairs_transposed(x, first + i, full, depth, width, out + i, MOEC_F32);
         else if (x->type == MOEC_BF16)
             moec_pairs_woven(x, first + i, full, depth, width, out + i, MOEC_BF16);
         else

@@ -48,13 +48,14 @@ MOEC_DEVICE long moec_thread() { return threadIdx.x; }
 MOEC_DEVICE long moec_threads() { return blockDim.x; }
 MOEC_DEVICE long moec_block() { return blockIdx.x; }
 MOEC_DEVICE long moec_blocks() { return gridDim.x; }
-/* The first turn of this thread, and how many threads there are in all. */
+/* The first iteration of this thread, and how many threads there are in all. */
 MOEC_DEVICE long moec_first() { return (long)blockIdx.x * blockDim.x + threadIdx.x; }
 MOEC_DEVICE long moec_step() { return (long)gridDim.x * blockDim.x; }
-/* The turn of this thread among 32 neighbours; beyond the last turn it does that one again. */
-MOEC_DEVICE long moec_column(long from, long turns) {
-    const long turn = from + threadIdx.x % 32;
-    return turn < turns ? turn : turns - 1;
+/* The iteration of this thread among 32 neighbours; beyond the last iteration it does that one
+ * again. */
+MOEC_DEVICE long moec_column(long from, long iterations) {
+    const long iteration = from + threadIdx.x % 32;
+    return iteration < iterations ? iteration : iterations - 1;
 }
 
 MOEC_DEVICE long moec_least(long a, long b) { return a < b ? a : b; }
@@ -347,8 +348,8 @@ MOEC_DEVICE void moec_load_matrices(unsigned *result, const void *row) {
 #endif
 }
 
-/* The same, each matrix turned. */
-MOEC_DEVICE void moec_load_matrices_turned(unsigned *result, const void *row) {
+/* The same, each matrix transposed. */
+MOEC_DEVICE void moec_load_matrices_transposed(unsigned *result, const void *row) {
 #ifdef MOEC_SIM
     sim_ldmatrix(result, row, 1);
 #else

@@ -288,9 +288,9 @@ MOEC_INLINE float moec_sin_turned(float x, uint64_t quarters) {
     cosine = cosine * s + 4.16666567e-2f;
     cosine = cosine * s - 0.5f;
     cosine = cosine * s + 1.0f;
-    const uint64_t turn = moec_bits_double(shifted) + quarters;
-    const float value = (turn & 1) != 0 ? cosine : sine;
-    const float turned = (turn & 2) != 0 ? -value : value;
+    const uint64_t quarter = moec_bits_double(shifted) + quarters;
+    const float value = (quarter & 1) != 0 ? cosine : sine;
+    const float turned = (quarter & 2) != 0 ? -value : value;
     return __builtin_fabsf(x) < 1e15f ? turned : __builtin_nanf("");
 }
 

@@ -248,7 +248,7 @@ struct MoecTileRounded {
     template <class Left, class Right, class Store>
     MOEC_DEVICE void multiply(long m, long n, long depth, bool left_along, bool right_along,
                               Left left, Right right, Store store) {
-        __shared__ __align__(16) uint16_t parts[4][SIZE * STRIDE]; /* of a, of b, by turns */
+        __shared__ __align__(16) uint16_t parts[4][SIZE * STRIDE]; /* of a, of b, in two halves */
         const int warp = threadIdx.x / 32;
         MoecRoundedPart x, y;
         float sum[4][4][4] = {};
@@ -256,17 +256,17 @@ struct MoecTileRounded {
             x.read(m, 0, depth, left_along, left);
             y.read(n, 0, depth, right_along, right);
         }
-        int turn = 0;
-        for (long from = 0; from < depth; from += DEPTH, turn ^= 1) {
+        int half = 0;
+        for (long from = 0; from < depth; from += DEPTH, half ^= 1) {
             /* The other half is still being read by those who are behind. */
-            x.write(parts[turn], left_along);
-            y.write(parts[2 + turn], right_along);
+            x.write(parts[half], left_along);
+            y.write(parts[2 + half], right_along);
             moec_barrier();
             if (from + DEPTH < depth) {
                 x.read(m, from + DEPTH, depth, left_along, left);
                 y.read(n, from + DEPTH, depth, right_along, right);
             }
-            multiply_part(parts[turn], parts[2 + turn], sum);
+            multiply_part(parts[half], parts[2 + half], sum);
         }
         moec_barrier();
         moec_hand_out<4>(sum, (float *)(void *)parts + warp * MOEC_ROOM(4), warp / 4 * 64,

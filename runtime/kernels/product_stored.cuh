@@ -100,7 +100,7 @@ struct MoecPairs {
     Right y;
 
     __device__ __forceinline__ int first() const { return (terms + Left::DEPTH - 1) / Left::DEPTH; }
-    __device__ __forceinline__ int turns() const {
+    __device__ __forceinline__ int stages() const {
         return first() + (more_terms + Left::DEPTH - 1) / Left::DEPTH;
     }
 
@@ -108,15 +108,15 @@ struct MoecPairs {
 
     /* Asks for a stage, where there is one of that number. */
     template <class... Arrivals>
-    __device__ __forceinline__ void copy(int turn, MoecBf16 *to, Arrivals... arrivals) {
+    __device__ __forceinline__ void copy(int number, MoecBf16 *to, Arrivals... arrivals) {
         const int before = first();
-        if (turn < before) {
-            x.copy(to, height, turn * Left::DEPTH, terms, left, arrivals...);
-            y.copy(to + Left::ELEMENTS, breadth, turn * Left::DEPTH, terms, right, arrivals...);
-        } else if (turn < turns()) {
-            if (turn == before) x.begin(height, more_left), y.begin(breadth, more_right);
-            x.copy(to, height, (turn - before) * Left::DEPTH, more_terms, more_left, arrivals...);
-            y.copy(to + Left::ELEMENTS, breadth, (turn - before) * Left::DEPTH, more_terms,
+        if (number < before) {
+            x.copy(to, height, number * Left::DEPTH, terms, left, arrivals...);
+            y.copy(to + Left::ELEMENTS, breadth, number * Left::DEPTH, terms, right, arrivals...);
+        } else if (number < stages()) {
+            if (number == before) x.begin(height, more_left), y.begin(breadth, more_right);
+            x.copy(to, height, (number - before) * Left::DEPTH, more_terms, more_left, arrivals...);
+            y.copy(to + Left::ELEMENTS, breadth, (number - before) * Left::DEPTH, more_terms,
                    more_right, arrivals...);
         }
         moec_copy_commit();
@@ -129,8 +129,8 @@ struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32>
     enum { PIECE = 8, LENGTH = ALONG ? 32 : SIZE };
 
     static __device__ __forceinline__ int place(int line, int piece) {
-        const int turn = ALONG ? line / 2 % 4 : line % 8;
-        return line * LENGTH + (piece ^ turn) * PIECE;
+        const int swizzle = ALONG ? line / 2 % 4 : line % 8;
+        return line * LENGTH + (piece ^ swizzle) * PIECE;
     }
 
     /* A matrix of 16 by 16 for a left operand: rows from `row` on, terms from `k` on. */
@@ -141,7 +141,8 @@ struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32>
         if (ALONG)
             moec_load_matrices(result, from + place(row + second + in, (k + third) / PIECE));
         else
-            moec_load_matrices_turned(result, from + place(k + third + in, (row + second) / PIECE));
+            moec_load_matrices_transposed(result,
+                                          from + place(k + third + in, (row + second) / PIECE));
     }
 
     /* Two matrices of 16 by 8 for a right operand: columns from `column` on. */
@@ -152,8 +153,8 @@ struct MoecStoredPart : MoecCopied<MoecStoredPart<SIZE, ALONG>, SIZE, ALONG, 32>
         if (ALONG)
             moec_load_matrices(result, from + place(column + third + in, (k + second) / PIECE));
         else
-            moec_load_matrices_turned(result,
-                                      from + place(k + second + in, (column + third) / PIECE));
+            moec_load_matrices_transposed(result,
+                                          from + place(k + second + in, (column + third) / PIECE));
     }
 };
 
@@ -205,12 +206,12 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
             right,
             more_left,
             more_right};
-        const int turns = pairs.turns();
+        const int count = pairs.stages();
         float sum[DOWN][4][4] = {};
         pairs.begin();
         for (int i = 0; i < STAGES - 1; i++) pairs.copy(i, stages[i]);
         int now = 0, next = STAGES - 1;
-        for (int i = 0; i < turns; i++) {
+        for (int i = 0; i < count; i++) {
             moec_copy_wait<STAGES - 2>();
             /* all see the stage, and nobody reads the one that comes next any more */
             moec_barrier();

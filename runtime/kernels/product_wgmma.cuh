@@ -150,12 +150,12 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
     /* All threads see the stage, and nobody reads the one that comes next any more. gathered: this
      * thread has copied some. */
     template <class Pairs>
-    static __device__ __forceinline__ void await_stage(const Pairs &pairs, int turn,
+    static __device__ __forceinline__ void await_stage(const Pairs &pairs, int number,
                                                        MoecBf16 *stage, uint64_t *arrivals,
                                                        unsigned phase, bool gathered) {
         if (gathered) moec_copy_wait<AHEAD - 1>();
         moec_arrivals_wait(arrivals, phase);
-        const int left = pairs.terms - turn * DEPTH;
+        const int left = pairs.terms - number * DEPTH;
         const bool clears = !LEFT_ALONG && left < DEPTH;
         if (clears) {
             Left::clear_from(stage, left, pairs.left);
@@ -186,19 +186,19 @@ template <int ROWS, int WIDTH, bool LEFT_ALONG, bool RIGHT_ALONG> struct MoecTil
             more_right};
         const bool gathered =
             left.gathered() || right.gathered() || more_left.gathered() || more_right.gathered();
-        const int turns = pairs.turns();
+        const int count = pairs.stages();
         float sum[COLUMNS / 2] = {};
         moec_hold(sum);
         begin_arrivals(arrivals);
-        const auto copy = [&](int turn, int stage) {
-            pairs.copy(turn, stages + stage * STAGE, arrivals + stage);
-            if (threadIdx.x == 0 && turn < turns) moec_arrivals_arrive(arrivals + stage);
+        const auto copy = [&](int number, int stage) {
+            pairs.copy(number, stages + stage * STAGE, arrivals + stage);
+            if (threadIdx.x == 0 && number < count) moec_arrivals_arrive(arrivals + stage);
         };
         pairs.begin();
         for (int i = 0; i < AHEAD; i++) copy(i, i);
         int now = 0, next = AHEAD;
         unsigned phase = 0;
-        for (int i = 0; i < turns; i++) {
+        for (int i = 0; i < count; i++) {
             await_stage(pairs, i, stages + now * STAGE, arrivals + now, phase, gathered);
             multiply_stage(sum, stages + now * STAGE, group);
             copy(i + AHEAD, next);

@@ -130,21 +130,23 @@ template <int COUNT> MOEC_DEVICE void moec_hold(unsigned (&operand)[COUNT][4]) {
     "%126, %127"
 #define MOEC_PRODUCT(columns) "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 "
 
-/* d[64,N] += a[64,16] b[16,N], FRESH: = instead of +=. TURN_A, TURN_B: the lines of the operand lie
- * across the sum (imm-trans-a, imm-trans-b). Thread i of the warpgroup has of rows 16 (i / 32) + i
- * % 32 / 4 + 8 h and columns 8 j + 2 (i % 4) + c the sums d[4 j + 2 h + c] (9.7.15.5.1.1.1). */
+/* d[64,N] += a[64,16] b[16,N], FRESH: = instead of +=. TRANSPOSED_A, TRANSPOSED_B: the lines of the
+ * operand lie across the sum (imm-trans-a, imm-trans-b). Thread i of the warpgroup has of rows 16
+ * (i / 32) + i % 32 / 4 + 8 h and columns 8 j + 2 (i % 4) + c the sums d[4 j + 2 h + c]
+ * (9.7.15.5.1.1.1). */
 #ifdef MOEC_SIM
-template <bool TURN_A, bool TURN_B, bool FRESH = false, int COUNT>
+template <bool TRANSPOSED_A, bool TRANSPOSED_B, bool FRESH = false, int COUNT>
 MOEC_DEVICE void moec_wgmma(float (&d)[COUNT], uint64_t a, uint64_t b) {
-    sim_wgmma(d, 2 * COUNT, a, b, TURN_A, TURN_B, FRESH);
+    sim_wgmma(d, 2 * COUNT, a, b, TRANSPOSED_A, TRANSPOSED_B, FRESH);
 }
 #else
 #define MOEC_WGMMA_FORM(columns, sums, operands, ...)                                              \
-    template <bool TURN_A, bool TURN_B, bool FRESH = false>                                        \
+    template <bool TRANSPOSED_A, bool TRANSPOSED_B, bool FRESH = false>                            \
     MOEC_DEVICE void moec_wgmma(float(&d)[sums], uint64_t a, uint64_t b) {                         \
         asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                \
                      : __VA_ARGS__                                                                 \
-                     : "l"(a), "l"(b), "n"((int)!FRESH), "n"((int)TURN_A), "n"((int)TURN_B));      \
+                     : "l"(a), "l"(b), "n"((int)!FRESH), "n"((int)TRANSPOSED_A),                   \
+                       "n"((int)TRANSPOSED_B));                                                    \
     }
 MOEC_WGMMA_FORM(64, 32, "%32, %33, %34, 1, 1, %35, %36", MOEC_HALF(d, 0))
 MOEC_WGMMA_FORM(128, 64, "%64, %65, %66, 1, 1, %67, %68", MOEC_HALF(d, 0), MOEC_HALF(d, 32))
@@ -156,18 +158,18 @@ MOEC_WGMMA_FORM(256, 128, "%128, %129, %130, 1, 1, %131, %132", MOEC_HALF(d, 0),
 /* The same into the sums from FROM on with a in registers: thread i has of rows as above and terms
  * 8 j + 2 (i % 4) + c the halves c of a[2 j + h] (9.7.15.5.1.1): two of the above next to each
  * other, rounded. N: 16, 32, 48, 64 or 128. */
-template <int N, int FROM, bool TURN_B, int COUNT>
+template <int N, int FROM, bool TRANSPOSED_B, int COUNT>
 MOEC_DEVICE void moec_wgmma_kept(float (&d)[COUNT], const unsigned (&a)[4], uint64_t b) {
     static_assert(FROM + N / 2 <= COUNT, "sums");
 #ifdef MOEC_SIM
-    sim_wgmma_kept(d + FROM, N, a, b, TURN_B);
+    sim_wgmma_kept(d + FROM, N, a, b, TRANSPOSED_B);
 #else
     static_assert(N == 16 || N == 32 || N == 48 || N == 64 || N == 128, "columns");
 #define MOEC_KEPT(columns, sums, operands, ...)                                                    \
     if constexpr (N == columns)                                                                    \
     asm volatile(MOEC_PRODUCT(columns) "{" MOEC_NAMES_##sums "}, " operands ";"                    \
                  : __VA_ARGS__                                                                     \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)TURN_B))
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)TRANSPOSED_B))
     MOEC_KEPT(16, 8, "{%8, %9, %10, %11}, %12, 1, 1, 1, %13", MOEC_EIGHT(d, FROM));
     MOEC_KEPT(32, 16, "{%16, %17, %18, %19}, %20, 1, 1, 1, %21", MOEC_EIGHT(d, FROM),
               MOEC_EIGHT(d, FROM + 8));

@@ -7,13 +7,13 @@
 #include <string.h>
 
 /* The value of what stands between the braces: products and sums of numbers and the name of the
- * turn, from left to right.
+ * step, from left to right.
  *
  *     value:   product (('+' | '-') product)*
  *     product: factor ('*' factor)*
  *     factor:  number | name
  */
-static long turn_value(const char *text, const char *end, long turn) {
+static long step_value(const char *text, const char *end, long step) {
     long sum = 0, product = 1;
     int sign = 1;
     while (text < end) {
@@ -22,7 +22,7 @@ static long turn_value(const char *text, const char *end, long turn) {
             continue;
         }
         if (isalpha((unsigned char)*text)) {
-            product *= turn;
+            product *= step;
             while (text < end && (isalnum((unsigned char)*text) || *text == '_')) text++;
             continue;
         }
@@ -36,17 +36,17 @@ static long turn_value(const char *text, const char *end, long turn) {
     return sum + sign * product;
 }
 
-static PublicTensor one_tensor(const MoecTensor *tensor, long turn, const char *open,
+static PublicTensor one_tensor(const MoecTensor *tensor, long step, const char *open,
                                const char *close) {
     PublicTensor one = {.tensor = tensor};
     int first = open ? 1 : 0;
     for (int i = first; i < tensor->rank; i++) one.shape[one.rank++] = tensor->shape[i];
     one.count = tensor_count(tensor) / (size_t)(open ? tensor->shape[0] : 1);
-    one.offset = tensor->offset + (size_t)turn * one.count * sizeof(float);
+    one.offset = tensor->offset + (size_t)step * one.count * sizeof(float);
     const char *comma = open ? strchr(tensor->axes, ',') : NULL;
     one.axes = memory_format("%s", !open ? tensor->axes : comma ? comma + 1 : "");
     one.name = open ? memory_format("%.*s%ld%s", (int)(open - tensor->name), tensor->name,
-                                    turn_value(open + 1, close, turn), close + 1)
+                                    step_value(open + 1, close, step), close + 1)
                     : memory_format("%s", tensor->name);
     return one;
 }
@@ -57,10 +57,10 @@ PublicTensor *public_tensors(const MoecTensor *tensors, int count, int *public_c
     for (int i = 0; i < count; i++) {
         const char *open = strchr(tensors[i].name, '{'), *close = open ? strchr(open, '}') : NULL;
         if (!close) open = NULL;
-        long turns = open ? tensors[i].shape[0] : 1;
-        list = memory_grow(list, sizeof *list * (size_t)(*public_count + turns));
-        for (long turn = 0; turn < turns; turn++)
-            list[(*public_count)++] = one_tensor(&tensors[i], turn, open, close);
+        long steps = open ? tensors[i].shape[0] : 1;
+        list = memory_grow(list, sizeof *list * (size_t)(*public_count + steps));
+        for (long step = 0; step < steps; step++)
+            list[(*public_count)++] = one_tensor(&tensors[i], step, open, close);
     }
     return list;
 }

@@ -1,5 +1,5 @@
-/* public: the tensors of a table as files know them. A tensor stacked over the turns of a repeat is
- * one tensor a turn:
+/* public: the tensors of a table as files know them. A tensor stacked over the steps of a repeat is
+ * one tensor a step:
  *
  *     "block.{2*i+1}.ffn.up", "block,dim,hidden", [4, d, f]
  *   -->

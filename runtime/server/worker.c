@@ -208,7 +208,7 @@ static bool wait_for_work(Worker *worker) {
     return !worker->stopping;
 }
 
-/* Only one group takes what waits in a turn, so that few texts are in one batch and not in two. */
+/* Only one group takes what waits at a time, so that few texts are in one batch and not in two. */
 static Group *fill(Worker *worker) {
     for (int i = 0; i < GROUPS; i++) {
         Group *group = &worker->groups[i];

@@ -20,7 +20,7 @@ enum {
  * others still read. */
 typedef struct Meeting {
     unsigned mask, arrived;
-    int turn;
+    int half;
     const char *file;
     int line;
     SimLanes lanes[2];
@@ -189,7 +189,7 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
     }
     meeting->file = file;
     meeting->line = line;
-    SimLanes *lanes = &meeting->lanes[meeting->turn];
+    SimLanes *lanes = &meeting->lanes[meeting->half];
     if (bytes) memcpy(lanes->bytes[sim_now.thread->place.lane], value, bytes);
     meeting->arrived |= own;
     if (meeting->arrived != mask) {
@@ -201,7 +201,7 @@ const SimLanes *sim_exchange(unsigned mask, const void *value, size_t bytes, int
         if (mask >> lane & 1 && lane != sim_now.thread->place.lane)
             block->threads[first + lane].state = THREAD_READY;
     meeting->arrived = 0;
-    meeting->turn ^= 1;
+    meeting->half ^= 1;
     sim_now.warp_epoch[sim_now.thread->number / SIM_WARP] += synchronises != 0;
     return lanes;
 }

@@ -33,7 +33,7 @@ typedef struct SimSums {
 typedef struct SimReading {
     uint64_t a, b;
     int n, group;
-    bool turn_a, turn_b, kept; /* kept: a lies in registers */
+    bool transposed_a, transposed_b, kept; /* kept: a lies in registers */
 } SimReading;
 
 enum { COPY_LIMIT = 64, SUMS_LIMIT = 4, READING_LIMIT = 64, ARRIVALS_LIMIT = 16 };

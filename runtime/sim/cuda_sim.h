@@ -397,14 +397,14 @@ static inline void sim_ldmatrix(unsigned *result, const void *row, int transpose
     }
 }
 
-static inline void sim_wgmma(float *d, int n, uint64_t a, uint64_t b, bool turn_a, bool turn_b,
-                             bool fresh = false, SIM_WHERE) {
-    const SimProduct product = {d, n, nullptr, a, b, turn_a, turn_b, fresh};
+static inline void sim_wgmma(float *d, int n, uint64_t a, uint64_t b, bool transposed_a,
+                             bool transposed_b, bool fresh = false, SIM_WHERE) {
+    const SimProduct product = {d, n, nullptr, a, b, transposed_a, transposed_b, fresh};
     sim_wgmma_on(&product, file, line);
 }
-static inline void sim_wgmma_kept(float *d, int n, const unsigned (&a)[4], uint64_t b, bool turn_b,
-                                  SIM_WHERE) {
-    const SimProduct product = {d, n, a, 0, b, false, turn_b, false};
+static inline void sim_wgmma_kept(float *d, int n, const unsigned (&a)[4], uint64_t b,
+                                  bool transposed_b, SIM_WHERE) {
+    const SimProduct product = {d, n, a, 0, b, false, transposed_b, false};
     sim_wgmma_on(&product, file, line);
 }
 

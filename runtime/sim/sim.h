@@ -80,7 +80,7 @@ typedef struct SimProduct {
     int n;
     const unsigned *kept; /* what the thread has of a in registers, or NULL */
     uint64_t a, b;
-    int turn_a, turn_b, fresh; /* fresh: d = a b */
+    int transposed_a, transposed_b, fresh; /* fresh: d = a b */
 } SimProduct;
 void sim_wgmma_on(const SimProduct *product, const char *file, int line);
 void sim_wgmma_commit(void);

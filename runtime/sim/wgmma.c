@@ -19,7 +19,7 @@ enum { GROUP = 128, GROUPS = SIM_THREADS / GROUP, ROWS = 16, DEPTH = 16, PIECE =
  * permuted. */
 typedef struct Matrix {
     unsigned start, leading, stride, width;
-    bool turned; /* neighbours in memory are rows or columns, not terms */
+    bool transposed; /* neighbours in memory are rows or columns, not terms */
 } Matrix;
 
 /* What the first thread of a warpgroup to get there has asked for, by number of the product. */
@@ -43,22 +43,22 @@ static unsigned decoded(uint64_t field) {
     return (unsigned)(field & 0x3fff) << 4;
 }
 
-static Matrix matrix_of(uint64_t descriptor, bool turned) {
+static Matrix matrix_of(uint64_t descriptor, bool transposed) {
     static const unsigned widths[4] = {1, 8, 4, 2};
     return (Matrix){.start = decoded(descriptor),
                     .leading = decoded(descriptor >> 16),
                     .stride = decoded(descriptor >> 32),
                     .width = widths[descriptor >> 62],
-                    .turned = turned};
+                    .transposed = transposed};
 }
 
 /* The place of row (or column) i and term k; pieces of 16 bytes are permuted by the bits of the
  * address above them. */
 static unsigned place_of(const Matrix *matrix, unsigned i, unsigned k) {
     unsigned width = matrix->width, at = matrix->start;
-    if (matrix->turned && width == 1)
+    if (matrix->transposed && width == 1)
         at += i % 8 * 2 + i / 8 * matrix->stride + k % 8 * 16 + k / 8 * matrix->leading;
-    else if (matrix->turned)
+    else if (matrix->transposed)
         at += i % 8 * 2 + i / 8 % width * 16 + i / (8 * width) * matrix->leading +
               k % 8 * width * 16 + k / 8 * matrix->stride;
     else
@@ -85,7 +85,7 @@ static float element(const Matrix *matrix, unsigned i, unsigned k) {
 /* Rows `first` to `last` of an operand begin (or end) to be read; what is wrong with that, or
  * NULL. */
 static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bool begins) {
-    unsigned i_step = matrix->turned ? 8 : 1, k_step = matrix->turned ? 1 : 8;
+    unsigned i_step = matrix->transposed ? 8 : 1, k_step = matrix->transposed ? 1 : 8;
     for (unsigned i = first; i < last; i += i_step)
         for (unsigned k = 0; k < DEPTH; k += k_step) {
             const unsigned char *at = sim_now.shared + place_of(matrix, i, k);
@@ -98,7 +98,8 @@ static const char *touch(const Matrix *matrix, unsigned first, unsigned last, bo
 
 /* A warp reads its rows of the left operand and all of the right one. */
 static const char *touch_both(const SimReading *reading, bool begins) {
-    Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
+    Matrix a = matrix_of(reading->a, reading->transposed_a),
+           b = matrix_of(reading->b, reading->transposed_b);
     unsigned row = (unsigned)(sim_now.thread->number % GROUP / SIM_WARP * ROWS);
     const char *wrong = reading->kept ? NULL : touch(&a, row, row + ROWS, begins);
     return wrong ? wrong : touch(&b, 0, (unsigned)reading->n, begins);
@@ -184,7 +185,8 @@ static float kept_element(const SimLanes *lanes, unsigned lane, unsigned half, u
 }
 
 static void add_products(SimSums *sums, const SimReading *reading, const SimLanes *lanes) {
-    Matrix a = matrix_of(reading->a, reading->turn_a), b = matrix_of(reading->b, reading->turn_b);
+    Matrix a = matrix_of(reading->a, reading->transposed_a),
+           b = matrix_of(reading->b, reading->transposed_b);
     unsigned thread = (unsigned)(sim_now.thread->number % GROUP), lane = thread % SIM_WARP;
     unsigned row = thread / SIM_WARP * ROWS + lane / 4;
     float left[2][DEPTH];
@@ -230,8 +232,8 @@ void sim_wgmma_on(const SimProduct *product, const char *file, int line) {
                           .b = product->b,
                           .n = n,
                           .group = thread->product_group,
-                          .turn_a = product->turn_a,
-                          .turn_b = product->turn_b,
+                          .transposed_a = product->transposed_a,
+                          .transposed_b = product->transposed_b,
                           .kept = product->kept != NULL};
     const SimLanes *lanes = sim_exchange(0xffffffffu, product->kept,
                                          reading.kept ? 4 * sizeof(unsigned) : 0, 0, file, line);

@@ -20,8 +20,8 @@ typedef struct Task {
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t left, right, added, result; /* b', a', what is added, c' */
     cublasLtMatmulAlgo_t algorithm;
-    long turns; /* of the batch dimension that the library does not do itself */
-    size_t a_turn, b_turn, c_turn;
+    long calls; /* of the batch dimension that the library does not do itself */
+    size_t a_step, b_step, c_step;
 } Task;
 
 static cublasLtHandle_t handle;
@@ -37,10 +37,10 @@ static bool make_layout(cublasLtMatrixLayout_t *layout, cublasOperation_t *trans
                         MoecType type, long rows, long columns, long across, long along, int batch,
                         int64_t step) {
     const cudaDataType_t kind = type == MOEC_BF16 ? CUDA_R_16BF : CUDA_R_32F;
-    const bool turned = along != 1;
-    const long high = turned ? rows : columns, wide = turned ? columns : rows,
-               leading = turned ? along : across;
-    *transposed = turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const bool flipped = along != 1;
+    const long high = flipped ? rows : columns, wide = flipped ? columns : rows,
+               leading = flipped ? along : across;
+    *transposed = flipped ? CUBLAS_OP_T : CUBLAS_OP_N;
     return !cublasLtMatrixLayoutCreate(layout, kind, (uint64_t)high, (uint64_t)wide,
                                        leading < high ? high : leading) &&
            !cublasLtMatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch,
@@ -101,10 +101,10 @@ static bool make_task(Task *task, const MoecProduct *p, const MoecEpilogue *epil
     const bool on_the_way = p->rounded && p->b_type == MOEC_F32;
     const int inner = p->batch[1] > 1, batch = (int)p->batch[inner];
     cublasOperation_t left, right, result;
-    task->turns = inner ? p->batch[0] : 1;
-    task->a_turn = bytes_of(p->a_type, p->a_batch[0]);
-    task->b_turn = bytes_of(p->b_type, p->b_batch[0]);
-    task->c_turn = bytes_of(p->c_type, p->c_batch[0]);
+    task->calls = inner ? p->batch[0] : 1;
+    task->a_step = bytes_of(p->a_type, p->a_batch[0]);
+    task->b_step = bytes_of(p->b_type, p->b_batch[0]);
+    task->c_step = bytes_of(p->c_type, p->c_batch[0]);
     return p->a_type == p->b_type &&
            make_layout(&task->left, &left, p->b_type, p->k, p->n, p->b_k, p->b_n, batch,
                        p->b_batch[inner]) &&
@@ -164,10 +164,10 @@ extern "C" int moec_blas_product(void *, int index, const void *a, const void *b
     const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
     if (task && !place_endings(task, product, epilogue)) return 1;
-    for (size_t turn = 0; task && turn < (size_t)task->turns; turn++) {
-        char *result = (char *)c + turn * task->c_turn;
-        if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + turn * task->b_turn,
-                           task->left, (const char *)a + turn * task->a_turn, task->right, &start,
+    for (size_t call = 0; task && call < (size_t)task->calls; call++) {
+        char *result = (char *)c + call * task->c_step;
+        if (cublasLtMatmul(handle, task->product, &scale, (const char *)b + call * task->b_step,
+                           task->left, (const char *)a + call * task->a_step, task->right, &start,
                            adds ? epilogue->add : result, task->added, result, task->result,
                            &task->algorithm, workspace, workspace_bytes, 0))
             return 1;

@@ -38,7 +38,7 @@ awk 'BEGIN {
 model l10 >>double.moe
 within "1,024 layers" moec check double.moe
 
-# A repeat of repeats, 10,000 turns.
+# A repeat of repeats, 10,000 steps.
 {
     echo "use decoder"
     echo "layer nested(x[s, d]) -> y[s, d] {"
@@ -47,14 +47,14 @@ within "1,024 layers" moec check double.moe
     echo "}"
     model nested
 } >nested.moe
-within "100 times 100 turns" moec check nested.moe
+within "100 times 100 steps" moec check nested.moe
 
-# 120 turns that all differ, over a long context: every temporary is one that could be computed part by part.
+# 120 steps that all differ, over a long context: every temporary is one that could be computed part by part.
 {
     echo "use decoder"
     echo "layer unrolled(x[s, d]) -> y[s, d] {"
     echo "  y = x"
-    echo "  repeat turn[i < 120] {"
+    echo "  repeat step[i < 120] {"
     echo "    if floor(sqrt(i * i * i)) % 7 < 3 { y = y + swiglu(y; hidden = 16 + i) } else {"
     echo "      y = y + attention(y; heads.q = 2, heads.k = 1, heads.v = 1, head_dim = 8)"
     echo "    }"
@@ -62,9 +62,9 @@ within "100 times 100 turns" moec check nested.moe
     echo "}"
     echo "model m = decoder { dim = 64, layers = 1, ffn = unrolled, train = { batch = 4, context = 131072 } }"
 } >unrolled.moe
-within "120 turns over 131,072 places" moec dump unrolled.moe --after plan
+within "120 steps over 131,072 places" moec dump unrolled.moe --after plan
 
-# 3,000 layers declared, each of them applied; 3,000 equations that say the same in every turn of a repeat.
+# 3,000 layers declared, each of them applied; 3,000 equations that say the same in every step of a repeat.
 awk 'BEGIN {
     print "use decoder"
     for (i = 1; i <= 3000; i++) print "layer l" i "(x[s, d]) -> y[s, d] { y = tanh(x) }"
@@ -75,9 +75,9 @@ awk 'BEGIN {
 model all >>many.moe
 within "3,000 layers declared" moec check many.moe
 awk 'BEGIN {
-    print "use decoder\nlayer fixed(x[s, d]) -> y[s, d] {\n  y = x\n  repeat turn[i < 3] {\n    z0[s] = s * 0.5"
+    print "use decoder\nlayer fixed(x[s, d]) -> y[s, d] {\n  y = x\n  repeat step[i < 3] {\n    z0[s] = s * 0.5"
     for (i = 1; i <= 3000; i++) print "    z" i "[s] = sin(z" i - 1 "[s] + " i ")"
     print "    y = y[s, d] * z3000[s]\n  }\n}"
 }' >fixed.moe
 model fixed >>fixed.moe
-within "3,000 equations alike in every turn" moec check fixed.moe
+within "3,000 equations alike in every step" moec check fixed.moe

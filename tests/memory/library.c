@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TURNS = 5 };
+enum { RUNS = 5 };
 
 static int use(MoecCompiler *compiler) {
     MoecProgram *programs[4];
@@ -50,11 +50,11 @@ static int use_wrong(const char *file) {
 }
 
 int main(int count, char **arguments) {
-    for (int turn = 0; turn < TURNS * (count - 1); turn++) {
-        const char *file = arguments[1 + turn % (count - 1)];
+    for (int run = 0; run < RUNS * (count - 1); run++) {
+        const char *file = arguments[1 + run % (count - 1)];
         MoecCompiler *compiler = moec_open(file, NULL, NULL, 0, NULL);
         int good = !moec_failed(compiler) && use(compiler) && use_bundle(compiler) && use_wrong(file);
-        if (!good) fprintf(stderr, "%s: turn %d is not as it should be: %s\n", file, turn, moec_reports(compiler));
+        if (!good) fprintf(stderr, "%s: run %d is not as it should be: %s\n", file, run, moec_reports(compiler));
         moec_close(compiler);
         if (!good) return 1;
     }

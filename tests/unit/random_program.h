@@ -21,7 +21,7 @@ static double random_number(uint64_t *seed) {
 /* What emitters and templates call their own variables may be the name of anything in a program. */
 static const char *const words[] = {
     "row",  "own",  "from",   "end",  "part",   "hit",     "total",   "before", "n",    "of",
-    "lane", "turn", "column", "sum",  "chunk",  "grouped", "group",   "a",      "b",    "c",
+    "lane", "iteration", "column", "sum",  "chunk",  "grouped", "group",   "a",      "b",    "c",
     "i",    "j",    "run",    "host", "weight", "seed",    "threads", "x",      "more", "step",
     "new",  "self", "arena",  "size", "index",  "launch",  "weights", "kernel", "tile", "exp"};
 
@@ -348,7 +348,7 @@ static double length(const double *values, long count) {
  * edge. */
 static double carried_by_noise(Program *program, Interpreter *exact, const Tensor *tensor, uint64_t seed) {
     double most = 0;
-    for (uint64_t turn = 1; turn <= NOISES; turn++) {
+    for (uint64_t number = 1; number <= NOISES; number++) {
         Interpreter *noisy = interpreter_new(program);
         for (int i = 0; i < program->tensors.count; i++) {
             const Tensor *given = program->tensors.items[i];
@@ -359,7 +359,7 @@ static double carried_by_noise(Program *program, Interpreter *exact, const Tenso
             else
                 memcpy(interpreter_real(noisy, given), interpreter_real(exact, given), count * sizeof(double));
         }
-        interpreter_noise(noisy, noise, turn);
+        interpreter_noise(noisy, noise, number);
         interpreter_run(noisy, seed, true);
         double moved =
             distance(interpreter_real(exact, tensor), interpreter_real(noisy, tensor), tensor_elements(tensor));

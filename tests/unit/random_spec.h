@@ -280,12 +280,12 @@ static long divisor(Random *random, long of) {
 static void add_heads(Spec *spec) {
     Random *random = &spec->random;
     long width = between(random, 1, 8);
-    int turns = chance(random, 70) && width > 1;
-    if (turns && chance(random, 60)) width += width % 2;
+    int rotated = chance(random, 70) && width > 1;
+    if (rotated && chance(random, 60)) width += width % 2;
     long heads = between(random, 1, 8);
     add(spec, "    heads = { q = %ld, k = %ld, v = %ld }\n", heads, divisor(random, heads), divisor(random, heads));
     add(spec, "    head_dim = %ld\n    value_dim = %ld\n", width, between(random, 1, 7));
-    if (!turns)
+    if (!rotated)
         add(spec, "    rotary = none\n");
     else if (width % 2 || chance(random, 30))
         add(spec, "    rotary = { dim = 2, base = %ld }\n", between(random, 10, 10000));

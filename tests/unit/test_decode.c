@@ -16,7 +16,7 @@ static const Span nowhere;
 enum { CONTEXT = 12, BATCH = 2, VOCABULARY = 7 };
 
 typedef struct Options {
-    bool repeated; /* three turns over a carried stream */
+    bool repeated; /* three steps over a carried stream */
     bool latent;   /* keys and values are expanded from a cached tensor */
     bool shifted;  /* the embedding of the token before is added, and of the first token */
     bool windowed;
@@ -114,9 +114,9 @@ static Expr *attention(Build *build, Expr *x, const Options *options) {
     Expr *wk = weight(build, "wk", arena_format(program->arena, "%sje", from), options);
     Expr *wv = weight(build, "wv", arena_format(program->arena, "%svc", from), options);
     Expr *raw = product(build, "raw", "bsje", from, source, wk);
-    Expr *turned =
+    Expr *rotated =
         op(build, OP_MUL, raw, op(build, OP_COS, expr_index(program, build->indices['s']), NULL));
-    Expr *k = define(build, "k", "bsje", "", turned);
+    Expr *k = define(build, "k", "bsje", "", rotated);
     Expr *v = product(build, "v", "bsvc", from, source, wv);
     Index *t = index_new(program, "t", build->axes['s']);
     Expr *document = options->packed ? documents(build, t) : NULL;
@@ -179,7 +179,7 @@ static Expr *embed(Build *build, const Options *options) {
                      op(build, OP_MUL, before, op(build, OP_ADD, first, number(build, 2)))));
 }
 
-static Expr *turns(Build *build, Expr *x, const Options *options) {
+static Expr *steps(Build *build, Expr *x, const Options *options) {
     Program *program = build->program;
     Tensor *stream = tensor(build, "stream", "Lbsd", ROLE_TEMP);
     Expr *subs[4] = {number(build, 0), x->args[0], x->args[1], x->args[2]};
@@ -203,7 +203,7 @@ static Program *build_program(Arena *arena, Reports *reports, const Options *opt
     build.block = &program->body;
     add_axes(&build);
     Expr *x = embed(&build, options);
-    Expr *y = options->repeated ? turns(&build, x, options) : attention(&build, x, options);
+    Expr *y = options->repeated ? steps(&build, x, options) : attention(&build, x, options);
     if (options->summed || options->idle) {
         Expr *mean = define(&build, "mean", "bf", "s", y),
              *other = define(&build, "other", "b", "sf", op(&build, OP_MUL, y, y));

@@ -74,7 +74,7 @@ static void test_files(void **unused) {
                 length = end ? (size_t)(end - source) + 1 : strlen(source);
             }
             if (source) try_text(source, length);
-            for (int turn = 0; source && turn < 20; turn++) try_broken(source, length, &state);
+            for (int attempt = 0; source && attempt < 20; attempt++) try_broken(source, length, &state);
             free(text);
         }
         globfree(&found);

@@ -229,13 +229,13 @@ static void make_subscripts(Maker *maker) {
     Tensor *x = MAKE(maker, "x", ROLE_TEMP, s, d), *y = MAKE(maker, "y", ROLE_TEMP, s, d);
     Tensor *r = MAKE(maker, "r", ROLE_TEMP, s), *z = MAKE(maker, "z", ROLE_TEMP, s, d);
     set(maker, AT(maker, x, es, ed), apply(maker, OP_SIN, AT(maker, p, es, ed), NULL));
-    Expr *turned =
+    Expr *wrapped =
         AT(maker, x, es, apply(maker, OP_MOD, plus(maker, ed, number(maker, 2)), number(maker, 6)));
     Expr *part =
         AT(maker, x, es, apply(maker, OP_MOD, plus(maker, ed, number(maker, 3)), number(maker, 4)));
     Expr *low = apply(maker, OP_LT, ed, number(maker, 4));
     Expr *rotated =
-        expr_apply(maker->program, OP_WHERE, low, times(maker, part, turned), AT(maker, x, es, ed));
+        expr_apply(maker->program, OP_WHERE, low, times(maker, part, wrapped), AT(maker, x, es, ed));
     Expr *before = AT(maker, x, apply(maker, OP_SUB, es, number(maker, 2)), ed);
     Expr *after = AT(maker, q, plus(maker, es, number(maker, 1)));
     Expr *folded =
@@ -422,7 +422,7 @@ static void test_attention(void **state) {
 
 /* ---- repeats ---- */
 
-/* A residual stream through three turns, with weights by turn, shared ones, a scale from outside
+/* A residual stream through three steps, with weights by step, shared ones, a scale from outside
  * and a term added up. */
 static void make_depth(Maker *maker) {
     Program *program = maker->program;
@@ -444,11 +444,11 @@ static void make_depth(Maker *maker) {
     set(maker, AT(maker, x, number(maker, 0), es, ed),
         times(maker, AT(maker, start, es, ed), AT(maker, scale, ed)));
     set(maker, expr_read(program, term, NULL), number(maker, 0));
-    Index *turn = index_new(program, "i", depth);
-    Statement *repeat = statement_repeat(program, maker->block, turn, false, nowhere);
+    Index *step = index_new(program, "i", depth);
+    Statement *repeat = statement_repeat(program, maker->block, step, false, nowhere);
     Block *outside = maker->block;
     maker->block = &repeat->body;
-    Expr *ei = at_index(maker, turn), *next = plus(maker, ei, number(maker, 1));
+    Expr *ei = at_index(maker, step), *next = plus(maker, ei, number(maker, 1));
     Tensor *r = MAKE(maker, "r", ROLE_TEMP, s), *n = MAKE(maker, "n", ROLE_TEMP, s, d);
     Tensor *h = MAKE(maker, "h", ROLE_TEMP, s, f), *a = MAKE(maker, "a", ROLE_TEMP, s, f),
            *y = MAKE(maker, "y", ROLE_TEMP, s, d);

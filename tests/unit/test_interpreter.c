@@ -159,9 +159,9 @@ static void test_repeat_and_once(void **state) {
     Tensor *kept = tensor_new(program, "kept", ROLE_STATE, TYPE_REAL, 0, NULL, nowhere);
     Expr *zero = expr_number(program, 0);
     loop(program, &program->body, expr_read(program, carried, &zero), expr_number(program, 1));
-    Index *turn = index_new(program, "i", layer);
-    Statement *repeat = statement_repeat(program, &program->body, turn, false, nowhere);
-    Expr *i = expr_index(program, turn), *next = apply(program, OP_ADD, i, expr_number(program, 1));
+    Index *step = index_new(program, "i", layer);
+    Statement *repeat = statement_repeat(program, &program->body, step, false, nowhere);
+    Expr *i = expr_index(program, step), *next = apply(program, OP_ADD, i, expr_number(program, 1));
     loop(program, &repeat->body, expr_read(program, carried, &next),
          apply(program, OP_ADD,
                apply(program, OP_MUL, expr_read(program, carried, &i), expr_number(program, 10)),

@@ -151,10 +151,10 @@ static void test_program_prints(void **state) {
     Program *program = small.program;
     product(&small);
     small.layer = axis_new(program, "layer", 2, AXIS_REPEAT, nowhere);
-    Index *turn = index_new(program, "i", small.layer);
-    Statement *repeat = statement_repeat(program, &program->body, turn, true, nowhere);
+    Index *step = index_new(program, "i", small.layer);
+    Statement *repeat = statement_repeat(program, &program->body, step, true, nowhere);
     statement_loop(program, &repeat->body, read2(&small, small.y, small.is, small.jf), true,
-                   REDUCE_NONE, NULL, 0, expr_index(program, turn), nowhere);
+                   REDUCE_NONE, NULL, 0, expr_index(program, step), nowhere);
     Tensor *mask =
         tensor_new(program, "mask", ROLE_TEMP, TYPE_REAL, 2, (Axis *[]){small.s, small.f}, nowhere);
     Statement *top = statement_call(program, &program->body, CALL_TOP, nowhere);
@@ -183,7 +183,7 @@ static void test_program_prints(void **state) {
     arena_free(small.arena);
 }
 
-static void test_turns_are_no_loops(void **state) {
+static void test_repeats_are_no_loops(void **state) {
     (void)state;
     Small small = small_new();
     Program *program = small.program;
@@ -195,9 +195,9 @@ static void test_turns_are_no_loops(void **state) {
     statement_loop(program, &program->body,
                    expr_read(program, carried, (Expr *[]){number(&small, 0), s}), false,
                    REDUCE_NONE, NULL, 0, number(&small, 1), nowhere);
-    Index *turn = index_new(program, "i", layer);
-    Statement *repeat = statement_repeat(program, &program->body, turn, false, nowhere);
-    Expr *i = expr_index(program, turn), *next = apply(&small, OP_ADD, i, number(&small, 1));
+    Index *index = index_new(program, "i", layer);
+    Statement *repeat = statement_repeat(program, &program->body, index, false, nowhere);
+    Expr *i = expr_index(program, index), *next = apply(&small, OP_ADD, i, number(&small, 1));
     Statement *step = statement_loop(
         program, &repeat->body, expr_read(program, carried, (Expr *[]){next, s}), false,
         REDUCE_NONE, NULL, 0, expr_read(program, carried, (Expr *[]){i, s}), nowhere);
@@ -329,7 +329,7 @@ int main(void) {
         cmocka_unit_test(test_names_are_unique),
         cmocka_unit_test(test_printed_expressions_keep_their_meaning),
         cmocka_unit_test(test_program_prints),
-        cmocka_unit_test(test_turns_are_no_loops),
+        cmocka_unit_test(test_repeats_are_no_loops),
         cmocka_unit_test(test_verify_complains),
         cmocka_unit_test(test_verify_complains_about_calls),
     };

@@ -93,12 +93,12 @@ typedef struct Dense {
 
 static const Dense dense[] = {
     {"dense_exact", "MoecTileExact", false, true, false, false, false},
-    {"dense_exact_turned", "MoecTileExact", false, true, true, true, false},
+    {"dense_exact_transposed", "MoecTileExact", false, true, true, true, false},
     {"dense_rounded", "MoecTileRounded", false, false, false, true, false},
     {"dense_large", "MoecTileStored<128, 128, true, false>", true, false, false, false, false},
     {"dense_across", "MoecTileStored<128, 64, true, true>", true, false, false, true, true},
     {"dense_down", "MoecTileStored<64, 128, false, false>", true, false, true, false, false},
-    {"dense_turned", "MoecTileStored<64, 64, false, true>", true, false, true, true, true},
+    {"dense_transposed", "MoecTileStored<64, 64, false, true>", true, false, true, true, true},
 };
 enum { DENSE = sizeof dense / sizeof *dense };
 

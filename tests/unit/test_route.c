@@ -14,7 +14,7 @@
 static const Span nowhere;
 
 typedef struct Options {
-    bool repeated;     /* three turns over a carried stream, weights stacked */
+    bool repeated;     /* three steps over a carried stream, weights stacked */
     bool nested;       /* a second choice inside the rows of the first */
     bool by_data;      /* the choice is along the sequence */
     bool grouped;      /* choices within groups: one more key */
@@ -139,7 +139,7 @@ static Expr *block_of(Build *build, Expr *x, const Options *options, Expr **coun
     }
     Expr *act = define(build, "act", cat(build, A, "f"), "",
                        times(build, scale, op(build, OP_TANH, op(build, OP_ADD, h, bias), NULL)));
-    /* d and o have one axis, so that the output can be carried to the next turn */
+    /* d and o have one axis, so that the output can be carried to the next step */
     Expr *e = define(build, "e", cat(build, A, "o"), "f",
                      times(build, act,
                            at(build, down->tensor,

@@ -293,7 +293,7 @@ static void sampling_keeps_to_its_limits(void **state) {
     for (uint64_t i = 0; i < 100; i++) assert_int_equal(sample_token(&sampling, logits, 5, i), 1);
 }
 
-static void stacked_tensors_are_named_by_turn(void **state) {
+static void stacked_tensors_are_named_by_step(void **state) {
     (void)state;
     const MoecTensor tensors[] = {
         {.name = "embedding", .axes = "vocab,dim", .rank = 2, .shape = {5, 4}},
@@ -380,7 +380,7 @@ int main(void) {
         cmocka_unit_test(permutation_is_one),
         cmocka_unit_test(normal_numbers_are_normal),
         cmocka_unit_test(sampling_keeps_to_its_limits),
-        cmocka_unit_test(stacked_tensors_are_named_by_turn),
+        cmocka_unit_test(stacked_tensors_are_named_by_step),
         cmocka_unit_test(hostile_notes_are_refused),
         cmocka_unit_test(record_is_shortened),
         cmocka_unit_test(failed_writing_leaves_the_old),

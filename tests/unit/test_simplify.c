@@ -153,11 +153,11 @@ static void test_repeat(void **state) {
     Axis *carry = axis_new(maker->program, "i1", 4, AXIS_REPEAT, nowhere);
     Tensor *h = MAKE(maker, "h", ROLE_TEMP, carry, pair.a),
            *w = MAKE(maker, "w", ROLE_PARAMETER, depth);
-    Index *turn = index_new(maker->program, "i", depth);
-    Expr *i = at_index(maker, turn), *table = temp(&pair, "table"), *copy = temp(&pair, "copy");
+    Index *step = index_new(maker->program, "i", depth);
+    Expr *i = at_index(maker, step), *table = temp(&pair, "table"), *copy = temp(&pair, "copy");
     set(maker, AT(maker, h, number(maker, 0), pair.i), pair.x);
     Block *outside = maker->block;
-    maker->block = &statement_repeat(maker->program, outside, turn, false, nowhere)->body;
+    maker->block = &statement_repeat(maker->program, outside, step, false, nowhere)->body;
     set(maker, table, apply(maker, OP_SIN, pair.i, NULL));
     set(maker, copy, AT(maker, h, i, pair.i));
     set(maker, temp(&pair, "dead"), times(maker, copy, table));

@@ -263,7 +263,7 @@ static void launch_variant(const Attend *attend, const Call *call, const Variant
 
 /* ---- forward ---- */
 
-/* How many loops there are over places; a loop of one turn is not written. */
+/* How many loops there are over places; a loop of one iteration is not written. */
 static int loops_of_places(const Shape *o) {
     int count = 0;
     for (int i = 0; i < o->rank - 2; i++) count += o->size[i] > 1;

@@ -23,7 +23,7 @@ typedef struct Columns {
     Nest *loops[MAX_LOOPS + 1];
     int length;
     Nest *last, *sum; /* the last loop of the columns, the first that is summed over */
-    long turns, terms, slices;
+    long iterations, terms, slices;
 } Columns;
 
 /* How many there are of each sum; -1 where there is anything but sums, one loop in another. */
@@ -42,11 +42,11 @@ static long terms_of(const Emitter *emitter, const Nest *sum) {
 }
 
 static bool find_columns(const Emitter *emitter, Nest *nest, Columns *columns) {
-    *columns = (Columns){.length = chain_of(emitter, nest), .turns = 1};
+    *columns = (Columns){.length = chain_of(emitter, nest), .iterations = 1};
     if (columns->length == 0) return false;
     for (int i = 0; i < columns->length; i++) {
         Nest *loop = i ? columns->loops[i - 1]->children.items[0] : nest;
-        columns->turns *= loop->size;
+        columns->iterations *= loop->size;
         columns->loops[i] = columns->last = loop;
     }
     if (sharing_of(emitter, nest, columns->last, columns->length) != COLUMNS_OF_THREADS ||
@@ -54,10 +54,10 @@ static bool find_columns(const Emitter *emitter, Nest *nest, Columns *columns) {
         return false;
     columns->sum = columns->last->children.items[0];
     columns->terms = terms_of(emitter, columns->sum);
-    long slices = BLOCKS / ((columns->turns + COLUMNS - 1) / COLUMNS);
+    long slices = BLOCKS / ((columns->iterations + COLUMNS - 1) / COLUMNS);
     if (slices > columns->terms / MIN_SLICE) slices = columns->terms / MIN_SLICE;
     columns->slices = slices < MAX_SLICES ? slices : MAX_SLICES;
-    return columns->slices > 1 && columns->terms * columns->turns >= MIN_WORK;
+    return columns->slices > 1 && columns->terms * columns->iterations >= MIN_WORK;
 }
 
 bool columns_in_two(const Emitter *emitter, Nest *nest) {
@@ -72,8 +72,8 @@ static void bind_columns(Emitter *emitter, const Columns *columns) {
 /* Where the launch before leaves the sum of a slice, and the next one finds it. */
 static const Term *slice_term(Emitter *emitter, const Columns *columns, int number) {
     return term(emitter->arena, "moec_parts[($0 + moec_slice) * $1 + $2]",
-                whole(emitter, columns->slices * number), whole(emitter, columns->turns),
-                named(emitter, "turn"));
+                whole(emitter, columns->slices * number), whole(emitter, columns->iterations),
+                named(emitter, "iteration"));
 }
 
 /* The slice of a task, and the column of a thread in it. */
@@ -84,8 +84,8 @@ static void begin_slice(Emitter *emitter, const Columns *columns, long pieces, l
     lower_let(emitter, "const long", "moec_from",
               term(arena, "moec_task % $0 * $1, moec_slice = moec_task / $0",
                    whole(emitter, pieces), whole(emitter, COLUMNS)));
-    lower_let(emitter, "const long", "turn",
-              term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->turns)));
+    lower_let(emitter, "const long", "iteration",
+              term(arena, "moec_column(moec_from, $0)", whole(emitter, columns->iterations)));
     lower_let(emitter, "const long", "moec_slice_from",
               term(arena, "moec_slice * $0", whole(emitter, each)));
     lower_let(emitter, "const long", "moec_slice_to",
@@ -98,16 +98,17 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     find_columns(emitter, nest, &columns);
     const Member *member;
     int bindings = emitter->binding_count;
-    long pieces = (columns.turns + COLUMNS - 1) / COLUMNS;
+    long pieces = (columns.iterations + COLUMNS - 1) / COLUMNS;
     bind_columns(emitter, &columns);
     begin_slice(emitter, &columns, pieces, (columns.terms + columns.slices - 1) / columns.slices);
-    emit_places(emitter, columns.loops, columns.length, "turn");
+    emit_places(emitter, columns.loops, columns.length, "iteration");
     emit_hoisted(emitter, columns.last, columns.length - 1);
     emit_shared_loop(emitter, columns.sum, columns.length, COLUMNS_IN_SLICES);
     for (int i = 0, number = 0; (member = member_at(emitter, i)) != NULL; i++) {
         if (!reduces_at(member, columns.sum)) continue;
         lower_if(emitter,
-                 term(emitter->arena, "moec_thread() < $0 && moec_from + moec_thread() == turn",
+                 term(emitter->arena,
+                      "moec_thread() < $0 && moec_from + moec_thread() == iteration",
                       whole(emitter, COLUMNS)),
                  ON_SAME_LINE);
         lower_set(emitter, slice_term(emitter, &columns, number++), named(emitter, member->sum));
@@ -115,7 +116,7 @@ Launch emit_parts_of_columns(Emitter *emitter, Nest *nest) {
     }
     close_loop(emitter, bindings);
     const size_t floats =
-        (size_t)(columns.slices * columns.turns) * (size_t)emitter->kernel->members.count;
+        (size_t)(columns.slices * columns.iterations) * (size_t)emitter->kernel->members.count;
     if (4 * floats > emitter->scratch_bytes) emitter->scratch_bytes = 4 * floats;
     return (Launch){arena_format(emitter->arena, "%ld", pieces * columns.slices), 1024};
 }
@@ -127,9 +128,9 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     Arena *arena = emitter->arena;
     int bindings = emitter->binding_count;
     bind_columns(emitter, &columns);
-    lower_for(emitter, "long", "turn", term(arena, "moec_first()"), whole(emitter, columns.turns),
-              term(arena, "moec_step()"));
-    emit_places(emitter, columns.loops, columns.length, "turn");
+    lower_for(emitter, "long", "iteration", term(arena, "moec_first()"),
+              whole(emitter, columns.iterations), term(arena, "moec_step()"));
+    emit_places(emitter, columns.loops, columns.length, "iteration");
     emit_hoisted(emitter, columns.last, columns.length - 1);
     begin_sums(emitter, columns.sum, false);
     lower_count(emitter, "long", "moec_slice", columns.slices, IN_BRACES);
@@ -141,5 +142,6 @@ Launch emit_sums_of_columns(Emitter *emitter, Nest *nest) {
     lower_end(emitter);
     end_sums(emitter, columns.sum);
     close_loop(emitter, bindings);
-    return (Launch){arena_format(arena, "%ld", (columns.turns + THREADS - 1) / THREADS), THREADS};
+    return (Launch){arena_format(arena, "%ld", (columns.iterations + THREADS - 1) / THREADS),
+                    THREADS};
 }

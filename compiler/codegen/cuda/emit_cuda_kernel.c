@@ -99,12 +99,12 @@ static bool are_apart(const Kernel *kernel) {
     return true;
 }
 
-/* One block would take the turns of some nest one thread each, and those are long. */
+/* One block would take the iterations of some nest one thread each, and those are long. */
 static bool wants_blocks(Emitter *emitter, Kernel *kernel) {
     bool wants = false;
     emitter->kernel = kernel;
     for (int i = 0; i < kernel->root->children.count; i++)
-        wants |= shares_turns(emitter, kernel->root->children.items[i]);
+        wants |= shares_iterations(emitter, kernel->root->children.items[i]);
     emitter->kernel = NULL;
     return wants;
 }

@@ -1,8 +1,8 @@
 /* emit_cuda_lanes: neighbours in memory read and written together.
  *
- * A thread takes several turns of an innermost loop at once. What the loop's index subscripts last
- * is read before them and written after them, 16 bytes at a time; in between each turn, a lane, has
- * its own.
+ * A thread takes several iterations of an innermost loop at once. What the loop's index subscripts
+ * last is read before them and written after them, 16 bytes at a time; in between each iteration, a
+ * lane, has its own.
  *
  *     for (long d_from = 4 * moec_thread(); d_from < 1024; d_from += 4 * moec_threads()) {
  *         float x_lanes[4], y_lanes[4];
@@ -34,11 +34,11 @@ typedef struct LaneAccess {
 struct Lanes {
     const Nest *nest;
     int width;
-    const char *from, *lane; /* names: of the first turn, of the number of a turn */
+    const char *from, *lane; /* names: of the first iteration, of the number of an iteration */
     bool *apart;             /* by tensor->id: one lane may touch what another writes */
     bool ends_early;         /* the last ones may be too many */
     List accesses;           /* LaneAccess * */
-    FormBlock body, *outer;  /* of one turn, while it is written; where it goes */
+    FormBlock body, *outer;  /* of one iteration, while it is written; where it goes */
 };
 
 /* ---- which accesses ---- */
@@ -64,7 +64,8 @@ static bool is_multiple(const Expr *expr, int width) {
     return expr->kind == EXPR_NUMBER && (long)expr->number % width == 0;
 }
 
-/* Neighbouring turns of the loop, beginning at a multiple of the width, are neighbours there. */
+/* Neighbouring iterations of the loop, beginning at a multiple of the width, are neighbours there.
+ * */
 static bool goes_along(const Emitter *emitter, const Nest *nest, const Expr *sub, int width) {
     if (sub->kind == EXPR_INDEX) return index_in(emitter, nest, sub) != NULL;
     if (sub->kind != EXPR_APPLY) return false;
@@ -267,7 +268,7 @@ const Term *lane_term(Emitter *emitter, const Expr *access, bool read, bool writ
     return term(emitter->arena, "$0[$1]", named(emitter, found->name), named(emitter, lanes->lane));
 }
 
-/* ---- reads, a turn, writes ---- */
+/* ---- reads, an iteration, writes ---- */
 
 /* Moves all lanes of an access; of a parameter only as many elements as are left. */
 static void lower_move(Emitter *emitter, const Lanes *lanes, const LaneAccess *access,
@@ -311,14 +312,15 @@ void end_lanes(Emitter *emitter, Lanes *lanes) {
     emitter->lanes = NULL;
     emit_reads(emitter, lanes);
     lower_count(emitter, "int", lanes->lane, lanes->width, IN_BRACES)->run = RUN_UNROLLED;
-    const Term *turn =
+    const Term *iteration =
         term(arena, "$0 + $1", named(emitter, lanes->from), named(emitter, lanes->lane));
     if (nest->size % lanes->width && !lanes->ends_early) {
-        lower_if(emitter, term(arena, "$0 >= $1", turn, whole(emitter, nest->size)), ON_SAME_LINE);
+        lower_if(emitter, term(arena, "$0 >= $1", iteration, whole(emitter, nest->size)),
+                 ON_SAME_LINE);
         lower_do(emitter, term(arena, "break"));
         lower_end(emitter);
     }
-    lower_place(emitter, nest->text, turn);
+    lower_place(emitter, nest->text, iteration);
     form_append(emitter->block, &lanes->body);
     lower_end(emitter);
     emit_writes(emitter, lanes);

@@ -1,21 +1,21 @@
 /* emit_cuda_loops: the loops of a kernel, shared out among the threads of a device.
  *
- * The outer loops of a nest that no statement sums over become one: its turns go to threads, to
- * columns or to blocks.
+ * The outer loops of a nest that no statement sums over become one: its iterations go to threads,
+ * to columns or to blocks.
  *
- *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   a thread for each turn, alone with what is inside
+ *     threads   y[b,s,d] = x[b,s,d] * t[b,s]   one thread an iteration, alone with what is inside
  *     columns   g[d] += sum[b,s] x[b,s,d]      32 neighbours side by side, as in memory; the other
  *                                              threads of a block share the sum of each
- *     blocks    y[b,s,d] = x[b,s,d] / sum ...  a block for each turn; its threads share the loops
+ *     blocks    y[b,s,d] = x[b,s,d] / sum ...  one block an iteration; its threads share the loops
  *                                              inside, rows lie in their common memory
  *
- * A sum is kept by each thread for its turns, then the threads' sums are added in a fixed order. A
- * small kernel runs in one block.
+ * A sum is kept by each thread for its iterations, then the threads' sums are added in a fixed
+ * order. A small kernel runs in one block.
  */
 #include "codegen/emit.h"
 
-/* Neighbours in a block of columns; turns inside a thread that are not worth sharing out. */
-enum { COLUMNS = 32, FEW_TURNS = 16, MAX_BLOCKS = 1 << 20 };
+/* Neighbours in a block of columns; iterations inside a thread that are not worth sharing out. */
+enum { COLUMNS = 32, FEW_ITERATIONS = 16, MAX_BLOCKS = 1 << 20 };
 
 /* ---- what may be shared out ---- */
 
@@ -37,7 +37,7 @@ int chain_of(const Emitter *emitter, const Nest *nest) {
     return length;
 }
 
-/* Threads may take turns of a loop inside: each keeps its elements or its part of a sum. */
+/* Threads may take iterations of a loop inside: each keeps its elements or its part of a sum. */
 static bool may_share(const Emitter *emitter, const Nest *nest, int level) {
     const Member *member;
     for (int i = 0; (member = member_at(emitter, i)) != NULL; i++)
@@ -71,13 +71,13 @@ static bool has_rows(const Emitter *emitter, const Nest *nest) {
     return false;
 }
 
-/* Turns of the longest loops inside. */
-static long turns_inside(const Nest *nest) {
+/* Iterations of the longest loops inside. */
+static long iterations_inside(const Nest *nest) {
     long most = 1;
     for (int i = 0; i < nest->children.count; i++) {
         const Nest *child = nest->children.items[i];
-        long turns = child->member ? 1 : child->size * turns_inside(child);
-        if (turns > most) most = turns;
+        long iterations = child->member ? 1 : child->size * iterations_inside(child);
+        if (iterations > most) most = iterations;
     }
     return most;
 }
@@ -109,19 +109,19 @@ Sharing sharing_of(const Emitter *emitter, const Nest *nest, const Nest *last, i
     }
     if (scatter) return THREADS_ALONE;
     if (has_rows(emitter, nest)) return SHARED_IN_BLOCK;
-    if (turns_inside(last) <= FEW_TURNS) return THREADS_ALONE;
+    if (iterations_inside(last) <= FEW_ITERATIONS) return THREADS_ALONE;
     return across && !stores ? COLUMNS_OF_THREADS : SHARED_IN_BLOCK;
 }
 
-bool shares_turns(const Emitter *emitter, const Nest *nest) {
+bool shares_iterations(const Emitter *emitter, const Nest *nest) {
     const Nest *last = nest;
     int length = chain_of(emitter, nest);
-    long turns = 1;
+    long iterations = 1;
     for (int i = 0; i < length; i++) {
         last = i ? last->children.items[0] : nest;
-        turns *= last->size;
+        iterations *= last->size;
     }
-    return turns > 1 && sharing_of(emitter, nest, last, length) != THREADS_ALONE;
+    return iterations > 1 && sharing_of(emitter, nest, last, length) != THREADS_ALONE;
 }
 
 /* ---- loops inside a block ---- */
@@ -150,7 +150,7 @@ static void join_sums(Emitter *emitter, const Nest *nest, Sharing sharing) {
     }
 }
 
-void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *turn) {
+void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *iteration) {
     Arena *arena = emitter->arena;
     long inner = 1;
     for (int i = 0; i < length; i++) inner *= loops[i]->size;
@@ -158,7 +158,7 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
     const char *number = small ? "%ldu" : "%ld";
     for (int i = 0; i < length; i++) {
         inner /= loops[i]->size;
-        const Term *place = named(emitter, turn);
+        const Term *place = named(emitter, iteration);
         if (small && length > 1) place = term(arena, "(unsigned)$0", place);
         if (inner > 1)
             place = term(arena, "$0 / $1", place,
@@ -170,20 +170,20 @@ void emit_places(Emitter *emitter, Nest *const *loops, int length, const char *t
     }
 }
 
-static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, long *turns) {
+static int bind_chain(Emitter *emitter, Nest *nest, int length, Nest **loops, long *iterations) {
     int bindings = emitter->binding_count;
-    *turns = 1;
+    *iterations = 1;
     for (int i = 0; i < length; i++) {
         loops[i] = i ? loops[i - 1]->children.items[0] : nest;
-        *turns *= loops[i]->size;
+        *iterations *= loops[i]->size;
         bind_loop(emitter, loops[i]);
     }
     return bindings;
 }
 
-static const Term *turns_of(Emitter *emitter, const Nest *nest, long turns) {
+static const Term *iterations_of(Emitter *emitter, const Nest *nest, long iterations) {
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
-    return elements ? named(emitter, "elements") : whole(emitter, turns);
+    return elements ? named(emitter, "elements") : whole(emitter, iterations);
 }
 
 const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads) {
@@ -191,7 +191,7 @@ const Term *in_lanes(Emitter *emitter, const Lanes *lanes, const char *threads) 
     return lanes ? term(emitter->arena, "$0 * $1", whole(emitter, lanes_width(lanes)), one) : one;
 }
 
-static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
+static void emit_iterations(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
     if (lanes)
         emit_lanes(emitter, lanes, last, level);
     else
@@ -199,22 +199,22 @@ static void emit_turns(Emitter *emitter, Nest *last, int level, Lanes *lanes) {
 }
 
 /* The place of the innermost loop is that of the first lane. */
-static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *turn,
+static void emit_places_of(Emitter *emitter, Nest *const *loops, int length, const char *iteration,
                            const Lanes *lanes) {
     Nest *last = loops[length - 1];
     const char *text = last->text;
     if (lanes) last->text = lanes_from(lanes);
-    emit_places(emitter, loops, length, turn);
+    emit_places(emitter, loops, length, iteration);
     last->text = text;
 }
 
 void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     Nest *loops[MAX_LOOPS + 1];
-    long turns;
+    long iterations;
     int length = shared_chain(emitter, nest, level);
     begin_sums(emitter, nest, false);
     lower_scope(emitter, FORM_GROUP);
-    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    int bindings = bind_chain(emitter, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
     Lanes *lanes = by_column(sharing) ? NULL : lanes_of(emitter, last, length == 1);
     const char *name = length > 1 ? bind_name(emitter, NULL, NULL, "part")
@@ -226,7 +226,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     static const char *const steps[] = {"", "moec_threads() / 32", "moec_threads() / 32",
                                         "moec_threads()", "moec_step()"};
     const Term *end = sharing == COLUMNS_IN_SLICES ? named(emitter, "moec_slice_to")
-                                                   : turns_of(emitter, nest, turns);
+                                                   : iterations_of(emitter, nest, iterations);
     lower_for(emitter, "long", name, in_lanes(emitter, lanes, firsts[sharing]), end,
               in_lanes(emitter, lanes, steps[sharing]));
 
@@ -236,7 +236,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     emitter->owner = NULL;
     emitter->storage = NULL;
     emitter->shares = true;
-    emit_turns(emitter, last, level + length - 1, lanes);
+    emit_iterations(emitter, last, level + length - 1, lanes);
     emitter->shares = false;
     emitter->owner = owner;
     emitter->storage = storage;
@@ -246,7 +246,7 @@ void emit_shared_loop(Emitter *emitter, Nest *nest, int level, Sharing sharing) 
     lower_end(emitter);
 }
 
-/* What threads that share a turn do in it. */
+/* What threads that share an iteration do in it. */
 static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sharing) {
     emit_rows(emitter, nest);
     emit_hoisted(emitter, nest, level);
@@ -263,27 +263,27 @@ static void emit_shared_body(Emitter *emitter, Nest *nest, int level, Sharing sh
 
 /* ---- the outer loops ---- */
 
-/* Threads for so many turns at a time: a power of two, a warp at least. */
-static int threads_for(long turns, int most) {
+/* Threads for so many iterations at a time: a power of two, a warp at least. */
+static int threads_for(long iterations, int most) {
     int threads = 32;
-    while (threads < turns && threads < most) threads *= 2;
+    while (threads < iterations && threads < most) threads *= 2;
     return threads;
 }
 
-static const char *blocks_for(Emitter *emitter, long turns, long each) {
-    long blocks = (turns + each - 1) / each;
+static const char *blocks_for(Emitter *emitter, long iterations, long each) {
+    long blocks = (iterations + each - 1) / each;
     if (blocks < 1) blocks = 1;
     return arena_format(emitter->arena, "%ld", blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
 }
 
 static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharing, Lanes *lanes) {
     if (sharing == THREADS_ALONE) {
-        emit_turns(emitter, last, length - 1, lanes);
+        emit_iterations(emitter, last, length - 1, lanes);
     } else {
-        emitter->owner =
-            term(emitter->arena, sharing == SHARED_IN_BLOCK
-                                     ? "moec_thread() == 0"
-                                     : "moec_thread() < 32 && moec_from + moec_thread() == turn");
+        emitter->owner = term(emitter->arena,
+                              sharing == SHARED_IN_BLOCK
+                                  ? "moec_thread() == 0"
+                                  : "moec_thread() < 32 && moec_from + moec_thread() == iteration");
         emitter->storage = sharing == SHARED_IN_BLOCK ? "__shared__ __align__(16) " : NULL;
         emit_shared_body(emitter, last, length - 1, sharing);
         emitter->owner = NULL;
@@ -291,13 +291,13 @@ static void emit_inside(Emitter *emitter, Nest *last, int length, Sharing sharin
     }
 }
 
-/* piece: each block has turns of its own. lanes: what a thread takes together, or NULL. */
-static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, const Lanes *lanes,
-                       bool piece) {
+/* piece: each block has iterations of its own. lanes: what a thread takes together, or NULL. */
+static void open_iterations(Emitter *emitter, Sharing sharing, const Term *iterations,
+                            const Lanes *lanes, bool piece) {
     Arena *arena = emitter->arena;
     const char *first = "32 * moec_block()", *step = "32 * moec_blocks()";
     bool columns = sharing != THREADS_ALONE && sharing != SHARED_IN_BLOCK && !piece;
-    const char *name = columns ? "moec_from" : "turn";
+    const char *name = columns ? "moec_from" : "iteration";
     if (!columns) {
         first = piece                        ? "moec_thread()"
                 : sharing == SHARED_IN_BLOCK ? "moec_block()"
@@ -306,38 +306,38 @@ static void open_turns(Emitter *emitter, Sharing sharing, const Term *turns, con
                : sharing == SHARED_IN_BLOCK ? "moec_blocks()"
                                             : "moec_step()";
     }
-    lower_for(emitter, "long", name, in_lanes(emitter, lanes, first), turns,
+    lower_for(emitter, "long", name, in_lanes(emitter, lanes, first), iterations,
               in_lanes(emitter, lanes, step));
     if (columns)
-        lower_let(emitter, "const long", "turn",
-                  term(arena, "moec_column($0, $1)", named(emitter, name), turns));
+        lower_let(emitter, "const long", "iteration",
+                  term(arena, "moec_column($0, $1)", named(emitter, name), iterations));
 }
 
 static Launch emit_chain(Emitter *emitter, Nest *nest, int length) {
     Nest *loops[MAX_LOOPS + 1];
-    long turns;
-    int bindings = bind_chain(emitter, nest, length, loops, &turns);
+    long iterations;
+    int bindings = bind_chain(emitter, nest, length, loops, &iterations);
     Nest *last = loops[length - 1];
     Sharing sharing = sharing_of(emitter, nest, last, length);
     bool elements = nest->index->axis->kind == AXIS_ELEMENTS;
     Lanes *lanes = sharing == THREADS_ALONE && is_innermost(last)
                        ? lanes_of(emitter, last, length == 1)
                        : NULL;
-    open_turns(emitter, sharing, turns_of(emitter, nest, turns), lanes, elements);
-    emit_places_of(emitter, loops, length, "turn", lanes);
+    open_iterations(emitter, sharing, iterations_of(emitter, nest, iterations), lanes, elements);
+    emit_places_of(emitter, loops, length, "iteration", lanes);
     emit_inside(emitter, last, length, sharing, lanes);
     close_loop(emitter, bindings);
 
-    long inside = turns_inside(last);
+    long inside = iterations_inside(last);
     if (elements) return (Launch){NULL, 256};
-    turns /= lanes_width(lanes);
+    iterations /= lanes_width(lanes);
     if (sharing == THREADS_ALONE) {
-        int threads = threads_for(turns, is_innermost(last) ? 256 : 64);
-        return (Launch){blocks_for(emitter, turns, threads), threads};
+        int threads = threads_for(iterations, is_innermost(last) ? 256 : 64);
+        return (Launch){blocks_for(emitter, iterations, threads), threads};
     }
     if (sharing == COLUMNS_OF_THREADS)
-        return (Launch){blocks_for(emitter, turns, COLUMNS), threads_for(8 * inside, 1024)};
-    return (Launch){blocks_for(emitter, turns, 1), threads_for((inside + 3) / 4, 1024)};
+        return (Launch){blocks_for(emitter, iterations, COLUMNS), threads_for(8 * inside, 1024)};
+    return (Launch){blocks_for(emitter, iterations, 1), threads_for((inside + 3) / 4, 1024)};
 }
 
 Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
@@ -350,7 +350,7 @@ Launch emit_cuda_nest(Emitter *emitter, Nest *nest) {
 }
 
 Launch emit_cuda_block(Emitter *emitter, Nest *root) {
-    long inside = turns_inside(root);
+    long inside = iterations_inside(root);
     emitter->owner = term(emitter->arena, "moec_thread() == 0");
     emitter->storage = "__shared__ __align__(16) ";
     emit_shared_body(emitter, root, -1, SHARED_IN_BLOCK);

@@ -84,7 +84,7 @@ static void lower_place_of(Emitter *emitter, const Statement *scan, bool all) {
 static Launch launch_of(const Emitter *emitter, const ScanCells *cells, long most) {
     long threads = cells->all ? WARP * 4 : WARP;
     while (!cells->all && threads < most && threads < MAX_THREADS) threads *= 2;
-    long blocks = cells->all ? pieces(cells->turns, threads) : cells->turns;
+    long blocks = cells->all ? pieces(cells->size, threads) : cells->size;
     if (blocks > MAX_GRID) blocks = MAX_GRID;
     return (Launch){arena_format(emitter->arena, "%ld", blocks), (int)threads};
 }
@@ -97,8 +97,7 @@ void emit_cuda_scan(Emitter *emitter, const Statement *scan) {
     open_kernel(emitter, kernel, &text);
     const char *cell = bind_name(emitter, NULL, NULL, "cell");
     lower_for(emitter, "long", cell, term(arena, cells.all ? "moec_first()" : "moec_block()"),
-              whole(emitter, cells.turns),
-              term(arena, cells.all ? "moec_step()" : "moec_blocks()"));
+              whole(emitter, cells.size), term(arena, cells.all ? "moec_step()" : "moec_blocks()"));
     bind_cells(emitter, scan, &cells, cell);
     Launch launch = launch_of(emitter, &cells, most_elements(emitter, scan));
     open_places(emitter, scan);

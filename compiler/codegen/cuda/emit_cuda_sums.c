@@ -86,10 +86,10 @@ Launch launch_of_parts(void) {
 
 /* ---- scatters ---- */
 
-static long turns_of(const Member *member, int from, int to) {
-    long turns = 1;
-    for (int i = from; i < to; i++) turns *= member->path[i]->size;
-    return turns;
+static long iterations_of(const Member *member, int from, int to) {
+    long iterations = 1;
+    for (int i = from; i < to; i++) iterations *= member->path[i]->size;
+    return iterations;
 }
 
 /* Rows of the target: the places that computed subscripts can name. */
@@ -117,7 +117,7 @@ bool scatters_rows(const Emitter *emitter, const Nest *nest) {
         member->statement->reduction != REDUCE_NONE ||
         member->statement->target->tensor->type != TYPE_REAL)
         return false;
-    return rows_of(member) > 1 && turns_of(member, member->kept, member->depth) < 1L << 31;
+    return rows_of(member) > 1 && iterations_of(member, member->kept, member->depth) < 1L << 31;
 }
 
 /* The row that an iteration adds to, and the condition under which there is one. */
@@ -134,7 +134,8 @@ static const Term *row_term(Emitter *emitter, const Expr *target, const Term **i
     return row;
 }
 
-/* Does what `spelling` says with `name` and the row that turn `part` adds to, if there is one. */
+/* Does what `spelling` says with `name` and the row that iteration `part` adds to, if there is one.
+ * */
 static void emit_row_of_part(Emitter *emitter, const Member *member, const char *name,
                              const char *spelling) {
     Nest *loops[MAX_LOOPS + 1];
@@ -147,12 +148,12 @@ static void emit_row_of_part(Emitter *emitter, const Member *member, const char 
     if (inside) lower_end(emitter);
 }
 
-/* Which of the next turns add to `row`: their numbers in order, in `hits`. */
-static void emit_hits(Emitter *emitter, const Member *member, long turns) {
+/* Which of the next iterations add to `row`: their numbers in order, in `hits`. */
+static void emit_hits(Emitter *emitter, const Member *member, long iterations) {
     Arena *arena = emitter->arena;
     lower_let(emitter, "const long", "part", term(arena, "from + moec_thread()"));
     lower_let(emitter, "bool", "hit", term(arena, "false"));
-    lower_if(emitter, term(arena, "part < $0", whole(emitter, turns)), IN_BRACES);
+    lower_if(emitter, term(arena, "part < $0", whole(emitter, iterations)), IN_BRACES);
     emit_row_of_part(emitter, member, "hit", "$0 = $1 == row");
     lower_end(emitter);
     lower_let(emitter, "int", "found", NULL);
@@ -163,9 +164,9 @@ static void emit_hits(Emitter *emitter, const Member *member, long turns) {
     lower_barrier(emitter);
 }
 
-/* The turn whose number is `place`, and what it does with `sum`, or with that of each lane. */
-static void emit_turn(Emitter *emitter, Lanes *lanes, Member *member, const Term *place,
-                      bool store) {
+/* The iteration whose number is `place`, and what it does with `sum`, or with that of each lane. */
+static void emit_iteration(Emitter *emitter, Lanes *lanes, Member *member, const Term *place,
+                           bool store) {
     const Term *sum = named(emitter, "sum");
     lower_let(emitter, "const long", "of", place);
     emit_places(emitter, member->path + member->kept, member->depth - member->kept, "of");
@@ -185,15 +186,15 @@ static void begin_columns(Emitter *emitter, const Member *member, Lanes *lanes) 
     Nest *last = lanes ? member->path[member->kept - 1] : NULL;
     const char *text = last ? last->text : NULL;
     lower_for(emitter, "long", "column", in_lanes(emitter, lanes, "moec_thread()"),
-              whole(emitter, turns_of(member, 0, member->kept)),
+              whole(emitter, iterations_of(member, 0, member->kept)),
               in_lanes(emitter, lanes, "moec_threads()"));
     if (last) last->text = lanes_from(lanes);
     emit_places(emitter, member->path, member->kept, "column");
     if (last) last->text = text;
 }
 
-/* The turns that add to a row: the number of one of them; a loop over all, and in it the number of
- * each. */
+/* The iterations that add to a row: the number of one of them; a loop over all, and in it the
+ * number of each. */
 typedef struct Additions {
     const Term *first;
     const char *type;
@@ -209,13 +210,13 @@ static void emit_additions(Emitter *emitter, Member *member, const Additions *ad
     else
         lower_let(emitter, "float", "sum", term_number(emitter->arena, "0.0f"));
     lower_for(emitter, additions->type, "n", additions->from, additions->to, NULL);
-    emit_turn(emitter, lanes, member, additions->place, false);
+    emit_iteration(emitter, lanes, member, additions->place, false);
     lower_end(emitter);
-    emit_turn(emitter, lanes, member, additions->first, true);
+    emit_iteration(emitter, lanes, member, additions->first, true);
     lower_end(emitter);
 }
 
-/* Looks through the turns before the block's own for its row. */
+/* Looks through the iterations before the block's own for its row. */
 static void emit_search_before(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
     const Term *step = term(arena, "$0 * moec_threads()", whole(emitter, AT_ONCE));
@@ -231,8 +232,8 @@ static void emit_search_before(Emitter *emitter, const Member *member) {
     lower_end(emitter);
 }
 
-/* The row of the block's own turn, and whether one before has it already: then that one's block
- * adds to it. */
+/* The row of the block's own iteration, and whether one before has it already: then that one's
+ * block adds to it. */
 static void emit_first(Emitter *emitter, const Member *member) {
     Arena *arena = emitter->arena;
     lower_let(emitter, "long", "row", term(arena, "-1"));
@@ -247,10 +248,11 @@ static void emit_first(Emitter *emitter, const Member *member) {
     lower_end(emitter);
 }
 
-static void emit_searched(Emitter *emitter, Member *member, const Term *first, long turns) {
+static void emit_searched(Emitter *emitter, Member *member, const Term *first, long iterations) {
     Arena *arena = emitter->arena;
-    lower_for(emitter, "long", "from", first, whole(emitter, turns), term(arena, "moec_threads()"));
-    emit_hits(emitter, member, turns);
+    lower_for(emitter, "long", "from", first, whole(emitter, iterations),
+              term(arena, "moec_threads()"));
+    emit_hits(emitter, member, iterations);
     lower_if(emitter, term(arena, "found > 0"), ON_NEXT_LINE);
     emit_additions(emitter, member,
                    &(Additions){term(arena, "hits[0]"), "int", whole(emitter, 0),
@@ -306,7 +308,7 @@ static bool adds_rows(const Member *member) {
 static bool emit_added_rows(Emitter *emitter, const Member *member, const Relation *relation,
                             long rows, Launch *launch) {
     const Expr *value = member->statement->value, *target = member->statement->target;
-    const long columns = turns_of(member, 0, member->kept);
+    const long columns = iterations_of(member, 0, member->kept);
     if (!adds_rows(member)) return false;
     const int width = value->tensor->type == TYPE_BF16 ? 8 : 4;
     if (columns % width) return false;
@@ -332,21 +334,22 @@ Launch emit_scatter(Emitter *emitter, Nest *nest) {
     if (member->depth - member->kept != 1) relation = NULL;
     if (relation && emit_added_rows(emitter, member, relation, rows_of(member), &launch))
         return launch;
-    long rows = rows_of(member), turns = turns_of(member, member->kept, member->depth);
-    bool by_turn = !relation && rows > turns;
-    long blocks = by_turn ? turns : rows;
-    const char *block = by_turn ? "own" : "row";
+    long rows = rows_of(member), iterations = iterations_of(member, member->kept, member->depth);
+    bool by_iteration = !relation && rows > iterations;
+    long blocks = by_iteration ? iterations : rows;
+    const char *block = by_iteration ? "own" : "row";
     int bindings = emitter->binding_count;
     bind_scatter_names(emitter);
     for (int i = 0; i < member->depth; i++) bind_loop(emitter, member->path[i]);
     if (!relation) lower_array(emitter, "__shared__ int", "hits", THREADS, NULL);
     lower_for(emitter, "long", block, term(emitter->arena, "moec_block()"), whole(emitter, blocks),
               term(emitter->arena, "moec_blocks()"));
-    if (by_turn) emit_first(emitter, member);
+    if (by_iteration) emit_first(emitter, member);
     if (relation)
         emit_listed(emitter, member, relation);
     else
-        emit_searched(emitter, member, by_turn ? named(emitter, "own") : whole(emitter, 0), turns);
+        emit_searched(emitter, member, by_iteration ? named(emitter, "own") : whole(emitter, 0),
+                      iterations);
     close_loop(emitter, bindings);
     return (Launch){arena_format(emitter->arena, "%ld", blocks), THREADS};
 }

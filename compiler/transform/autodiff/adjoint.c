@@ -8,7 +8,7 @@
  *     h[s,d] = table[token[s],d]                   -->    d_table[token[s],d] += d_h[s,d]
  *
  * What lives outside a repeat and is reached from inside is zeroed before the repeat and added to
- * in every turn.
+ * in every step.
  */
 #include "transform/autodiff/gradient.h"
 
@@ -30,8 +30,8 @@ static Slot *find_slot(Backward *backward, Adjoint *adjoint, Expr *slice) {
     }
     Slot *slot = arena_alloc(backward->program->arena, sizeof *slot);
     slot->slice = slice;
-    /* A carried tensor: slice i+1 is left by the turn before or from outside, slice 0 by the last
-     * turn. */
+    /* A carried tensor: slice i+1 is left by the step before or from outside, slice 0 by the last
+     * step. */
     if (slice) slot->started = slice->kind == EXPR_APPLY || expr_is_number(slice, 0);
     list_push(backward->program->arena, &adjoint->slots, slot);
     return slot;

@@ -36,7 +36,7 @@ typedef struct Use {
     Expr *slice;       /* leading subscript, NULL for rank 0 */
     Statement *repeat; /* NULL: outside */
     int position;      /* of the statement, or of the repeat around it, in the program */
-    bool write, turn;  /* turn: a subscript is the index of the repeat */
+    bool write, step;  /* step: a subscript is the index of the repeat */
 } Use;
 
 typedef struct Uses {
@@ -55,7 +55,7 @@ static void add_use(Expr *expr, void *data) {
                  uses->repeat, uses->position,
                  uses->write,  false};
     for (int i = 0; uses->repeat && i < expr->count; i++)
-        use->turn |= expr_uses_index(expr->args[i], uses->repeat->index);
+        use->step |= expr_uses_index(expr->args[i], uses->repeat->index);
     list_push(uses->arena, &uses->lists[expr->tensor->id], use);
 }
 
@@ -91,56 +91,56 @@ static List *find_uses(const Backward *backward) {
     return lists;
 }
 
-/* The repeat in whose turn the tensor lives: every use is there, and no turn writes a place of its
+/* The repeat in whose step the tensor lives: every use is there, and no step writes a place of its
  * own. */
 static Statement *find_home(const List *uses) {
     if (!uses->count) return NULL;
     Statement *repeat = ((Use *)uses->items[0])->repeat;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        if (use->repeat != repeat || use->turn || use->tensor->role != ROLE_TEMP) return NULL;
+        if (use->repeat != repeat || use->step || use->tensor->role != ROLE_TEMP) return NULL;
     }
     return repeat;
 }
 
-/* Is slice the turn (offset 0) or the turn plus one (offset 1)? */
-static bool is_turn_slice(const Expr *slice, const Index *turn, int offset) {
-    if (!offset) return slice->kind == EXPR_INDEX && slice->index == turn;
+/* Is slice the step (offset 0) or the step plus one (offset 1)? */
+static bool is_step_slice(const Expr *slice, const Index *step, int offset) {
+    if (!offset) return slice->kind == EXPR_INDEX && slice->index == step;
     return slice->kind == EXPR_APPLY && slice->op == OP_ADD &&
-           is_turn_slice(slice->args[0], turn, 0) && expr_is_number(slice->args[1], offset);
+           is_step_slice(slice->args[0], step, 0) && expr_is_number(slice->args[1], offset);
 }
 
 /* Is the tensor carried by one repeat: [0] written before, [i] read and [i+1] written in it, the
  * last one read after? */
 static bool is_carried(const Tensor *tensor, const List *uses) {
-    const Use *turn = NULL;
+    const Use *step = NULL;
     if (!tensor->rank || tensor->axes[0]->kind != AXIS_REPEAT || tensor->role != ROLE_TEMP)
         return false;
     for (int i = 0; i < uses->count; i++)
-        if (((Use *)uses->items[i])->repeat) turn = uses->items[i];
-    if (!turn) return false;
+        if (((Use *)uses->items[i])->repeat) step = uses->items[i];
+    if (!step) return false;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
         bool last = expr_is_number(use->slice, (double)(tensor->axes[0]->size - 1));
-        if (use->repeat && use->repeat != turn->repeat) return false;
-        if (use->repeat && use->write && !is_turn_slice(use->slice, turn->repeat->index, 1))
+        if (use->repeat && use->repeat != step->repeat) return false;
+        if (use->repeat && use->write && !is_step_slice(use->slice, step->repeat->index, 1))
             return false;
-        if (use->repeat && !is_turn_slice(use->slice, turn->repeat->index, 0) &&
-            !is_turn_slice(use->slice, turn->repeat->index, 1))
+        if (use->repeat && !is_step_slice(use->slice, step->repeat->index, 0) &&
+            !is_step_slice(use->slice, step->repeat->index, 1))
             return false;
-        if (!use->repeat && use->position < turn->position && !expr_is_number(use->slice, 0))
+        if (!use->repeat && use->position < step->position && !expr_is_number(use->slice, 0))
             return false;
-        if (!use->repeat && use->position > turn->position && (use->write || !last)) return false;
+        if (!use->repeat && use->position > step->position && (use->write || !last)) return false;
     }
     return true;
 }
 
 /* ---- statements in reverse ---- */
 
-Expr *in_turn(const Backward *backward, Expr *expr) {
+Expr *in_step(const Backward *backward, Expr *expr) {
     if (!backward->repeat) return expr;
-    Expr *turn = expr_index(backward->program, backward->turn);
-    return expr_substitute(backward->program, expr, &backward->repeat->index, &turn, 1);
+    Expr *step = expr_index(backward->program, backward->step);
+    return expr_substitute(backward->program, expr, &backward->repeat->index, &step, 1);
 }
 
 /* One read of the value, and the factors of its derivative. */
@@ -203,7 +203,7 @@ static Expr *fresh_like(Backward *backward, const Expr *operand, const char *pre
     Axis *axes[MAX_RANK];
     *loop_count = 0;
     for (int i = 0; i < operand->count; i++) {
-        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->turn) continue;
+        if (operand->args[i]->kind != EXPR_INDEX || operand->args[i]->index->of_repeat) continue;
         loops[*loop_count] = operand->args[i]->index;
         axes[*loop_count] = operand->args[i]->index->axis;
         *loop_count += 1;
@@ -244,8 +244,8 @@ static Expr *taking_entry(Backward *backward, const Statement *statement, Expr *
 void reverse_loop(Backward *backward, const Statement *statement) {
     Program *program = backward->program;
     if (statement->once || !is_needed(backward, statement->target)) return;
-    Expr *target = in_turn(backward, statement->target);
-    Expr *value = in_turn(backward, statement->value);
+    Expr *target = in_step(backward, statement->target);
+    Expr *value = in_step(backward, statement->value);
     Expr *adjoint = adjoint_read(backward, target);
     if (!adjoint) return;
     List factors = {0}, paths = {0};
@@ -277,7 +277,7 @@ static Expr *with_first(Backward *backward, const Expr *like, Expr *first, const
     int rank = 0, last = like->count - 1;
     for (int i = 0; i < last; i++) {
         const Expr *sub = like->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn) loops[rank++] = sub->index;
+        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat) loops[rank++] = sub->index;
     }
     loops[rank++] = index_new(program, wide->name, wide);
     for (int i = 0; i < rank; i++) axes[i] = loops[i]->axis;
@@ -333,15 +333,15 @@ static Expr *attend_part(Backward *backward, Statement *call, int place, const E
 static void reverse_attend(Backward *backward, Statement *statement) {
     Program *program = backward->program;
     Arena *arena = program->arena;
-    Expr *output = in_turn(backward, statement->outputs.items[0]);
-    Expr *normaliser = in_turn(backward, statement->outputs.items[1]);
+    Expr *output = in_step(backward, statement->outputs.items[0]);
+    Expr *normaliser = in_step(backward, statement->outputs.items[1]);
     Expr *adjoint = is_needed(backward, output) ? adjoint_read(backward, output) : NULL;
     Expr *through = is_needed(backward, normaliser) ? adjoint_read(backward, normaliser) : NULL;
     if (!adjoint && !through) return;
     int own = attend_operands(&statement->attention);
     List operands = {0}, inputs = {0};
     for (int i = 0; i < own; i++) {
-        list_push(arena, &operands, in_turn(backward, statement->inputs.items[i]));
+        list_push(arena, &operands, in_step(backward, statement->inputs.items[i]));
         list_push(arena, &inputs, operands.items[i]);
     }
     list_push(arena, &inputs, output);
@@ -364,7 +364,7 @@ static void reverse_attend(Backward *backward, Statement *statement) {
 
 static void reverse_block(Backward *backward, const Block *block, int count);
 
-/* Writes out what waits on tensors from outside, and zeroes those that the turns will add to. */
+/* Writes out what waits on tensors from outside, and zeroes those that the steps will add to. */
 static void enter_repeat(Backward *backward, const Statement *repeat, const List *uses) {
     Program *program = backward->program;
     for (int id = 0; id < backward->count; id++) {
@@ -385,8 +385,8 @@ static void enter_repeat(Backward *backward, const Statement *repeat, const List
     }
 }
 
-/* Writes out what the turn left for the slice of the turn before. */
-static void leave_turn(Backward *backward, const Statement *repeat, const List *uses) {
+/* Writes out what the step left for the slice of the step before. */
+static void leave_step(Backward *backward, const Statement *repeat, const List *uses) {
     for (int id = 0; id < backward->count; id++) {
         const Adjoint *adjoint = &backward->adjoints[id];
         if (!adjoint->needed || !adjoint->sliced) continue;
@@ -395,7 +395,7 @@ static void leave_turn(Backward *backward, const Statement *repeat, const List *
             here |= ((Use *)uses[id].items[i])->repeat == repeat;
         if (here)
             adjoint_flush_slice(backward, backward->program->tensors.items[id],
-                                expr_index(backward->program, backward->turn), true);
+                                expr_index(backward->program, backward->step), true);
     }
 }
 
@@ -403,12 +403,12 @@ static Statement *reverse_repeat(Backward *backward, Statement *repeat, const Li
     Program *program = backward->program;
     enter_repeat(backward, repeat, uses);
     Block *outside = backward->block;
-    backward->turn = index_new(program, repeat->index->name, repeat->index->axis);
-    Statement *reverse = statement_repeat(program, outside, backward->turn, true, repeat->span);
+    backward->step = index_new(program, repeat->index->name, repeat->index->axis);
+    Statement *reverse = statement_repeat(program, outside, backward->step, true, repeat->span);
     backward->repeat = repeat;
     backward->block = &reverse->body;
     reverse_block(backward, &repeat->body, repeat->body.statements.count);
-    leave_turn(backward, repeat, uses);
+    leave_step(backward, repeat, uses);
     backward->repeat = NULL;
     backward->block = outside;
     return reverse;
@@ -502,7 +502,7 @@ static void give_inputs(Backward *backward) {
 
 void gradient(Program *program, bool recompute) {
     if (!program->loss) return;
-    simplify(program); /* lest the way back keep what is not needed, or the same in every turn */
+    simplify(program); /* lest the way back keep what is not needed, or the same in every step */
     Backward backward = {
         .program = program, .block = &program->body, .count = program->tensors.count};
     backward.adjoints =

@@ -5,7 +5,7 @@
  *     adjoint.c    the sum of what reaches one tensor: who assigns, who adds, what is zeroed
  *     product.c    a sum over a product as clean contractions
  *     recurrence.c a scan by a scan the other way
- *     rematerialize.c       what the backward turn of a repeat needs of the forward one
+ *     rematerialize.c       what the backward step of a repeat needs of the forward one
  */
 #ifndef GRADIENT_H
 #define GRADIENT_H
@@ -37,7 +37,7 @@ typedef struct Slot {
 typedef struct Adjoint {
     bool needed;     /* reached from a parameter, and reaches the loss */
     bool sliced;     /* carried by a repeat: one slot for each slice */
-    Statement *home; /* the repeat in whose turn the tensor lives and dies; NULL: outside */
+    Statement *home; /* the repeat in whose step the tensor lives and dies; NULL: outside */
     Tensor *tensor;  /* the adjoint; NULL until something reaches it */
     Index *indices[MAX_RANK];
     List slots; /* Slot * */
@@ -49,7 +49,7 @@ typedef struct Backward {
     int count;         /* tensors of the forward program */
     Block *block;      /* where statements go */
     Statement *repeat; /* the forward repeat that is being reversed, or NULL */
-    Index *turn;       /* index of its reverse */
+    Index *step;       /* index of its reverse */
     /* by tensor id: what the scan that is being reversed defines, or NULL. `recurring`: of the
      * reads of a statement these alone are followed; else all but these. */
     const bool *scanned;
@@ -58,7 +58,7 @@ typedef struct Backward {
 
 /* gradient.c: what one statement passes back; any statement as it is in the reverse repeat. */
 void reverse_loop(Backward *backward, const Statement *statement);
-Expr *in_turn(const Backward *backward, Expr *expr);
+Expr *in_step(const Backward *backward, Expr *expr);
 
 /* recurrence: see there. */
 void reverse_scan(Backward *backward, const Statement *scan);
@@ -77,7 +77,7 @@ void adjoint_flush(Backward *backward, Tensor *tensor, bool zero);
 /* The same for one slice of a carried tensor. */
 void adjoint_flush_slice(Backward *backward, Tensor *tensor, Expr *slice, bool zero);
 
-/* save: makes what `reverse` reads of the turns of `forward` available there. */
+/* save: makes what `reverse` reads of the steps of `forward` available there. */
 void rematerialize(Program *program, Statement *forward, Statement *reverse, bool recompute);
 
 #endif

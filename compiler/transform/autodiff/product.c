@@ -247,7 +247,7 @@ static bool join_cheapest(Product *product, const Group *groups, int count) {
     return true;
 }
 
-/* Is a factor outside worth more than a multiplication in every turn of the sum? */
+/* Is a factor outside worth more than a multiplication in every iteration of the sum? */
 static bool is_costly(const List *factors) {
     for (int i = 0; i < factors->count; i++) {
         const Expr *factor = factors->items[i];
@@ -275,7 +275,7 @@ void statement_product(Program *program, Block *block, Expr *target, bool accumu
     Product product = {
         .program = program, .block = block, .span = span, .name = target->tensor->name, .scale = 1};
     for (int i = 0; i < target->count; i++)
-        if (target->args[i]->kind == EXPR_INDEX && !target->args[i]->index->turn)
+        if (target->args[i]->kind == EXPR_INDEX && !target->args[i]->index->of_repeat)
             product.loops[product.loop_count++] = target->args[i]->index;
     product.target_count = product.loop_count;
     for (int i = 0; i < reduced_count; i++) product.loops[product.loop_count++] = reduced[i];

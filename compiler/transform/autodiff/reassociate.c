@@ -65,7 +65,7 @@ static void def_use_statement(Statement *statement, void *data) {
 static bool is_plain(const Expr *read) {
     if (read->kind != EXPR_READ) return false;
     for (int i = 0; i < read->count; i++) {
-        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->turn) return false;
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->of_repeat) return false;
         for (int j = 0; j < i; j++)
             if (read->args[j]->index == read->args[i]->index) return false;
     }

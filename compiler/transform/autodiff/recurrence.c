@@ -33,7 +33,8 @@ static void reverse_body(Backward *backward, const Statement *scan, Index *place
     for (int i = scan->body.statements.count - 1; i >= 0; i--) {
         const Statement *inner = scan->body.statements.items[i];
         Statement *copy = statement_copy(backward->program, inner, &from, &to, 1);
-        if (!place->turn && copy->loop_count < MAX_LOOPS) copy->loops[copy->loop_count++] = place;
+        if (!place->of_repeat && copy->loop_count < MAX_LOOPS)
+            copy->loops[copy->loop_count++] = place;
         reverse_loop(backward, copy);
     }
 }

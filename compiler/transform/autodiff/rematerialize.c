@@ -1,8 +1,8 @@
-/* rematerialize: what the backward turn of a repeat needs of the forward turn is kept, or computed
+/* rematerialize: what the backward step of a repeat needs of the forward step is kept, or computed
  * again.
  *
- * A tensor that lives for one turn is gone when the turns are followed backwards. Kept, it gets the
- * axis of the repeat; computed again, its statement is repeated in the backward turn just before it
+ * A tensor that lives for one step is gone when the steps are followed backwards. Kept, it gets the
+ * axis of the repeat; computed again, its statement is repeated in the backward step just before it
  * is first wanted.
  *
  *     repeat i < 6                                 repeat i < 6
@@ -28,10 +28,10 @@ typedef struct Saving {
     Statement *forward, *reverse;
     bool recompute;
     int count;   /* tensors */
-    bool *local; /* by tensor id: lives for one turn of forward */
+    bool *local; /* by tensor id: lives for one step of forward */
     Fate *fate;
-    Tensor **again; /* the tensor of the backward turn */
-    Index *turn;    /* of the statement that is being rewritten */
+    Tensor **again; /* the tensor of the backward step */
+    Index *step;    /* of the statement that is being rewritten */
 } Saving;
 
 /* ---- looking ---- */
@@ -54,7 +54,7 @@ static bool mentions(Program *program, Statement *statement, const Tensor *tenso
     return search.found;
 }
 
-/* The first statement of the backward turn that mentions a tensor, or -1. */
+/* The first statement of the backward step that mentions a tensor, or -1. */
 static int first_mention(const Saving *saving, const Tensor *tensor) {
     const List *statements = &saving->reverse->body.statements;
     for (int i = 0; i < statements->count; i++)
@@ -68,7 +68,7 @@ static void written_by(Arena *arena, const Statement *statement, List *targets) 
         list_push(arena, targets, statement->outputs.items[i]);
 }
 
-/* A tensor lives for one turn when the turn writes it, at a place that is the same in every turn,
+/* A tensor lives for one step when the step writes it, at a place that is the same in every step,
  * and nobody outside asks. */
 static void find_local(Saving *saving) {
     Program *program = saving->program;
@@ -99,7 +99,7 @@ typedef struct Recomputation {
     const Saving *saving;
     double cost;
     bool state;   /* reads a state: it may be another one by then */
-    bool missing; /* reads a tensor of the turn that the backward turn has no other use for */
+    bool missing; /* reads a tensor of the step that the backward step has no other use for */
     bool gather;
 } Recomputation;
 
@@ -129,12 +129,12 @@ static bool is_computed_again(const Saving *saving, const Statement *statement) 
 
 /* ---- doing ---- */
 
-/* Puts a copy of a forward statement into the backward turn, before statement `position`. */
+/* Puts a copy of a forward statement into the backward step, before statement `position`. */
 static void insert_copy(Saving *saving, const Statement *statement, int position) {
     List *statements = &saving->reverse->body.statements;
     Index *forward = saving->forward->index;
-    Expr *turn = expr_index(saving->program, saving->reverse->index);
-    Statement *copy = statement_copy(saving->program, statement, &forward, &turn, 1);
+    Expr *step = expr_index(saving->program, saving->reverse->index);
+    Statement *copy = statement_copy(saving->program, statement, &forward, &step, 1);
     list_push(saving->program->arena, statements, NULL);
     memmove(&statements->items[position + 1], &statements->items[position],
             (size_t)(statements->count - 1 - position) * sizeof *statements->items);
@@ -167,10 +167,10 @@ static Expr *replace_saved(Program *program, Expr *read, void *data) {
     const Saving *saving = data;
     Tensor *tensor = read->tensor;
     if (tensor->id >= saving->count) return NULL;
-    if (saving->fate[tensor->id] == FATE_AGAIN && saving->turn == saving->reverse->index)
+    if (saving->fate[tensor->id] == FATE_AGAIN && saving->step == saving->reverse->index)
         return expr_read(program, saving->again[tensor->id], read->args);
     if (saving->fate[tensor->id] != FATE_KEPT || read->count == tensor->rank) return NULL;
-    Expr *subs[MAX_RANK] = {expr_index(program, saving->turn)};
+    Expr *subs[MAX_RANK] = {expr_index(program, saving->step)};
     for (int i = 0; i < read->count; i++) subs[i + 1] = read->args[i];
     return expr_read(program, tensor, subs);
 }
@@ -191,9 +191,9 @@ static void apply_fates(Saving *saving) {
         saving->again[id] = tensor_new(program, name, ROLE_TEMP, tensor->type, tensor->rank,
                                        tensor->axes, tensor->span);
     }
-    saving->turn = saving->forward->index;
+    saving->step = saving->forward->index;
     rewrite_statement(program, saving->forward, true, replace_saved, saving);
-    saving->turn = saving->reverse->index;
+    saving->step = saving->reverse->index;
     rewrite_statement(program, saving->reverse, true, replace_saved, saving);
 }
 

@@ -53,7 +53,7 @@ static void insert(Decode *decode, Block *block, int position, Statement *statem
 }
 
 /* The axis of a repeat as a first dimension of the cache, when the tensor is computed anew at each
- * turn. */
+ * step. */
 static bool is_stacked(const Tensor *tensor) {
     for (int i = 0; i < tensor->rank; i++)
         if (tensor->axes[i]->kind == AXIS_REPEAT) return true;
@@ -176,7 +176,7 @@ static void check_follows(Expr *expr, void *data) {
     if (expr->kind != EXPR_READ || !follow->all) return;
     int dimension = dimension_of(expr->tensor, follow->decode->step);
     if (dimension < 0) {
-        /* what is computed within the turn but not place by place is at hand; so are weights */
+        /* what is computed within the step but not place by place is at hand; so are weights */
         return;
     }
     if (expr->args[dimension]->kind != EXPR_INDEX || !tensor_follows(follow, expr->tensor))

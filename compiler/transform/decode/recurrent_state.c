@@ -18,7 +18,7 @@ bool is_scanned(const Statement *scan, const Tensor *tensor) {
     return false;
 }
 
-/* The subscripts of the cache where those of the tensor are given: without the place, with the turn
+/* The subscripts of the cache where those of the tensor are given: without the place, with the step
  * of the repeat around the scan. */
 static Expr *cache_at(const Decode *decode, Tensor *cache, const Expr *read,
                       const Statement *repeat) {

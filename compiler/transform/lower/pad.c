@@ -28,7 +28,8 @@ static bool stays_before_end(const Expr *access) {
     const Expr *sub = access->args[access->count - 1];
     if (sub->kind == EXPR_READ)
         return sub->tensor->vocabulary > 0 && sub->tensor->vocabulary <= axis->size;
-    return sub->kind == EXPR_INDEX && !sub->index->turn && sub->index->axis->size == axis->size;
+    return sub->kind == EXPR_INDEX && !sub->index->of_repeat &&
+           sub->index->axis->size == axis->size;
 }
 
 static void look_at(Statement *statement, void *data) {

@@ -18,7 +18,7 @@ static bool is_plain(const Statement *statement) {
 }
 
 static bool is_loop_of(const Statement *statement, const Expr *sub) {
-    if (sub->kind != EXPR_INDEX || sub->index->turn) return false;
+    if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
     for (int i = 0; i < statement->loop_count; i++)
         if (statement->loops[i] == sub->index) return true;
     return false;

@@ -55,7 +55,7 @@ static bool lies_in_groups(const Contraction *found) {
                                          : is_whole(product->k) && is_whole(product->b_n));
 }
 
-/* What stands before the axes of a row is a turn or a group, which are whole, too. */
+/* What stands before the axes of a row is a step or a group, which are whole, too. */
 static bool begins_with_group(const Expr *read) {
     long elements = 1;
     for (int i = read->count - 1; i >= 0; i--) {

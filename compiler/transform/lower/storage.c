@@ -17,11 +17,11 @@
  *     x[b,s,d] = ...                      x_rounded[b,s,d] = x[b,s,d]
  *     q = sum[d] x * wq; ... x + q        q = sum[d] x_rounded * wq; ... x + q
  *
- * The others do so in the turn that writes it, and when the turns are followed backwards only
- * products are left: the stack is bf16, the turn has a tensor of its own.
+ * The others do so in the step that writes it, and when the steps are followed backwards only
+ * products are left: the stack is bf16, the step has a tensor of its own.
  *
- *     t[i,b,f] = ...                      t_turn[b,f] = ...; t[i,b,f] = t_turn[b,f]
- *     u = exp(t[i,b,f])                   u = exp(t_turn[b,f])
+ *     t[i,b,f] = ...                      t_step[b,f] = ...; t[i,b,f] = t_step[b,f]
+ *     u = exp(t[i,b,f])                   u = exp(t_step[b,f])
  *
  * Four things round more than the products would; none of them is better than the operands were.
  * A product that rounds made it, perhaps with a bias added or a function taken of it, or an
@@ -88,7 +88,7 @@ static void add_use(Storage *storage, Use use) {
     list_push(storage->program->arena, &storage->uses[use.access->tensor->id], copy);
 }
 
-static bool sums_in_turns(const Contraction *product) {
+static bool sums_in_iterations(const Contraction *product) {
     for (int i = 0; product && i < product->outer_count; i++)
         if (product->outer[i].summed) return true;
     return false;
@@ -112,7 +112,7 @@ static void find_in_loop(Storage *storage, Scope *scope, Statement *statement) {
         add_use(storage,
                 (Use){statement, scope, read, .sums = sums, .placed = placed, .operand = operand});
     }
-    bool stores = !statement->accumulate && !sums_in_turns(product);
+    bool stores = !statement->accumulate && !sums_in_iterations(product);
     bool rows = rounds && product->kind == CONTRACTION_ROWS_BY_WEIGHT;
     add_use(storage, (Use){statement, scope, statement->target, .write = true, .stores = stores,
                            .result = stores && rounds, .rows = rows, .operand = -1});
@@ -257,10 +257,10 @@ static bool is_placed_result(const List *uses) {
     return uses->count > 1;
 }
 
-/* ---- stacks that only the turn itself reads exactly ---- */
+/* ---- stacks that only the step itself reads exactly ---- */
 
-/* The repeat that writes the stack, one turn of it at a time: all else is done with it in the same
- * turn, or rounds it. */
+/* The repeat that writes the stack, one step of it at a time: all else is done with it in the same
+ * step, or rounds it. */
 static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
     const Scope *scope = NULL;
     bool rounded = false;
@@ -270,9 +270,9 @@ static const Scope *scope_of_stack(const Tensor *tensor, const List *uses) {
     if (!scope || !scope->repeat) return NULL;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
-        const Expr *turn = use->access->args[0];
-        bool here = use->scope->block == scope->block && turn->kind == EXPR_INDEX &&
-                    turn->index == scope->repeat->index;
+        const Expr *step = use->access->args[0];
+        bool here = use->scope->block == scope->block && step->kind == EXPR_INDEX &&
+                    step->index == scope->repeat->index;
         if (!here && (use->write || !is_rounded(use))) return NULL;
         rounded |= !here;
     }
@@ -311,23 +311,23 @@ static Statement *copy_statement(Program *program, Tensor *to, Tensor *from, Exp
 }
 
 typedef struct Unstack {
-    Tensor *stack, *turn;
+    Tensor *stack, *step;
 } Unstack;
 
 static Expr *unstacked(Program *program, Expr *read, void *data) {
     const Unstack *unstack = data;
-    return read->tensor == unstack->stack ? expr_read(program, unstack->turn, read->args + 1)
+    return read->tensor == unstack->stack ? expr_read(program, unstack->step, read->args + 1)
                                           : NULL;
 }
 
-/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_turn[b,f] = ...; s[i,b,f] = s_turn[b,f]; t =
- * exp(s_turn[b,f]) */
+/* s[i,b,f] = ...; t = exp(s[i,b,f])   -->   s_step[b,f] = ...; s[i,b,f] = s_step[b,f]; t =
+ * exp(s_step[b,f]) */
 static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
     Program *program = storage->program;
-    Tensor *turn = tensor_new(program, arena_format(program->arena, "%s_turn", stack->name),
+    Tensor *step = tensor_new(program, arena_format(program->arena, "%s_step", stack->name),
                               ROLE_TEMP, TYPE_REAL, stack->rank - 1, stack->axes + 1, stack->span);
     const List *uses = &storage->uses[stack->id];
-    Unstack unstack = {stack, turn};
+    Unstack unstack = {stack, step};
     int last = 0;
     for (int i = 0; i < uses->count; i++) {
         const Use *use = uses->items[i];
@@ -340,7 +340,7 @@ static void split_stack(Storage *storage, Tensor *stack, const Scope *scope) {
             rewrite_statement(program, use->statement, true, unstacked, &unstack);
     }
     Expr *fixed[MAX_RANK] = {expr_index(program, scope->repeat->index)};
-    insert(program, scope->block, last + 1, copy_statement(program, stack, turn, fixed, true));
+    insert(program, scope->block, last + 1, copy_statement(program, stack, step, fixed, true));
 }
 
 /* ---- copies ---- */
@@ -355,14 +355,14 @@ static bool writes(Arena *arena, const Statement *statement, const Tensor *tenso
     return false;
 }
 
-/* The same turns of one tensor: subscripts that iterate may differ. */
+/* The same steps of one tensor: subscripts that iterate may differ. */
 static bool same_part(const Expr *one, const Expr *other) {
     if (one->tensor != other->tensor) return false;
     for (int i = 0; i < one->count; i++) {
-        const Index *turn;
+        const Index *step;
         double offset;
-        bool fixed = turn_and_offset(one->args[i], &turn, &offset);
-        if (fixed != turn_and_offset(other->args[i], &turn, &offset)) return false;
+        bool fixed = step_and_offset(one->args[i], &step, &offset);
+        if (fixed != step_and_offset(other->args[i], &step, &offset)) return false;
         if (fixed && !expr_equal(one->args[i], other->args[i])) return false;
     }
     return true;
@@ -374,9 +374,9 @@ static Tensor *make_copy(Storage *storage, const Scope *scope, int place, Expr *
     Expr *fixed[MAX_RANK] = {NULL};
     int rank = 0;
     for (int i = 0; i < read->count; i++) {
-        const Index *turn;
+        const Index *step;
         double offset;
-        if (turn_and_offset(read->args[i], &turn, &offset))
+        if (step_and_offset(read->args[i], &step, &offset))
             fixed[i] = read->args[i];
         else
             axes[rank++] = read->tensor->axes[i];
@@ -426,9 +426,9 @@ static void read_copy(Storage *storage, const Use *use) {
         parameter ? smaller_parameter(program, read->tensor, TYPE_BF16) : copy_for(storage, use);
     int rank = 0;
     for (int i = 0; i < read->count; i++) {
-        const Index *turn;
+        const Index *step;
         double offset;
-        if (parameter || !turn_and_offset(read->args[i], &turn, &offset))
+        if (parameter || !step_and_offset(read->args[i], &step, &offset))
             subs[rank++] = read->args[i];
     }
     read_instead(program, use->statement, use->operand, expr_read(program, copy, subs));

@@ -65,8 +65,8 @@ typedef struct Chunking {
     bool *local;            /* by tensor->id: members alone touch it */
     Axis *axes[2];          /* what is cut; axes[1] NULL: only the first */
     long sizes[2];          /* of a part of them */
-    Axis *pieces[2];        /* the axes of one part; NULL: one element, which the turn names */
-    Index *turn;
+    Axis *within[2];        /* the axes of one part; NULL: one element, which the index names */
+    Index *index;
 } Chunking;
 
 /* ---- who touches what ---- */
@@ -322,8 +322,8 @@ static long divisor_near(long size, long most) {
     return 2 * below >= most ? below : above;
 }
 
-/* Whole turns of the inner axis where one of them is no more than the rows wanted, else a part of
- * one turn. */
+/* Whole runs of the inner axis where one of them is no more than the rows wanted, else a part of
+ * one run. */
 static bool choose_sizes(Chunking *chunking, const Tensor *whole, long wanted) {
     long outer = whole->axes[0]->size, inner = whole->rank > 2 ? whole->axes[1]->size : 1;
     chunking->axes[0] = whole->axes[0];
@@ -359,32 +359,32 @@ static void make_axes(Chunking *chunking, const Tensor *whole) {
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
         const Axis *axis = chunking->axes[cut];
         parts *= axis->size / chunking->sizes[cut];
-        chunking->pieces[cut] =
+        chunking->within[cut] =
             chunking->sizes[cut] == 1
                 ? NULL
                 : axis_new(program, axis->name, chunking->sizes[cut], AXIS_PLAIN, axis->span);
     }
     Axis *axis = axis_new(program, arena_format(program->arena, "%s_part", whole->name), parts,
                           AXIS_REPEAT, whole->span);
-    chunking->turn = index_new(program, "chunk", axis);
+    chunking->index = index_new(program, "chunk", axis);
 }
 
-/* Which part of an axis the turn stands for. */
+/* Which part of an axis the index stands for. */
 static Expr *part_of(const Chunking *chunking, int cut) {
     Program *program = chunking->program;
-    Expr *turn = expr_index(program, chunking->turn);
-    if (!chunking->axes[1]) return turn;
-    if (chunking->axes[0]->size == 1) return cut ? turn : expr_number(program, 0);
+    Expr *number = expr_index(program, chunking->index);
+    if (!chunking->axes[1]) return number;
+    if (chunking->axes[0]->size == 1) return cut ? number : expr_number(program, 0);
     Expr *inner = expr_number(program, (double)(chunking->axes[1]->size / chunking->sizes[1]));
-    if (cut) return expr_apply(program, OP_MOD, turn, inner, NULL);
-    return expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, turn, inner, NULL), NULL,
+    if (cut) return expr_apply(program, OP_MOD, number, inner, NULL);
+    return expr_apply(program, OP_FLOOR, expr_apply(program, OP_DIV, number, inner, NULL), NULL,
                       NULL);
 }
 
 /* One statement on its way into the repeat. */
 typedef struct Rewriting {
     const Chunking *chunking;
-    Index *loops[2]; /* over the pieces; NULL: none */
+    Index *loops[2]; /* over the parts; NULL: none */
 } Rewriting;
 
 /* A tensor as large as one part has no other parts to tell apart. */
@@ -417,8 +417,8 @@ static void rewrite_member(const Chunking *chunking, Statement *statement) {
     for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++) {
         from[cut] = loop_over(statement, chunking->axes[cut]);
         to[cut] = part_of(chunking, cut);
-        if (chunking->pieces[cut]) {
-            Index *loop = index_new(program, from[cut]->name, chunking->pieces[cut]);
+        if (chunking->within[cut]) {
+            Index *loop = index_new(program, from[cut]->name, chunking->within[cut]);
             Expr *size = expr_number(program, (double)chunking->sizes[cut]);
             rewriting.loops[cut] = loop;
             to[cut] = expr_apply(program, OP_ADD, expr_apply(program, OP_MUL, to[cut], size, NULL),
@@ -467,7 +467,7 @@ static void shrink_tensors(const Chunking *chunking, int count) {
         for (int j = 0; j < tensor->rank; j++) {
             Axis *axis = tensor->axes[j];
             for (int cut = 0; cut < 2 && chunking->axes[cut]; cut++)
-                if (axis == chunking->axes[cut]) axis = chunking->pieces[cut];
+                if (axis == chunking->axes[cut]) axis = chunking->within[cut];
             if (axis) tensor->axes[kept++] = axis;
         }
         tensor->rank = kept;
@@ -475,8 +475,8 @@ static void shrink_tensors(const Chunking *chunking, int count) {
 }
 
 /* A sum of all rows that looks into the large temporary is one of each row first, in the loops that
- * have the row at hand. What such a sum makes of the rows is left for the end of the turn. */
-static void sum_rows(const Chunking *chunking, Block *turn, Block *sums, Statement *statement) {
+ * have the row at hand. What such a sum makes of the rows is left for the end of the iteration. */
+static void sum_rows(const Chunking *chunking, Block *body, Block *sums, Statement *statement) {
     Program *program = chunking->program;
     const Tensor *target = statement->target->tensor;
     List reads = {0};
@@ -494,13 +494,13 @@ static void sum_rows(const Chunking *chunking, Block *turn, Block *sums, Stateme
         axes[rank++] = loops[i]->axis;
     }
     if (target->rank || !looks || !rank || statement->reduction != REDUCE_SUM) {
-        list_push(program->arena, &turn->statements, statement);
+        list_push(program->arena, &body->statements, statement);
         return;
     }
     Tensor *row = tensor_new(program, arena_format(program->arena, "%s_row", target->name),
                              ROLE_TEMP, TYPE_REAL, rank, axes, target->span);
     Expr *made = expr_read_indices(program, row, loops);
-    statement_loop(program, turn, made, false, REDUCE_NONE, NULL, 0, statement->value,
+    statement_loop(program, body, made, false, REDUCE_NONE, NULL, 0, statement->value,
                    statement->span);
     for (int i = 0; i < rank; i++) loops[i] = index_new(program, loops[i]->name, axes[i]);
     statement_loop(program, sums, expr_read(program, statement->target->tensor, NULL), true,
@@ -508,13 +508,13 @@ static void sum_rows(const Chunking *chunking, Block *turn, Block *sums, Stateme
                    statement->span);
 }
 
-static void add_rows(const Chunking *chunking, Block *turn) {
-    const List members = turn->statements;
+static void add_rows(const Chunking *chunking, Block *body) {
+    const List members = body->statements;
     Block sums = {{0}};
-    turn->statements = (List){0};
-    for (int i = 0; i < members.count; i++) sum_rows(chunking, turn, &sums, members.items[i]);
+    body->statements = (List){0};
+    for (int i = 0; i < members.count; i++) sum_rows(chunking, body, &sums, members.items[i]);
     for (int i = 0; i < sums.statements.count; i++)
-        list_push(chunking->program->arena, &turn->statements, sums.statements.items[i]);
+        list_push(chunking->program->arena, &body->statements, sums.statements.items[i]);
 }
 
 static void add_all(const Chunking *chunking, Where where, Block *block) {
@@ -543,7 +543,7 @@ static void rewrite_body(Chunking *chunking, const Tensor *whole) {
     add_all(chunking, BEFORE, &body);
     for (int i = chunking->first; i <= chunking->last; i++)
         if (chunking->steps[i].member) add_start(chunking, chunking->steps[i].statement, &body);
-    Statement *repeat = statement_repeat(program, &body, chunking->turn, false, whole->span);
+    Statement *repeat = statement_repeat(program, &body, chunking->index, false, whole->span);
     add_all(chunking, INSIDE, &repeat->body);
     add_all(chunking, AFTER, &body);
     for (int i = chunking->last + 1; i < chunking->count; i++)

@@ -31,16 +31,16 @@ static bool is_gather(const Statement *statement) {
     const Expr *value = statement->value;
     bool rows = false;
     for (int i = 0; i < value->count; i++) {
-        const Index *turn;
+        const Index *step;
         double offset;
         const Expr *sub = value->args[i];
-        if (!is_row(sub) && sub->kind != EXPR_INDEX && !turn_and_offset(sub, &turn, &offset))
+        if (!is_row(sub) && sub->kind != EXPR_INDEX && !step_and_offset(sub, &step, &offset))
             return false;
         rows |= is_row(sub);
     }
     for (int i = 0; i < statement->target->count; i++)
         if (statement->target->args[i]->kind != EXPR_INDEX ||
-            statement->target->args[i]->index->turn)
+            statement->target->args[i]->index->of_repeat)
             return false;
     return rows && value->tensor->type == statement->target->tensor->type;
 }

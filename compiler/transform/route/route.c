@@ -43,7 +43,7 @@ static void start_mask(Routing *routing, Statement *choice, Statement *home) {
     for (int i = 0; i < output->count; i++) {
         const Expr *sub = output->args[i];
         const Axis *axis = output->tensor->axes[i];
-        if (sub->kind != EXPR_INDEX || sub->index->turn) {
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) {
             routing->stacked = true;
             continue;
         }

@@ -75,7 +75,7 @@ bool split_choice(const Routing *routing, int tensors);
 
 /* support.c */
 void find_support(Routing *routing);
-bool turn_fits(const Routing *routing, const Expr *read, const Statement *region);
+bool step_fits(const Routing *routing, const Expr *read, const Statement *region);
 bool choose_tuple(const Routing *routing, const Place *place, Tuple *tuple);
 bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
                    const Statement *region);

@@ -189,7 +189,7 @@ static int row_indices(const Rewrite *rewrite, const Expr *target, Index **indic
     indices[rank++] = rewrite->row;
     for (int i = 0; i < target->count; i++) {
         const Expr *sub = target->args[i];
-        if (sub->kind == EXPR_INDEX && !sub->index->turn && !in_tuple(rewrite, sub->index))
+        if (sub->kind == EXPR_INDEX && !sub->index->of_repeat && !in_tuple(rewrite, sub->index))
             indices[rank++] = sub->index;
     }
     return rank;
@@ -236,8 +236,8 @@ static bool same_places(const Rewrite *rewrite, const Scattered *earlier, const 
         const Expr *a = earlier->target->args[i], *b = target->args[i];
         int place = tuple_place(rewrite->routing, &earlier->tuple, a);
         if (place != tuple_place(rewrite->routing, rewrite->tuple, b)) return false;
-        bool loops =
-            a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->turn && !b->index->turn;
+        bool loops = a->kind == EXPR_INDEX && b->kind == EXPR_INDEX && !a->index->of_repeat &&
+                     !b->index->of_repeat;
         if (!loops && !expr_equal(a, b)) return false;
     }
     return true;
@@ -362,7 +362,7 @@ static void rewrite_loop(Rewrite *rewrite, Block *block, Statement *statement) {
 /* ---- a choice within the rows ---- */
 
 /* The operand of a choice on rows; copied onto rows when it is not packed itself. It has the loops
- * of the result, but perhaps not its turns. */
+ * of the result, but perhaps not its steps. */
 static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     Program *program = rewrite->routing->program;
     if (packing_of(rewrite->routing, operand->tensor)) return rewrite_expr(rewrite, operand);
@@ -372,7 +372,7 @@ static Expr *rows_operand(Rewrite *rewrite, Block *block, Expr *operand) {
     bool placed = false;
     for (int i = 0; i < operand->count; i++) {
         const Expr *sub = operand->args[i];
-        if (sub->kind != EXPR_INDEX || sub->index->turn) continue;
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
         bool gone = in_tuple(rewrite, sub->index);
         if (!gone || !placed) indices[rank++] = gone ? rewrite->row : sub->index;
         placed |= gone;
@@ -392,7 +392,7 @@ static void rewrite_top(Rewrite *rewrite, Block *block, Statement *top) {
     int before = 0, iterated = 0;
     for (int i = 0; i < output->count && iterated < top->top.dimension; i++) {
         const Expr *sub = output->args[i];
-        if (sub->kind != EXPR_INDEX || sub->index->turn) continue;
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) continue;
         before += in_tuple(rewrite, sub->index);
         iterated++;
     }

@@ -26,7 +26,7 @@ typedef struct Split {
 
 static bool reads_under(const Split *split, const Expr *expr) {
     return expr->kind == EXPR_READ && expr->tensor == split->tensor &&
-           turn_fits(split->routing, expr, split->place->region) &&
+           step_fits(split->routing, expr, split->place->region) &&
            read_at(expr, split->dims, split->routing->rank, split->tuple);
 }
 

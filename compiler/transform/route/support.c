@@ -16,7 +16,7 @@
 bool tuple_of(const Expr *read, const int *dims, int rank, Tuple *tuple) {
     for (int i = 0; i < rank; i++) {
         const Expr *sub = read->args[dims[i]];
-        if (sub->kind != EXPR_INDEX || sub->index->turn) return false;
+        if (sub->kind != EXPR_INDEX || sub->index->of_repeat) return false;
         for (int j = 0; j < i; j++)
             if (tuple->at[j] == sub->index) return false;
         tuple->at[i] = sub->index;
@@ -49,9 +49,9 @@ static int repeat_dimension(const Tensor *tensor) {
     return -1;
 }
 
-/* Whether the access means the mask's own turn: what one turn chose says nothing of another turn's
+/* Whether the access means the mask's own step: what one step chose says nothing of another step's
  * values. */
-bool turn_fits(const Routing *routing, const Expr *read, const Statement *region) {
+bool step_fits(const Routing *routing, const Expr *read, const Statement *region) {
     if (!routing->home) return true;
     if (!region || (!routing->stacked && region != routing->home)) return false;
     int dimension = repeat_dimension(read->tensor);
@@ -62,7 +62,7 @@ bool turn_fits(const Routing *routing, const Expr *read, const Statement *region
 
 bool reads_mask_at(const Routing *routing, const Expr *read, const Tuple *tuple,
                    const Statement *region) {
-    return read->tensor == routing->mask && turn_fits(routing, read, region) &&
+    return read->tensor == routing->mask && step_fits(routing, read, region) &&
            read_at(read, routing->mask_dims, routing->rank, tuple);
 }
 
@@ -119,14 +119,14 @@ static void walk_reads(const Statement *statement, void (*visit)(Expr *expr, voi
 }
 
 /* A tensor that is not stacked must live in one region: elsewhere its value is that of some other
- * turn. */
+ * step. */
 static void check_access(Expr *expr, void *data) {
     Visit *visit = data;
     Routing *routing = visit->routing;
     if (expr->kind != EXPR_READ) return;
     Packing *packing = candidate(routing, expr->tensor);
     if (!packing) return;
-    if (!turn_fits(routing, expr, visit->place->region)) packing->candidate = false;
+    if (!step_fits(routing, expr, visit->place->region)) packing->candidate = false;
     if (routing->home && repeat_dimension(expr->tensor) < 0) {
         if (packing->seen && packing->region != visit->place->region) packing->candidate = false;
         packing->seen = true;
@@ -161,7 +161,7 @@ static void check_written(Routing *routing, const Place *place, Expr *target) {
 static int top_dimension(const Statement *top, const Expr *read) {
     int iterated = 0;
     for (int i = 0; i < read->count; i++) {
-        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->turn) continue;
+        if (read->args[i]->kind != EXPR_INDEX || read->args[i]->index->of_repeat) continue;
         if (iterated++ == top->top.dimension) return i;
     }
     return -1;

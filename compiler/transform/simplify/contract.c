@@ -79,7 +79,7 @@ static bool contract_block(Program *program, Block *block) {
             int kept = 0;
             for (int j = 0; j < statement->target->count; j++) {
                 const Expr *sub = statement->target->args[j];
-                kept += sub->kind == EXPR_INDEX && !sub->index->turn;
+                kept += sub->kind == EXPR_INDEX && !sub->index->of_repeat;
             }
             statement_product(program, &result, statement->target, statement->accumulate,
                               statement->loops + kept, statement->loop_count - kept, &factors,

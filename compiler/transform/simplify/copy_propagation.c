@@ -17,10 +17,10 @@ typedef struct Copies {
     bool changed;
 } Copies;
 
-static bool is_turn_place(const Tensor *tensor, const Expr *sub, int dimension) {
+static bool is_step_place(const Tensor *tensor, const Expr *sub, int dimension) {
     if (tensor->axes[dimension]->kind != AXIS_REPEAT) return false;
     if (sub->kind == EXPR_APPLY)
-        return sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index->turn;
+        return sub->args[0]->kind == EXPR_INDEX && sub->args[0]->index->of_repeat;
     return sub->kind == EXPR_NUMBER || sub->kind == EXPR_INDEX;
 }
 
@@ -29,7 +29,7 @@ static bool is_copyable(const Expr *value) {
     if (value->kind != EXPR_READ) return false;
     for (int i = 0; i < value->count; i++) {
         const Expr *sub = value->args[i];
-        if (sub->kind != EXPR_INDEX && !is_turn_place(value->tensor, sub, i)) return false;
+        if (sub->kind != EXPR_INDEX && !is_step_place(value->tensor, sub, i)) return false;
         for (int j = 0; j < i; j++)
             if (expr_equal(sub, value->args[j])) return false;
     }
@@ -73,7 +73,7 @@ static Expr *replace_copy(Program *program, Expr *read, void *data) {
     for (int i = 0; i < read->count; i++) {
         from[i] = statement->target->args[i]->index;
         /* a place outside the axis reads 0, and must do so still */
-        if (read->args[i]->kind == EXPR_INDEX || is_turn_place(read->tensor, read->args[i], i))
+        if (read->args[i]->kind == EXPR_INDEX || is_step_place(read->tensor, read->args[i], i))
             continue;
         if (statement->value->kind == EXPR_NUMBER || !expr_uses_index(statement->value, from[i]))
             return NULL;

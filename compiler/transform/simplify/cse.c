@@ -84,7 +84,7 @@ static void make_copy(Program *program, Statement *statement, Tensor *of) {
     statement->reduction = REDUCE_NONE;
     statement->loop_count = 0;
     for (int i = 0; i < statement->target->count; i++)
-        if (!statement->target->args[i]->index->turn)
+        if (!statement->target->args[i]->index->of_repeat)
             statement->loops[statement->loop_count++] = statement->target->args[i]->index;
 }
 

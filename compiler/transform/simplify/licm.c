@@ -1,4 +1,4 @@
-/* licm: a statement that says the same in every turn of a repeat is moved before the repeat.
+/* licm: a statement that says the same in every step of a repeat is moved before the repeat.
  *
  *     repeat i < 6                                    angle[s,e] = s * rate[e]
  *         angle[s,e] = s * rate[e]            -->     repeat i < 6

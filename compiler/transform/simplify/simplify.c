@@ -2,7 +2,7 @@
  *
  * Needs:   a verified program.
  * Leaves:  contractions of two plain reads, no copy, no value computed twice in a block, nothing in
- *          a repeat that is the same in every turn, no statement and no temporary without use.
+ *          a repeat that is the same in every step, no statement and no temporary without use.
  *          Outputs, parameters, gradients, states and caches stay.
  *
  *     t[b] = x[b]

@@ -4,7 +4,7 @@
  *     contract.c   sums over products
  *     cse.c     two statements of the same value
  *     copy_propagation.c     tensors that only repeat another one
- *     licm.c      what is the same in every turn of a repeat
+ *     licm.c      what is the same in every step of a repeat
  */
 #ifndef SIMPLIFY_H
 #define SIMPLIFY_H

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdint.h>
 
-enum { SIDE = 8192, BRIEF_SIDE = 64, TURNS = 5, TRIES = 3 };
+enum { SIDE = 8192, BRIEF_SIDE = 64, RUNS = 5, TRIES = 3 };
 
 /* GFLOP/s of the best of some tries of some products each; NaN without the library. */
 static double time_products(CudaDevice *device, CudaProducts *products, const float *block,
@@ -16,12 +16,12 @@ static double time_products(CudaDevice *device, CudaProducts *products, const fl
     double best = INFINITY;
     for (int try = 0; try <= TRIES; try++) {
         double began = seconds_now();
-        for (int turn = 0; turn < TURNS; turn++)
+        for (int run = 0; run < RUNS; run++)
             if (cuda_products_run(products, 0, block, block + matrix,
                                   (float *)(uintptr_t)(block + 2 * matrix), NULL))
                 return NAN;
         if (device->library->driver.stream_wait(device->stream)) return NAN;
-        double seconds = (seconds_now() - began) / TURNS;
+        double seconds = (seconds_now() - began) / RUNS;
         if (try && seconds < best) /* the first one loads the kernel */
             best = seconds;
     }
@@ -54,10 +54,10 @@ double cuda_ceiling_read(Device *base) {
     for (int try = 0; block && try <= TRIES; try++) {
         driver->stream_wait(device->stream);
         double began = seconds_now();
-        for (int turn = 0; turn < TURNS; turn++)
+        for (int run = 0; run < RUNS; run++)
             driver->copy(cuda_pointer(block + bytes), cuda_pointer(block), bytes, device->stream);
         if (driver->stream_wait(device->stream)) break;
-        double seconds = (seconds_now() - began) / TURNS;
+        double seconds = (seconds_now() - began) / RUNS;
         if (try && seconds < best) best = seconds;
     }
     base->kind->release(base, block, 2 * bytes);

@@ -31,10 +31,10 @@ bool cuda_multiply(const BlasWork *work, const BlasTask *task, const BlasChoice 
     const float scale = product->epilogue_ops & MOEC_SCALE ? product->scale : 1;
     const float start = adds || product->accumulate ? 1 : 0;
     if (!cuda_ending(work, task, product, operands)) return false;
-    for (size_t turn = 0; turn < (size_t)task->turns; turn++) {
-        CudaPointer result = operands->c + turn * task->c_turn;
-        if (work->blas->run(work->handle, task->product, &scale, operands->b + turn * task->b_turn,
-                            task->left, operands->a + turn * task->a_turn, task->right, &start,
+    for (size_t call = 0; call < (size_t)task->calls; call++) {
+        CudaPointer result = operands->c + call * task->c_step;
+        if (work->blas->run(work->handle, task->product, &scale, operands->b + call * task->b_step,
+                            task->left, operands->a + call * task->a_step, task->right, &start,
                             adds ? operands->add : result, task->added, result, task->result,
                             choice->algorithm, work->workspace, BLAS_WORKSPACE,
                             work->device->stream))

@@ -27,8 +27,8 @@ typedef struct BlasWork {
 typedef struct BlasTask {
     BlasProduct *product;
     BlasLayout *left, *right, *added, *result; /* b', a', what is added, c' */
-    long turns;                    /* of the batch dimension that the library does not do itself */
-    size_t a_turn, b_turn, c_turn; /* in bytes */
+    long calls;                    /* of the batch dimension that the library does not do itself */
+    size_t a_step, b_step, c_step; /* in bytes */
 } BlasTask;
 
 enum { BLAS_WORKSPACE = 32 << 20 };

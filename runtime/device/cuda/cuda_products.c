@@ -105,10 +105,10 @@ static bool make_entry(BlasWork *work, Entry *entry, const MoecProduct *product)
     CudaPointer some = work->operands.add ? work->operands.add : 1024;
     some += (CudaPointer)(entry->alignment & 15);
     const BlasOperands places = {.bias = some, .kept = some};
-    task->turns = inner ? product->batch[0] : 1;
-    task->a_turn = bytes_of(product->a_type, product->a_batch[0]);
-    task->b_turn = bytes_of(product->b_type, product->b_batch[0]);
-    task->c_turn = bytes_of(product->c_type, product->c_batch[0]);
+    task->calls = inner ? product->batch[0] : 1;
+    task->a_step = bytes_of(product->a_type, product->a_batch[0]);
+    task->b_step = bytes_of(product->b_type, product->b_batch[0]);
+    task->c_step = bytes_of(product->c_type, product->c_batch[0]);
     return product->a_type == product->b_type && prefer(work, entry->alignment) &&
            make_product(blas, task, &left, &right, product->rounded) &&
            make_endings(blas, task, product) && cuda_ending(work, task, product, &places) &&
