@@ -394,6 +394,7 @@ static bool attend_options(Elaborator *e, const Node *node, AttendOptions *optio
                      (int)MAX_BEST);
         fine = false;
     }
+    if (options->mask == MASK_CAUSAL && options->window > 0) options->mask = MASK_WINDOW;
     if (options->mask == MASK_WINDOW && options->window < 1) {
         report_error(e->reports, node->span, "a window mask needs window = 1 or more");
         fine = false;

@@ -160,6 +160,7 @@ static Slot *find_slot(const Reading *reading, const char *path) {
 }
 
 static void add_slots(Reading *reading, const Node *value) {
+    if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = is_constant(value) ? NULL : layout_path(reading->arena, value);
     if (path && !find_slot(reading, path)) {
         Slot *slot = arena_alloc(reading->arena, sizeof *slot);
@@ -206,7 +207,8 @@ static bool is_name(const char *text) {
 
 static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
     if (pair->kind == MOEC_PAIR_FLAG) slot->text = pair->number != 0 ? "true" : "false";
-    if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text)) slot->text = pair->text;
+    if (pair->kind == MOEC_PAIR_TEXT && is_name(pair->text))
+        slot->text = layout_our_word(rule, pair->text);
     if (pair->kind == MOEC_PAIR_NUMBER) {
         const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
         double number = pair->number;
@@ -218,6 +220,20 @@ static void set_slot(Reading *reading, Slot *slot, const Node *rule, const MoecP
     report_error(reading->unit->reports, rule->span,
                  "the configuration gives '%s' the value %s, which is no value of an option",
                  rule->name, pair_text(reading->arena, pair));
+    if (*layout_known_words(reading->arena, rule))
+        report_help(reading->unit->reports, "known are %s",
+                    layout_known_words(reading->arena, rule));
+    slot->text = "none";
+}
+
+/* What is repeated in a list: layer_types = repeat(pattern, layers) */
+static void set_pattern(Reading *reading, Slot *slot, const Node *rule, const MoecPair *pair) {
+    const char *unknown = NULL;
+    slot->text = layout_pattern(reading->arena, rule, pair->text, &unknown);
+    if (slot->text) return;
+    report_error(reading->unit->reports, rule->span, "'%s' holds \"%.60s\" in the configuration",
+                 rule->name, unknown);
+    report_help(reading->unit->reports, "known are %s", layout_known_words(reading->arena, rule));
     slot->text = "none";
 }
 
@@ -272,10 +288,16 @@ static void check_constant(Reading *reading, const Node *rule, const MoecPair *p
 
 static void read_value(Reading *reading, const Node *rule, const Node *value,
                        const MoecPair *pair) {
+    const Node *repeated = layout_repeated(value, NULL);
+    if (repeated) value = repeated;
     const char *path = layout_path(reading->arena, value);
     if (path) {
         Slot *slot = find_slot(reading, path);
-        if (!slot->text) set_slot(reading, slot, rule, pair);
+        if (slot->text) return;
+        if (repeated && pair->kind == MOEC_PAIR_LIST)
+            set_pattern(reading, slot, rule, pair);
+        else
+            set_slot(reading, slot, rule, pair);
     } else if (value->kind == NODE_LIST) {
         for (int i = 0; i < value->count; i++) read_value(reading, rule, value->kids[i], pair);
     } else if (pair->kind == MOEC_PAIR_NUMBER) {
@@ -302,6 +324,16 @@ static void read_rule(Reading *reading, const Node *rule) {
         read_value(reading, rule, rule->kids[0], pair);
 }
 
+/* [a, b] as it is written. */
+static const char *list_text(Arena *arena, const Node *list) {
+    Text text = {.arena = arena};
+    text_add(&text, "[");
+    for (int i = 0; i < list->count; i++)
+        text_add(&text, "%s%s", i ? ", " : "", ((Node *)list->kids[i])->name);
+    text_add(&text, "]");
+    return text.text;
+}
+
 /* What stands behind `else`, for a key that the configuration has not; the last time what is open
  * still is an error. */
 static void read_otherwise(Reading *reading, const Node *rule, const Node *value, bool last) {
@@ -309,6 +341,7 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
         for (int i = 0; i < value->count; i++) read_otherwise(reading, rule, value->kids[i], last);
         return;
     }
+    if (layout_repeated(value, NULL)) value = layout_repeated(value, NULL);
     const char *path = layout_path(reading->arena, value);
     Slot *slot = path ? find_slot(reading, path) : NULL;
     const Node *otherwise = rule->kids[2];
@@ -331,6 +364,8 @@ static void read_otherwise(Reading *reading, const Node *rule, const Node *value
             solve(reading, rule, value, number);
     } else if (slot && otherwise->kind == NODE_NAME && !is_word(otherwise, "none")) {
         slot->text = otherwise->name;
+    } else if (slot && otherwise->kind == NODE_LIST) {
+        slot->text = list_text(reading->arena, otherwise);
     }
 }
 
@@ -475,16 +510,40 @@ static bool option_pair(MoecCompiler *model, const char *path, MoecPair *pair) {
     return true;
 }
 
+/* What is called by a word, by that of theirs; false where they have none. */
+static bool word_pair(Unit *unit, const Node *rule, MoecCompiler *model, const char *path,
+                      MoecPair *pair) {
+    if (!option_pair(model, path, pair)) return false;
+    const Node *limits = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
+    bool words = limits && limits->kind == NODE_RECORD;
+    if (limits && limits->kind == NODE_RANGE && limits->kids[0] && pair->kind == MOEC_PAIR_NUMBER &&
+        pair->number < limits->kids[0]->number)
+        pair->kind = MOEC_PAIR_NONE;
+    if (!words && pair->kind != MOEC_PAIR_TEXT) return true;
+    pair->text = layout_their_word(unit->arena, rule, pair->text);
+    pair->kind = MOEC_PAIR_TEXT;
+    return pair->text != NULL;
+}
+
 static bool rule_pair(Unit *unit, const Node *rule, MoecCompiler *model, MoecPair *pair) {
-    const Node *value = rule->kids[0];
+    const Node *value = rule->kids[0], *times = NULL;
     *pair = (MoecPair){.key = rule->name};
     if (is_constant(value)) {
         *pair = constant_pair(unit->arena, rule->name, value);
         return true;
     }
+    const Node *repeated = layout_repeated(value, &times);
+    if (repeated) {
+        const char *list = moec_option(model, layout_path(unit->arena, repeated));
+        double count = 0;
+        if (!list || !layout_number(unit->arena, times, option_number, model, &count)) return false;
+        pair->kind = MOEC_PAIR_LIST;
+        pair->text = layout_lines(unit->arena, rule, list, (long)count);
+        return pair->text != NULL;
+    }
     if (value->kind == NODE_LIST) value = value->kids[0];
     const char *path = layout_path(unit->arena, value);
-    if (path) return option_pair(model, path, pair);
+    if (path) return word_pair(unit, rule, model, path, pair);
     pair->kind = MOEC_PAIR_NUMBER;
     return layout_number(unit->arena, value, option_number, model, &pair->number);
 }

@@ -62,10 +62,25 @@ char *layout_spec(Arena *arena, const Layout *layout, const char *name, const Li
 /* The other way: MoecPair *, the values that the options of a model have. */
 List layout_pairs(Unit *unit, const Layout *layout, MoecCompiler *model);
 
+/* words.c: `in { theirs = ours }` of a rule. NULL where there is none for it; without words every
+ * word is the same on both sides. */
+const char *layout_our_word(const Node *rule, const char *theirs);
+const char *layout_their_word(Arena *arena, const Node *rule, const char *ours);
+char *layout_known_words(Arena *arena, const Node *rule);
+/* Of `repeat(pattern, layers)`: pattern, and layers; NULL for another value. */
+const Node *layout_repeated(const Node *value, const Node **count);
+/* A list of their words, one a line, as our shortest "[a, b]" that gives it when it is repeated;
+ * NULL with a word that is not known. And back, `count` lines. */
+char *layout_pattern(Arena *arena, const Node *rule, const char *lines, const char **unknown);
+char *layout_lines(Arena *arena, const Node *rule, const char *list, long count);
+
 /* The value of arithmetic over numbers and options; false when it has something else in it. `find`
  * gives the value of an option by its path. */
 typedef bool (*FindOption)(void *context, const char *path, double *value);
 bool layout_number(Arena *arena, const Node *node, FindOption find, void *context, double *value);
+/* The indices of one subscript: h and e of (h,e). NULL: it is none; reversed: -h, from the end. */
+int layout_indices(const Node *sub);
+const Node *layout_index(const Node *sub, int i, bool *reversed);
 /* The dotted path of names, or NULL. */
 const char *layout_path(Arena *arena, const Node *node);
 

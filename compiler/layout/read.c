@@ -52,24 +52,40 @@ static bool add_name(Reader *reader, Names *names, const char *name, Span span) 
     return true;
 }
 
-static bool add_subs(Reader *reader, Names *names, const Node *subs) {
+const Node *layout_index(const Node *sub, int i, bool *reversed) {
+    const Node *one = sub->kind == NODE_TUPLE ? sub->kids[i] : sub;
+    *reversed = one->kind == NODE_UNARY && *one->name == '-';
+    if (*reversed) one = one->kids[0];
+    return one->kind == NODE_NAME ? one : NULL;
+}
+
+int layout_indices(const Node *sub) {
+    return sub->kind == NODE_TUPLE ? sub->count : 1;
+}
+
+static bool add_sub(Reader *reader, Names *names, const Node *sub, bool ours) {
+    for (int i = 0; i < layout_indices(sub); i++) {
+        bool reversed;
+        const Node *one = layout_index(sub, i, &reversed);
+        if (!one || (reversed && !ours)) {
+            report_error(reader->reports, sub->span,
+                         "a subscript of a layout is an index, or several in parentheses");
+            if (one)
+                report_help(reader->reports, "what runs the other way is written so on the right");
+            return false;
+        }
+        if (!add_name(reader, names, one->name, one->span)) return false;
+    }
+    return true;
+}
+
+static bool add_subs(Reader *reader, Names *names, const Node *subs, bool ours) {
     if (subs && subs->count > LAYOUT_RANK) {
         report_error(reader->reports, subs->span, "more than %d subscripts", LAYOUT_RANK);
         return false;
     }
-    for (int i = 0; subs && i < subs->count; i++) {
-        const Node *sub = subs->kids[i];
-        bool tuple = sub->kind == NODE_TUPLE;
-        if (!tuple && sub->kind != NODE_NAME) {
-            report_error(reader->reports, sub->span,
-                         "a subscript of a layout is an index, or several in parentheses");
-            return false;
-        }
-        for (int j = 0; j < (tuple ? sub->count : 1); j++) {
-            const Node *one = tuple ? sub->kids[j] : sub;
-            if (!add_name(reader, names, one->name, one->span)) return false;
-        }
-    }
+    for (int i = 0; subs && i < subs->count; i++)
+        if (!add_sub(reader, names, subs->kids[i], ours)) return false;
     return true;
 }
 
@@ -191,20 +207,11 @@ static bool read_part(Reader *reader, const Node *line, const Node *node, Layout
                      hole);
         return false;
     }
-    return add_subs(reader, names, part->subs);
+    return add_subs(reader, names, part->subs, true);
 }
 
-/* Every index of one side stands on the other. */
-static bool same_names(Reader *reader, const Names *left, const Names *right, const char *choice,
-                       const LayoutPart *part) {
-    for (int i = 0; i < left->count; i++) {
-        if (find_name(right, left->names[i]) >= 0) continue;
-        if (choice && strcmp(choice, left->names[i]) == 0) continue;
-        report_error(reader->reports, left->spans[i], "index '%s' is not among those of '%s'",
-                     left->names[i], part->path);
-        report_note(reader->reports, part->node->span, "this is what the tensor is made of");
-        return false;
-    }
+/* Every index of a part stands on the left. */
+static bool known_names(Reader *reader, const Names *left, const Names *right) {
     for (int i = 0; i < right->count; i++) {
         if (find_name(left, right->names[i]) >= 0) continue;
         report_error(reader->reports, right->spans[i], "index '%s' does not stand on the left",
@@ -213,6 +220,20 @@ static bool same_names(Reader *reader, const Names *left, const Names *right, co
                     "write it among the subscripts of their tensor, or as {%s} in "
                     "its name",
                     right->names[i]);
+        return false;
+    }
+    return true;
+}
+
+/* Every index of the left is one of a part, or counts the parts. */
+static bool used_names(Reader *reader, const Names *left, const bool *used,
+                       const LayoutLine *line) {
+    for (int i = 0; i < left->count; i++) {
+        if (used[i] || (line->choice && strcmp(line->choice, left->names[i]) == 0)) continue;
+        report_error(reader->reports, left->spans[i], "index '%s' is not among those of '%s'",
+                     left->names[i], line->parts[0].path);
+        report_note(reader->reports, line->parts[0].node->span,
+                    "this is what the tensor is made of");
         return false;
     }
     return true;
@@ -234,7 +255,8 @@ static bool read_line(Reader *reader, LayoutLine *line) {
     const Node *node = line->node, *value = node->kids[1];
     if (is_none(value)) return true;
     Names left = {.count = 0};
-    if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0])) return false;
+    if (!add_holes(reader, &left, node) || !add_subs(reader, &left, node->kids[0], false))
+        return false;
     const Node *list = parts_of(value, line);
     if (list && (list->count == 0 || list->count > LAYOUT_PARTS)) {
         report_error(reader->reports, list->span, "between 1 and %d parts are wanted here",
@@ -247,20 +269,25 @@ static bool read_line(Reader *reader, LayoutLine *line) {
         return false;
     }
     line->part_count = list ? list->count : 1;
+    bool used[LAYOUT_INDICES] = {false};
     for (int i = 0; i < line->part_count; i++) {
         Names right = {.count = 0};
         if (!read_part(reader, node, list ? list->kids[i] : value, &line->parts[i], &right) ||
-            !same_names(reader, &left, &right, line->choice, &line->parts[i]))
+            !known_names(reader, &left, &right))
             return false;
+        for (int j = 0; j < right.count; j++) used[find_name(&left, right.names[j])] = true;
     }
-    return true;
+    return used_names(reader, &left, used, line);
 }
 
 /* ---- a whole layout ---- */
 
 static bool says_again(const LayoutLine *a, const LayoutLine *b) {
     if (strcmp(a->node->name, b->node->name) == 0) return true;
-    return a->part_count && b->part_count && strcmp(a->parts[0].path, b->parts[0].path) == 0;
+    for (int i = 0; i < a->part_count; i++)
+        for (int j = 0; j < b->part_count; j++)
+            if (strcmp(a->parts[i].path, b->parts[j].path) == 0) return true;
+    return false;
 }
 
 /* What is said twice in one text is a mistake; what a base says gives way. */
@@ -276,17 +303,51 @@ static void add_line(Reader *reader, Layout *layout, const Node *node) {
     LayoutLine *line = arena_alloc(reader->arena, sizeof *line);
     line->node = node;
     if (!read_line(reader, line)) return;
-    for (int i = 0; i < layout->lines.count; i++) {
-        LayoutLine *before = layout->lines.items[i];
-        if (!says_again(before, line)) continue;
-        if (!is_own(reader, layout, before->node, node)) layout->lines.items[i] = line;
-        return;
+    List *lines = &layout->lines;
+    int kept = 0, place = -1; /* where the first stood whose place it takes */
+    for (int i = 0; i < lines->count; i++) {
+        LayoutLine *before = lines->items[i];
+        if (!says_again(before, line))
+            lines->items[kept++] = before;
+        else if (is_own(reader, layout, before->node, node))
+            return;
+        else if (place < 0)
+            place = kept++;
     }
-    list_push(reader->arena, &layout->lines, line);
+    lines->count = kept;
+    if (place < 0)
+        list_push(reader->arena, lines, line);
+    else
+        lines->items[place] = line;
+}
+
+/* What a rule gives and takes, where it is more than the grammar asks for. */
+static bool check_rule(Reader *reader, const Node *rule) {
+    const Node *value = rule->kids[0], *words = rule->kids[1] ? rule->kids[1]->kids[0] : NULL;
+    if (value->kind == NODE_CALL && !layout_repeated(value, NULL)) {
+        report_error(reader->reports, value->span, "a layout knows no function but repeat");
+        report_help(reader->reports, "a list of theirs that repeats one of ours is written so: "
+                                     "from layer_types = repeat(pattern, layers)");
+        return false;
+    }
+    for (int i = 0; words && words->kind == NODE_RECORD && i < words->count; i++) {
+        const Node *word = words->kids[i];
+        if (((Node *)word->kids[0])->kind == NODE_NAME) continue;
+        report_error(reader->reports, word->span, "a word of theirs and one of ours are wanted");
+        return false;
+    }
+    const Node *otherwise = rule->kids[2];
+    for (int i = 0; otherwise && otherwise->kind == NODE_LIST && i < otherwise->count; i++) {
+        if (((Node *)otherwise->kids[i])->kind == NODE_NAME) continue;
+        report_error(reader->reports, otherwise->span, "a list of words is wanted here");
+        return false;
+    }
+    return true;
 }
 
 /* The first rule recognises: that of a derived layout stands where that of its base did. */
 static void add_rule(Reader *reader, Layout *layout, Node *node) {
+    if (node->kind == NODE_RULE && !check_rule(reader, node)) return;
     for (int i = 0; i < layout->rules.count; i++) {
         Node *before = layout->rules.items[i];
         if (before->kind != node->kind || strcmp(before->name, node->name) != 0) continue;

@@ -29,28 +29,44 @@ typedef struct Mapper {
     List found; /* MoecFileTensor * */
     /* of the line at hand */
     const LayoutLine *line;
-    const LayoutPart *part;
-    int part_number;
-    Size sizes[LAYOUT_INDICES];
-    int size_count;
+    int part; /* the one at hand */
+    int tensor[LAYOUT_PARTS];
+    Size sizes[LAYOUT_PARTS][LAYOUT_INDICES];
+    int size_count[LAYOUT_PARTS];
 } Mapper;
 
-static Size *find_size(Mapper *mapper, const char *name) {
-    for (int i = 0; i < mapper->size_count; i++)
-        if (strcmp(mapper->sizes[i].name, name) == 0) return &mapper->sizes[i];
+static Size *size_within(Mapper *mapper, int part, const char *name) {
+    for (int i = 0; i < mapper->size_count[part]; i++)
+        if (strcmp(mapper->sizes[part][i].name, name) == 0) return &mapper->sizes[part][i];
     return NULL;
 }
 
+static Size *find_size(Mapper *mapper, const char *name) {
+    return size_within(mapper, mapper->part, name);
+}
+
+/* An index that a part does not have is 1 there. */
+static long extent(Mapper *mapper, int part, const char *name) {
+    const Size *size = size_within(mapper, part, name);
+    return size ? size->size : 1;
+}
+
+static const LayoutPart *part_at_hand(const Mapper *mapper) {
+    return &mapper->line->parts[mapper->part];
+}
+
 static Size *add_size(Mapper *mapper, const char *name, long size, Span span) {
-    if (mapper->size_count == LAYOUT_INDICES) return NULL;
-    Size *one = &mapper->sizes[mapper->size_count++];
+    int *count = &mapper->size_count[mapper->part];
+    if (*count == LAYOUT_INDICES) return NULL;
+    Size *one = &mapper->sizes[mapper->part][(*count)++];
     *one = (Size){name, size, -1, span};
     return one;
 }
 
 /* "block.{i}.query" against "block.3.query": the numbers become values of indices. */
-static bool matches(Mapper *mapper, const char *pattern, const char *name) {
-    mapper->size_count = 0;
+static bool matches(Mapper *mapper, const char *name) {
+    const char *pattern = part_at_hand(mapper)->path;
+    mapper->size_count[mapper->part] = 0;
     while (*pattern && *name) {
         if (*pattern != '{') {
             if (*pattern++ != *name++) return false;
@@ -59,7 +75,7 @@ static bool matches(Mapper *mapper, const char *pattern, const char *name) {
         size_t length = strcspn(pattern + 1, "}"), digits = strspn(name, "0123456789");
         if (!digits) return false;
         Size *one = add_size(mapper, arena_copy(mapper->arena, pattern + 1, length), 0,
-                             mapper->part->node->span);
+                             part_at_hand(mapper)->node->span);
         if (!one) return false;
         one->value = atol(name);
         pattern += length + 2;
@@ -75,7 +91,7 @@ static bool no_option(void *context, const char *path, double *value) {
     return false;
 }
 
-/* The sizes that the layout declares, and that of the index over the parts. */
+/* The sizes that the layout declares. */
 static void declared_sizes(Mapper *mapper) {
     const List *axes = &mapper->layout->axes;
     for (int i = 0; i < axes->count; i++) {
@@ -84,27 +100,15 @@ static void declared_sizes(Mapper *mapper) {
         if (layout_number(mapper->arena, axis->kids[0], no_option, NULL, &size))
             add_size(mapper, axis->name, (long)size, axis->span);
     }
-    if (mapper->line->choice) {
-        Size *one = add_size(mapper, mapper->line->choice, mapper->line->part_count,
-                             mapper->line->node->kids[1]->span);
-        if (one) one->value = mapper->part_number;
-    }
-}
-
-static int members(const Node *sub) {
-    return sub->kind == NODE_TUPLE ? sub->count : 1;
-}
-
-static const Node *member(const Node *sub, int i) {
-    return sub->kind == NODE_TUPLE ? sub->kids[i] : sub;
 }
 
 static bool report_size(Mapper *mapper, const Node *sub, long shape, long known) {
     Reports *reports = mapper->unit->reports;
     report_error(reports, sub->span, "this runs over %ld values, the axis of %s has %ld", known,
-                 mapper->part->path, shape);
-    for (int i = 0; i < members(sub); i++) {
-        const Size *size = find_size(mapper, member(sub, i)->name);
+                 part_at_hand(mapper)->path, shape);
+    bool reversed;
+    for (int i = 0; i < layout_indices(sub); i++) {
+        const Size *size = find_size(mapper, layout_index(sub, i, &reversed)->name);
         if (size && size->span.source)
             report_note(reports, size->span, "'%s' is %ld by this", size->name, size->size);
     }
@@ -117,16 +121,17 @@ static bool report_size(Mapper *mapper, const Node *sub, long shape, long known)
 static bool solve_sub(Mapper *mapper, const Node *sub, long shape) {
     const Node *open = NULL;
     long known = 1;
-    for (int i = 0; i < members(sub); i++) {
-        const Size *size = find_size(mapper, member(sub, i)->name);
+    bool reversed;
+    for (int i = 0; i < layout_indices(sub); i++) {
+        const Node *index = layout_index(sub, i, &reversed);
+        const Size *size = find_size(mapper, index->name);
         if (size)
             known *= size->size;
         else if (!open)
-            open = member(sub, i);
+            open = index;
         else {
-            report_error(mapper->unit->reports, member(sub, i)->span,
-                         "nothing tells how large '%s' and '%s' are", open->name,
-                         member(sub, i)->name);
+            report_error(mapper->unit->reports, index->span,
+                         "nothing tells how large '%s' and '%s' are", open->name, index->name);
             report_help(mapper->unit->reports, "declare one of them: axis %s = 2", open->name);
             return false;
         }
@@ -137,10 +142,10 @@ static bool solve_sub(Mapper *mapper, const Node *sub, long shape) {
 }
 
 static bool solve_sizes(Mapper *mapper, const MoecNamedTensor *tensor) {
-    const Node *subs = mapper->part->subs;
+    const Node *subs = part_at_hand(mapper)->subs;
     int rank = subs ? subs->count : 0;
     if (rank != tensor->rank) {
-        report_error(mapper->unit->reports, mapper->part->node->span,
+        report_error(mapper->unit->reports, part_at_hand(mapper)->node->span,
                      "%s has %d axes (%s), %d subscripts are given", tensor->name, tensor->rank,
                      tensor->axes, rank);
         return false;
@@ -173,15 +178,50 @@ static char *their_name(Mapper *mapper, bool prefix) {
     return text.text;
 }
 
+static bool is_choice(const Mapper *mapper, const char *name) {
+    return mapper->line->choice && !strcmp(mapper->line->choice, name);
+}
+
+/* Of their subscript `sub`: how many values the indices behind the one that counts the parts have
+ * in each part; the parts stand one after another. False: that index is not in it. */
+static bool parts_within(Mapper *mapper, const Node *sub, long *widths) {
+    bool reversed, found = false;
+    for (int k = 0; k < mapper->line->part_count; k++) widths[k] = 1;
+    for (int i = 0; i < layout_indices(sub); i++) {
+        const char *name = layout_index(sub, i, &reversed)->name;
+        for (int k = 0; found && k < mapper->line->part_count; k++)
+            widths[k] *= extent(mapper, k, name);
+        found = found || is_choice(mapper, name);
+    }
+    return found;
+}
+
+static long sum(const long *values, int count) {
+    long total = 0;
+    for (int i = 0; i < count; i++) total += values[i];
+    return total;
+}
+
+/* How many values the indices of their subscript have that stand before the parts, or all. */
+static long outer_values(Mapper *mapper, const Node *sub) {
+    bool reversed;
+    long values = 1;
+    for (int i = 0; i < layout_indices(sub); i++) {
+        const char *name = layout_index(sub, i, &reversed)->name;
+        if (is_choice(mapper, name)) break;
+        values *= extent(mapper, mapper->part, name);
+    }
+    return values;
+}
+
 static void their_shape(Mapper *mapper, MoecFileTensor *file) {
     const Node *subs = mapper->line->node->kids[0];
+    long widths[LAYOUT_PARTS];
     file->rank = subs ? subs->count : 0;
     for (int i = 0; i < file->rank; i++) {
-        file->shape[i] = 1;
-        for (int j = 0; j < members(subs->kids[i]); j++) {
-            const Size *size = find_size(mapper, member(subs->kids[i], j)->name);
-            file->shape[i] *= size ? size->size : 1;
-        }
+        file->shape[i] = outer_values(mapper, subs->kids[i]);
+        if (parts_within(mapper, subs->kids[i], widths))
+            file->shape[i] *= sum(widths, mapper->line->part_count);
     }
 }
 
@@ -204,7 +244,7 @@ static MoecFileTensor *their_tensor(Mapper *mapper) {
 }
 
 /* The steps of the indices of some subscripts, the last one's the smallest. An index that has a
- * value is a place; another one runs. */
+ * value is a place; another one runs, from the end where it is reversed. */
 typedef struct Steps {
     const char *names[LAYOUT_INDICES];
     long steps[LAYOUT_INDICES];
@@ -212,18 +252,33 @@ typedef struct Steps {
     long offset;
 } Steps;
 
+static void add_step(Mapper *mapper, const Node *index, bool reversed, long *step, Steps *steps) {
+    const Size *size = find_size(mapper, index->name);
+    if (!size) return;
+    if (size->value >= 0)
+        steps->offset += *step * (reversed ? size->size - 1 - size->value : size->value);
+    else {
+        if (reversed) steps->offset += *step * (size->size - 1);
+        steps->names[steps->count] = size->name;
+        steps->steps[steps->count++] = reversed ? -*step : *step;
+    }
+    *step *= size->size;
+}
+
 static void steps_of(Mapper *mapper, const Node *subs, Steps *steps) {
-    long step = 1;
+    long step = 1, widths[LAYOUT_PARTS];
     for (int i = subs ? subs->count - 1 : -1; i >= 0; i--) {
-        for (int j = members(subs->kids[i]) - 1; j >= 0; j--) {
-            const Size *size = find_size(mapper, member(subs->kids[i], j)->name);
-            if (size->value >= 0)
-                steps->offset += step * size->value;
-            else {
-                steps->names[steps->count] = size->name;
-                steps->steps[steps->count++] = step;
+        const Node *sub = subs->kids[i];
+        bool parts = parts_within(mapper, sub, widths), reversed;
+        long least = step; /* of what the parts are made of */
+        for (int j = layout_indices(sub) - 1; j >= 0; j--) {
+            const Node *index = layout_index(sub, j, &reversed);
+            if (!parts || !is_choice(mapper, index->name)) {
+                add_step(mapper, index, reversed, &step, steps);
+                continue;
             }
-            step *= size->size;
+            steps->offset += least * sum(widths, mapper->part);
+            step = least * sum(widths, mapper->line->part_count);
         }
     }
 }
@@ -234,10 +289,10 @@ static void add_piece(Mapper *mapper, int tensor) {
     MoecPiece *piece = &file->pieces[file->piece_count++];
     Steps theirs = {.count = 0}, ours = {.count = 0};
     steps_of(mapper, mapper->line->node->kids[0], &theirs);
-    steps_of(mapper, mapper->part->subs, &ours);
+    steps_of(mapper, part_at_hand(mapper)->subs, &ours);
     *piece = (MoecPiece){.tensor = tensor,
-                         .factor = mapper->part->factor,
-                         .shift = mapper->part->shift,
+                         .factor = part_at_hand(mapper)->factor,
+                         .shift = part_at_hand(mapper)->shift,
                          .rank = theirs.count,
                          .theirs = theirs.offset,
                          .ours = ours.offset};
@@ -265,26 +320,75 @@ static void slices(Mapper *mapper, const char *at, int tensor) {
     add_piece(mapper, tensor);
 }
 
-static bool map_part(Mapper *mapper) {
+/* The tensor of part `k` whose numbers in the name are those of the first part. */
+static bool find_part(Mapper *mapper, int k) {
+    mapper->part = k;
     for (int i = 0; i < mapper->count; i++) {
-        if (!matches(mapper, mapper->part->path, mapper->tensors[i].name)) continue;
-        declared_sizes(mapper);
-        if (!solve_sizes(mapper, &mapper->tensors[i])) return false;
-        slices(mapper, mapper->line->node->name, i);
+        if (!matches(mapper, mapper->tensors[i].name)) continue;
+        bool same = true;
+        for (int j = 0; j < mapper->size_count[k]; j++) {
+            const Size *other = size_within(mapper, 0, mapper->sizes[k][j].name);
+            same = same && other && other->value == mapper->sizes[k][j].value;
+        }
+        mapper->tensor[k] = i;
+        if (same) return true;
+    }
+    return false;
+}
+
+/* What stands before the parts has one size in all of them. */
+static bool same_outside(Mapper *mapper) {
+    const Node *subs = mapper->line->node->kids[0];
+    for (int i = 0; subs && i < subs->count; i++) {
+        mapper->part = 0;
+        long values = outer_values(mapper, subs->kids[i]);
+        for (int k = 1; k < mapper->line->part_count; k++) {
+            mapper->part = k;
+            long own = outer_values(mapper, subs->kids[i]);
+            if (own == values) continue;
+            report_error(mapper->unit->reports, ((Node *)subs->kids[i])->span,
+                         "this runs over %ld values in %s, over %ld in %s", values,
+                         mapper->line->parts[0].path, own, mapper->line->parts[k].path);
+            report_help(mapper->unit->reports,
+                        "what differs between parts stands in the parentheses of '%s', behind it",
+                        mapper->line->choice);
+            return false;
+        }
     }
     return true;
 }
 
-/* A tensor of several parts has all of them. */
-static void check_whole(Mapper *mapper, int from) {
-    for (int i = from; i < mapper->found.count; i++) {
-        const MoecFileTensor *file = mapper->found.items[i];
-        if (file->piece_count == mapper->line->part_count) continue;
+/* The tensors that a line speaks of once the first of its parts is found. */
+static bool map_parts(Mapper *mapper) {
+    int count = mapper->line->part_count;
+    for (int k = 1; k < count; k++) {
+        if (find_part(mapper, k)) continue;
         report_error(mapper->unit->reports, mapper->line->node->span,
-                     "the model has %d of the %d parts of %s", file->piece_count,
-                     mapper->line->part_count, file->name);
-        return;
+                     "the model has no '%s' beside %s", mapper->line->parts[k].path,
+                     mapper->tensors[mapper->tensor[0]].name);
+        return false;
     }
+    for (int k = 0; k < count; k++) {
+        mapper->part = k;
+        declared_sizes(mapper);
+        if (!solve_sizes(mapper, &mapper->tensors[mapper->tensor[k]])) return false;
+    }
+    if (!same_outside(mapper)) return false;
+    for (int k = 0; k < count; k++) {
+        mapper->part = k;
+        slices(mapper, mapper->line->node->name, mapper->tensor[k]);
+    }
+    return true;
+}
+
+static bool map_line(Mapper *mapper) {
+    for (int i = 0; i < mapper->count; i++) {
+        mapper->part = 0;
+        if (!matches(mapper, mapper->tensors[i].name)) continue;
+        mapper->tensor[0] = i;
+        if (!map_parts(mapper)) return false;
+    }
+    return true;
 }
 
 List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *tensors, int count) {
@@ -292,14 +396,7 @@ List layout_tensors(Unit *unit, const Layout *layout, const MoecNamedTensor *ten
         .unit = unit, .arena = unit->arena, .layout = layout, .tensors = tensors, .count = count};
     for (int i = 0; i < layout->lines.count; i++) {
         mapper.line = layout->lines.items[i];
-        int from = mapper.found.count;
-        bool good = true;
-        for (int k = 0; good && k < mapper.line->part_count; k++) {
-            mapper.part = &mapper.line->parts[k];
-            mapper.part_number = k;
-            good = map_part(&mapper);
-        }
-        if (good) check_whole(&mapper, from);
+        if (mapper.line->part_count) map_line(&mapper);
     }
     return mapper.found;
 }

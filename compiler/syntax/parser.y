@@ -170,7 +170,10 @@ row: FROM path '=' value rule_end otherwise_value
 place: name                                             { $$ = titled(parser, NODE_NAME, @$, $1); }
      | place '.' word
         { $$ = with(parser, titled(parser, NODE_FIELD, @$, $3), $1); };
-rule_end: limits;
+/* The words of theirs and ours stand in a record. */
+rule_end: limits
+        | IN record
+        { $$ = with(parser, make(parser, NODE_LIMITS, @$), $2); };
 otherwise_value: %empty { $$ = NULL; } | ELSE value     { $$ = $2; };
 
 value: value_term

@@ -14,6 +14,9 @@ model routed = normed { ffn = moe { experts = 3, top = 2, expert = swiglu { hidd
 model post = m { before = false, sandwich = true, attention.qk_wide = true }
 model offset = m { tied = true, amplify = 4, norm.offset = 1, ffn.act = gelu_tanh }
 model query_bias = m { attention = { bias = true, out_bias = false } }
+model scaled = m { attention.rotary = yarn_rotary { factor = 4, original = 8, truncate = false } }
+model near = m { attention.window = 5 }
+model fused = m { attention.rotary.dim = 4, tied = true }
 model neox = decoder {
   vocab = 64, dim = 16, layers = 2, parallel = true, norm = layer_norm, ffn = mlp { act = gelu, bias = true }
   attention = { heads.q = 2, head_dim = 8, bias = true, rotary.dim = 4 }
@@ -40,6 +43,9 @@ again normed qwen3
 again routed qwen3_moe
 again learned gpt2
 again neox gpt_neox
+again scaled llama
+again near mistral
+again fused phi3
 again post olmo2
 again offset gemma
 again query_bias qwen2
@@ -73,6 +79,7 @@ fails() { # TEXT COMMAND...
     [ ! -e nowhere ] || wrong "something was written: $(ls nowhere)"
 }
 for model in gated capped uneven; do moec init "m.moe:$model" --seed 1 --out $model.safetensors; done
+fails "window is 5 here, 0 there" moec export near.safetensors --as llama --out nowhere
 fails "no place for  block.1.attention.sdpa_gate.weight" moec export gated.safetensors --as llama --out nowhere
 fails "cap is 30 here, 0 there" moec export capped.safetensors --as llama --out nowhere
 fails "attention.heads.v is 4 here, 2 there" moec export uneven.safetensors --as llama --out nowhere
@@ -94,7 +101,9 @@ spoilt "the configuration has no 'hidden_size'" config.json '/hidden_size/d'
 spoilt "shape    model.embed_tokens.weight: [64, 16], wanted [32, 16]" config.json 's/"vocab_size": 64/"vocab_size": 32/'
 spoilt "missing  model.layers.2.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 3/'
 spoilt "unknown  model.layers.1.mlp.up_proj.weight" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": 1/'
-spoilt "'rope_scaling.factor' is 8" config.json 's/"rope_scaling": null/"rope_scaling": {"factor": 8}/'
+spoilt "known are default, linear, llama3, yarn" config.json 's/"rope_type": "default"/"rope_type": "dynamic"/'
+spoilt "layer 'rotary' has no option 'factor'" config.json 's/"rope_type": "default"/"factor": 8/'
+spoilt "option 'factor' of layer 'yarn_rotary' must be given" config.json 's/"rope_type": "default"/"rope_type": "yarn"/'
 spoilt "no value of an option" config.json 's/"vocab_size": 64/"vocab_size": "1 } model x = decoder {"/'
 spoilt "error:" config.json 's/"hidden_size": 16/"hidden_size": 1e300/'
 spoilt "error:" config.json 's/"num_hidden_layers": 2/"num_hidden_layers": -1/'

@@ -17,12 +17,23 @@ from safetensors.torch import load_file
 SMALL = dict(vocab_size=96, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
              intermediate_size=80, max_position_embeddings=64, rms_norm_eps=1e-5, tie_word_embeddings=False)
 MOE = dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24)
+LLAMA3 = dict(rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=24)
+YARN = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16)
 FAMILIES = {
     "llama": ("Llama", SMALL),
     "llama-tied-wide": ("Llama", {**SMALL, "tie_word_embeddings": True, "head_dim": 16, "num_key_value_heads": 4}),
     "llama-bias": ("Llama", {**SMALL, "attention_bias": True}),
+    "llama-llama3": ("Llama", {**SMALL, "rope_parameters": LLAMA3}),
+    "llama-yarn": ("Llama", {**SMALL, "rope_parameters": YARN}),
+    "llama-linear": ("Llama", {**SMALL, "rope_parameters": dict(rope_type="linear", rope_theta=1e4, factor=2.5)}),
     "mistral": ("Mistral", {**SMALL, "sliding_window": None}),
+    "mistral-window": ("Mistral", {**SMALL, "sliding_window": 9}),
+    "phi3": ("Phi3", {**SMALL, "pad_token_id": 0}),
+    "phi3-partial": ("Phi3", {**SMALL, "pad_token_id": 0, "sliding_window": 11, "tie_word_embeddings": True,
+                              "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)}),
     "qwen2": ("Qwen2", SMALL),
+    "qwen2-yarn": ("Qwen2", {**SMALL, "rope_parameters": {**YARN, "attention_factor": 1.25, "beta_fast": 4.0}}),
     "qwen3": ("Qwen3", {**SMALL, "head_dim": 16}),
     "mixtral": ("Mixtral", {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
     "qwen3_moe": ("Qwen3Moe", {**SMALL, **MOE, "head_dim": 16, "norm_topk_prob": True, "decoder_sparse_step": 1}),
